@@ -24,12 +24,12 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The final answer, empty where there is none."""
+        """Return the final answer, empty where there is none."""
         return self.artifact.final_output or ""
 
     @property
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:
-        """All tool calls, in order."""
+        """Return all tool calls, in order."""
         return self.artifact.tool_calls
 
     @property
@@ -39,12 +39,12 @@ class Run:
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
-        """What the run did to the files of its workspace, sorted by path; nothing where it used none."""
+        """Return what the run did to the files of its workspace, sorted by path; nothing where it used none."""
         return self.artifact.changes or ()
 
     @property
     def workspace(self) -> Workspace:
-        """The folder the run worked in. Raises LookupError where the run never used one."""
+        """Return the folder the run worked in. Raises LookupError where the run never used one."""
         if self.made_workspace is None:
             raise LookupError(f"the run of {self.case.case_id!r} used no workspace")
         return self.made_workspace

@@ -139,7 +139,7 @@ class CheckSpec(Record):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The files of the workspace that it reads, by their paths there: they are kept with the run."""
+        """Return the files of the workspace that it reads, by their paths there: they are kept with the run."""
         return ()
 
     def check(self, context: CheckContext) -> Verdict | Awaitable[Verdict]:

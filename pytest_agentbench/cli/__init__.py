@@ -36,7 +36,7 @@ COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _S
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command: 0 all is well, 1 something is wrong with the files, 2 wrong usage.
+    """Run one command: 0 all is well, 1 something is wrong with the files, 2 wrong usage.
 
     Only the module of the command that runs is imported.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     from pytest_agentbench.options import parse_count
 
     parser = subparsers.add_parser(
@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the comparison, writes it where asked to."""
+    """Print the comparison, or write it where asked to."""
     from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.reports.comparison.campaigns import read_campaign
     from pytest_agentbench.reports.comparison.comparing import compare
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _min_completion(report: dict[str, Any]) -> float:
-    """What the session of a report was to reach, where it was gated."""
+    """Return what the session of a report was to reach, where it was gated."""
     from pytest_agentbench.reports.gate import MIN_COMPLETION
 
     wanted: float | None = report["session"]["gate"]["min_completion"]

@@ -31,7 +31,7 @@ _SHOWN = 3
 async def examine(
     path: Path, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None = None
 ) -> list[Finding]:
-    """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
+    """Return everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
 
     Nothing that a file names is started or asked, unless `announce` takes the list of what is about to be.
     """
@@ -143,7 +143,7 @@ def _places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
 
 
 def _not_writable(output: Path) -> str | None:
-    """Why no file can be made below the folder, or where it would be made; None where one can."""
+    """Return why no file can be made below the folder, or where it would be made; None where one can."""
     folder = output.absolute()
     while not folder.exists():
         folder = folder.parent
@@ -159,7 +159,7 @@ _NEEDED_AND_MISSING = "MISSING"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "doctor",
         help="say what works on this machine of what the cases need",
@@ -186,7 +186,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what it finds. Values of keys are never shown."""
+    """Print what it finds. Values of keys are never shown."""
     import asyncio
 
     from pytest_agentbench.cli.places import require_existing

@@ -51,7 +51,7 @@ class Finding:
 
     @property
     def lacking(self) -> bool:
-        """Whether it is needed and does not work."""
+        """Return whether it is needed and does not work."""
         return self.needed and self.works is False
 
 
@@ -76,13 +76,13 @@ class Models:
         self._asked = {_endpoint(model): model for model in self._found if _can_be_asked(model)}
 
     def actions(self) -> Iterator[str]:
-        """What `live` sends."""
+        """Yield what `live` sends."""
         for base_url, variable in self._asked:
             key = f"with the key in {variable}" if variable is not None else "without a key"
             yield f"GET {strip_credentials(base_url)}/models {key}"
 
     async def examine(self, *, live: bool) -> list[Finding]:
-        """A finding for each model. Each endpoint is asked once, where this is `live`, else none."""
+        """Return a finding for each model. Each endpoint is asked once, where this is `live`, else none."""
         asked = self._asked if live else {}
         replies = dict(zip(asked, await asyncio.gather(*map(_ask, asked.values())), strict=True))
         found = [
@@ -125,7 +125,7 @@ def _name(model_id: str, *, needed: bool) -> str:
 
 
 async def _ask(model: Model) -> tuple[bool, str]:
-    """Whether the endpoint answers `GET /models`, and what it answers."""
+    """Return whether the endpoint answers `GET /models`, and what it answers."""
     import httpx2
 
     from pytest_agentbench.bounded.replies import MAX_LISTING, bounded_replies
@@ -158,7 +158,7 @@ _SERVERS = "MCP servers"
 
 
 def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
-    """Each server once: those of a profile, then those that the cases declare or name."""
+    """Yield each server once: those of a profile, then those that the cases declare or name."""
     found: dict[str, Finding] = {}
     for profile in profiles:
         for name, server in profile.mcp_servers.items():
@@ -171,7 +171,7 @@ def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[
 
 
 def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
-    """The servers that the case has under the profile, beside the profile's own."""
+    """Yield the servers that the case has under the profile, beside the profile's own."""
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
@@ -217,7 +217,7 @@ _TRIAL = ("/bin/sh", "-c", "echo works")
 
 
 def sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
-    """What `live` starts that files name."""
+    """Yield what `live` starts that files name."""
     for cli in _engines(profiles):
         yield f"run `{cli} version`, the container engine of a run profile"
     if docker_problem() is None:
@@ -228,7 +228,8 @@ def sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> I
 async def examine_sandboxes(
     profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool, live: bool
 ) -> list[Finding]:
-    """What works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the latter.
+    """Return what works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the
+    latter.
 
     Images are looked for and never pulled here; those that cases build are not built. Programs and images that files
     name are started only where this is `live`.
@@ -250,13 +251,13 @@ async def examine_sandboxes(
 
 
 def _engines(profiles: Sequence[RunProfile]) -> list[str]:
-    """The programs that the profiles name."""
+    """Return the programs that the profiles name."""
     packs: Iterable[PackNeeds] = load_extensions("doctor").values()
     return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
 
 
 def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
-    """The images that docker's daemon is to run, of profiles and of cases."""
+    """Return the images that docker's daemon is to run, of profiles and of cases."""
     named = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
     specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
     return sorted(named | {spec.image for spec in specs if spec.image is not None})
@@ -309,7 +310,7 @@ async def _bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
 
 
 async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
-    """How long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
+    """Return how long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
     started = time.perf_counter()
     spec: SandboxSpec = sandboxes.spec(settings)
     sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "doctor"))
@@ -325,7 +326,7 @@ async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
 
 
 def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
-    """What the profile gives a case that names nothing of its own. Whether one needs it is told with the cases."""
+    """Return what the profile gives a case that names nothing of its own. Whether one needs it is told with the cases."""
     settings = profile.sandbox_settings
     name = f"profile {profile.run_profile_id}"
     try:

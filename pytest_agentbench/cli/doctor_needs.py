@@ -54,7 +54,7 @@ class Needs:
 
 
 def cases_below(path: Path, roots: SessionRoots) -> Cases:
-    """What can be read; `problems` holds the errors of the rest."""
+    """Return what can be read; `problems` holds the errors of the rest."""
     found = Cases()
     try:
         paths = [*find_cases(path)] if path.is_dir() else [path]
@@ -82,7 +82,7 @@ def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
 
 
 def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
-    """What the cases need under the profile. Tools and runners of plugins are taken to work."""
+    """Return what the cases need under the profile. Tools and runners of plugins are taken to work."""
     needs = Needs()
     for case in cases:
         wanted: set[SandboxSpec] = set()
@@ -96,7 +96,7 @@ def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, r
 
 
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
-    """Adds the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
+    """Add the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
     for spec, ids in needs.sandboxes.items():
         if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
             try:
@@ -107,7 +107,7 @@ async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
 
 
 def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]) -> None:
-    """Adds the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
+    """Add the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
 
     def sandbox() -> SandboxSpec:
         spec = sandboxes.spec(profile.sandbox_settings, case.sandbox)
@@ -133,7 +133,7 @@ def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Regist
 
 
 def has_hooks(cases: Sequence[Case], profile: EvaluationProfile) -> bool:
-    """Whether the profile runs Python hooks of the cases, without network."""
+    """Return whether the profile runs Python hooks of the cases, without network."""
     policy = profile.security_policy
     allowed = policy.allow_local_python_hooks and policy.network_access == "deny"
     return allowed and any(check.python_hook is not None for case in cases for check in case.checks)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "list",
         help="show the cases of a folder",
@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the cases; problems go to stderr and make the exit status 1."""
+    """Print the cases; problems go to stderr and make the exit status 1."""
     from pytest_agentbench.cli.places import require_existing
 
     problems: list[str] = []

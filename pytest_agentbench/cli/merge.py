@@ -35,19 +35,19 @@ class Part:
 
     @property
     def session(self) -> dict[str, Any]:
-        """Its facts; what later versions added may be missing."""
+        """Return its facts; what later versions added may be missing."""
         found: dict[str, Any] = self.report["session"]
         return found
 
     @property
     def runs(self) -> list[Row]:
-        """Its rows."""
+        """Return its rows."""
         found: list[Row] = self.report["runs"]
         return found
 
     @cached_property
     def shard(self) -> tuple[int, int] | None:
-        """Which part of how many it is; None for a whole session's."""
+        """Return which part of how many it is; None for a whole session's."""
         text = self.session.get("shard")
         if text is None:
             return None
@@ -58,18 +58,18 @@ class Part:
 
     @property
     def label(self) -> str:
-        """What it is called beside others."""
+        """Return what it is called beside others."""
         return self.name if self.shard is None else f"shard {self.session['shard']}"
 
     @cached_property
     def selection(self) -> str | None:
-        """What the shards of one session share."""
+        """Return what the shards of one session share."""
         found = self.session.get("selection")
         return None if found is None else found["sha256"]
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Where its runs come among those of all shards."""
+        """Return where its runs come among those of all shards."""
         found = self.session.get("selection")
         places: Sequence[int] = range(len(self.runs)) if found is None else found["places"]
         if len(places) != len(self.runs):
@@ -87,7 +87,7 @@ def merge_reports(
     fail_under: float | None = None,
     min_completion: float | None = None,
 ) -> dict[str, Any]:
-    """The report over the runs of all `parts`, in the order that one session would have run them in.
+    """Return the report over the runs of all `parts`, in the order that one session would have run them in.
 
     `fail_under` and `min_completion` default to those of the parts. Raises ConfigError for a run that two parts have,
     for shards that are missing unless `partial`, and for parts that were gated differently where none is given.
@@ -119,7 +119,7 @@ def merge_reports(
 
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
-    """The shards of each session together, whole sessions alone."""
+    """Return the shards of each session together, whole sessions alone."""
     groups: dict[object, list[Part]] = defaultdict(list)
     for part in parts:
         groups[part.selection if part.shard is not None else id(part)].append(part)
@@ -127,7 +127,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _missing(group: Sequence[Part]) -> Iterator[str]:
-    """A sentence where a session's shards are not all there. Raises ConfigError where two are the same."""
+    """Yield a sentence where a session's shards are not all there. Raises ConfigError where two are the same."""
     if group[0].shard is None:
         return
     if group[0].selection is None:
@@ -149,7 +149,7 @@ def _missing(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _difference(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
-    """Why shards may be missing that are there."""
+    """Yield why shards may be missing that are there."""
     sharded = [group[0] for group in groups if group[0].selection is not None]
     if len(sharded) > 1:
         found = ", ".join(f"{part.name} ({part.session['selection']['runs']} runs)" for part in sharded[:_NAMED])
@@ -157,7 +157,7 @@ def _difference(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
 
 
 def _rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
-    """All runs in order. Raises ConfigError for one that two parts have."""
+    """Return all runs in order. Raises ConfigError for one that two parts have."""
     found: list[Row] = []
     owners: dict[str, Part] = {}
     for group in groups:
@@ -171,7 +171,7 @@ def _rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
 
 
 def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
-    """A sentence where shards that are all there have not all the runs."""
+    """Yield a sentence where shards that are all there have not all the runs."""
     selection = group[0].session.get("selection")
     runs = sum(len(part.runs) for part in group)
     if selection is not None and runs < selection["runs"]:
@@ -179,7 +179,9 @@ def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
-    """A sentence where a session's shards were not made from the same case files and profiles, as far as they say."""
+    """Yield a sentence where a session's shards were not made from the same case files and profiles, as far as they
+    say.
+    """
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
     inputs.pop(None, None)
     if len(inputs) > 1:
@@ -188,14 +190,14 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _spent(parts: Sequence[Part]) -> dict[str, float | None]:
-    """What all sessions paid, None where one does not know."""
+    """Return what all sessions paid, None where one does not know."""
     found = [part.report["totals"].get("spent_usd") or {} for part in parts]
     known = {name: [usd for each in found if (usd := each.get(name)) is not None] for name in ("run", "judge")}
     return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
 
 
 def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = ()) -> list[str]:
-    """The sentences of all parts but those `without`; with the part's name where not all say it.
+    """Return the sentences of all parts but those `without`; with the part's name where not all say it.
 
     A warning that all say is still about each part alone where it has a figure: `2 runs were not started`.
     """
@@ -212,7 +214,7 @@ def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = 
 
 
 def _unread(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """What could not be read, once: each shard collects everything."""
+    """Return what could not be read, once: each shard collects everything."""
     found: list[dict[str, Any]] = []
     for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
         if problem not in found:
@@ -231,7 +233,7 @@ def _agreed(parts: Sequence[Part], key: str, given: float | None) -> float | Non
 
 
 def _exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
-    """As of one session: what a gate decides, and pytest itself where there is none."""
+    """Return as of one session: what a gate decides, and pytest itself where there is none."""
     statuses: list[int | None] = [part.session["exit_status"] for part in parts]
     broken = [status for status in statuses if status is not None and status not in (_OK, _FAILED)]
     if broken:
@@ -277,7 +279,7 @@ def _names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "merge",
         help="join the reports of a session's shards",
@@ -303,7 +305,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the summary, writes the report where asked to."""
+    """Print the summary; write the report where asked to."""
     from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.terminal import write_summary
@@ -329,7 +331,7 @@ def _same_file(output: Path, reports: Sequence[Path]) -> Path | None:
 
 
 def read_report(path: Path) -> Part:
-    """A report.json with its name. Raises ConfigError for a file that is none of this version."""
+    """Return a report.json with its name. Raises ConfigError for a file that is none of this version."""
     from pytest_agentbench.reports.reading import read_report
 
     return Part(str(path), read_report(path))

@@ -78,7 +78,7 @@ class Difference(NamedTuple):
 
 
 def differences(a: Any, b: Any) -> Iterator[Difference]:
-    """The parts that differ, in order of their names. Lists are compared between what both begin and end with."""
+    """Yield the parts that differ, in order of their names. Lists are compared between what both begin and end with."""
     waiting = [] if _same(a, b) else [Difference("", a, b)]
     while waiting:
         path, a, b = waiting.pop()
@@ -96,7 +96,7 @@ def differences(a: Any, b: Any) -> Iterator[Difference]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether JSON has them alike: for Python `1` is `true`."""
+    """Return whether JSON has them alike: for Python `1` is `true`."""
     return a is b or (a == b and repr(a) == repr(b))
 
 
@@ -107,7 +107,7 @@ def _elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Difference]:
 
 
 def _unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
-    """Where two sequences begin to differ, and where they stop doing so: in a and in b."""
+    """Return where two sequences begin to differ, and where they stop doing so: in a and in b."""
     shortest = min(len(a), len(b))
     start = next((at for at in range(shortest) if not _same(a[at], b[at])), shortest)
     same = next((n for n in range(shortest - start) if not _same(a[-1 - n], b[-1 - n])), shortest - start)
@@ -115,7 +115,7 @@ def _unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
 
 
 def shown(difference: Difference) -> Iterator[str]:
-    """The lines that tell a difference."""
+    """Yield the lines that tell a difference."""
     path, a, b = difference
     if b is ABSENT or a is ABSENT:
         yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_value(a if b is ABSENT else b)}"
@@ -138,7 +138,7 @@ def _value(value: Any) -> str:
 
 
 def _text_lines(a: str, b: str) -> Iterator[str]:
-    """The lines of two texts that differ, as diffs have them, with the number of the first one of each group."""
+    """Yield the lines of two texts that differ, as diffs have them, with the number of the first one of each group."""
     old, new = a.splitlines(), b.splitlines()
     start, end_old, end_new = _unequal(old, new)
     if start == end_old == end_new:  # they differ in how lines end
@@ -155,7 +155,7 @@ def _text_lines(a: str, b: str) -> Iterator[str]:
 
 
 def _group(old: list[str], new: list[str]) -> Iterator[str]:
-    """Lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
+    """Yield lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
     cut = 0
     if len(old) == len(new) == 1 and max(len(old[0]), len(new[0])) > _WIDEST:
         cut = max(0, _unequal(old[0], new[0])[0] - _BEFORE)

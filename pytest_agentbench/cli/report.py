@@ -23,7 +23,7 @@ _NAMES = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "report",
         help="show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
@@ -65,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads the report, writes what is asked for, or prints the summary."""
+    """Read the report; write what is asked for, or print the summary."""
     if (problem := _problem(args)) is not None:
         print(f"agentbench report: {problem}", file=sys.stderr)
         return 2
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
-    """The report of a report.json, a journal or an output folder, and the file that it is from.
+    """Return the report of a report.json, a journal or an output folder, and the file that it is from.
 
     In a folder it is the last session's: where that wrote no report.json there (it was killed, or still runs), its
     journal's. What follows from the runs is worked out anew, so that reports of older versions have all of it. Raises
@@ -134,14 +134,14 @@ def _completed(found: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _runs(source: Path) -> Path:
-    """The output folder that a report belongs to."""
+    """Return the output folder that a report belongs to."""
     if source.is_dir():
         return source
     return source.parent.parent if source.suffix == ".journal" else source.parent
 
 
 def _problem(args: argparse.Namespace) -> str | None:
-    """Why this cannot be done, as far as that is known before anything is read."""
+    """Return why this cannot be done, as far as that is known before anything is read."""
     from pytest_agentbench.errors import missing
     from pytest_agentbench.reports.ci.jobs import on_github
 
@@ -162,7 +162,7 @@ def _problem(args: argparse.Namespace) -> str | None:
 
 
 def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
-    """What writes the report to a path, by the option that asks for it."""
+    """Return what writes the report to a path, by the option that asks for it."""
     from pytest_agentbench.reports import export
     from pytest_agentbench.reports.ci.document import report_markdown
     from pytest_agentbench.reports.ci.jobs import Places

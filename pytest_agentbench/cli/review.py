@@ -57,7 +57,7 @@ class Reviewable:
 
     @property
     def is_scored(self) -> bool:
-        """Whether a judge gave a score, and so people are asked for one."""
+        """Return whether a judge gave a score, and so people are asked for one."""
         return any(judged["score"] is not None for judged in self.row["judged"])
 
 
@@ -70,7 +70,8 @@ class Found:
 
 
 def reviewable(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int | None, seed: int) -> Found:
-    """The judged runs of a report, or `sample` of them, in an order that tells nothing and depends on `seed` alone.
+    """Return the judged runs of a report, or `sample` of them, in an order that tells nothing and depends on `seed`
+    alone.
 
     A run is left out where its case is not among `cases` as it was judged: people would measure it by another rubric
     than the judge.
@@ -88,7 +89,7 @@ def _draw(seed: int, run_id: str) -> bytes:
 
 
 def _stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
-    """The run of a row, None where it is not there or another one lies in its place."""
+    """Return the run of a row, None where it is not there or another one lies in its place."""
     if row["artifact"] is None:
         return None
     try:
@@ -107,7 +108,7 @@ class Reviewer:
         self.path, self.annotator, self.output, self.terminal = path, annotator, output, terminal
 
     def ask(self, runs: Sequence[Reviewable]) -> int:
-        """How many labels came of it. Raises ConfigError where the file cannot be written."""
+        """Return how many labels came of it. Raises ConfigError where the file cannot be written."""
         added = 0
         try:
             for number, each in enumerate(runs, start=1):
@@ -127,7 +128,7 @@ class Reviewer:
         return added
 
     def _label(self, each: Reviewable) -> Label | None:
-        """The annotator's answers, None where the run is skipped."""
+        """Return the annotator's answers, None where the run is skipped."""
         verdict = self._verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
         if verdict is None:
             return None
@@ -174,7 +175,7 @@ class Reviewer:
             self.terminal.write_line(f"found {said!a}, expected a number from 0 to 10")
 
     def _read(self, prompt: str) -> str:
-        """What was typed. Raises Left at the input's end."""
+        """Return what was typed. Raises Left at the input's end."""
         self.terminal.write(prompt, flush=True)
         try:
             return input().strip()
@@ -199,7 +200,7 @@ class Reviewer:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "review",
         help="say of judged runs whether they passed, to compare judges with people",
@@ -236,7 +237,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Asks until nothing is left, the input ends or somebody says so."""
+    """Ask until nothing is left, the input ends or somebody says so."""
     from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.reports.human_agreement import HUMAN_FILE, read_labels
     from pytest_agentbench.reports.reading import read_report
@@ -271,7 +272,7 @@ def _begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> st
 
 
 def _labels_of(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
-    """What an annotator has said, by run."""
+    """Return what an annotator has said, by run."""
     said: dict[str, list[Label]] = defaultdict(list)
     for label in labels:
         if label.annotator == annotator:
@@ -300,7 +301,7 @@ def _name(text: str) -> str:
 
 
 def _cases(paths: list[Path]) -> Iterator[Case]:
-    """The cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
+    """Yield the cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.terminal_text import visible

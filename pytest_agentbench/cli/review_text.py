@@ -27,7 +27,7 @@ _DIFF = {"+": {"green": True}, "-": {"red": True}, "@": {"cyan": True}}
 
 
 def shown(case: Case, run: RunArtifact) -> Iterator[Line]:
-    """The lines of a run. What others wrote is indented, and cannot steer the terminal."""
+    """Yield the lines of a run. What others wrote is indented, and cannot steer the terminal."""
     yield _line(case.title).strip() or case.case_id, {"bold": True}
     yield from _task(case)
     yield from _measure(case)
@@ -51,7 +51,7 @@ def _text(text: str, limit: int = MAX_MESSAGE, indent: str = "  ") -> Iterator[L
 
 
 def _line(text: str) -> str:
-    """A name or a message, which may hold line breaks, within a line of ours."""
+    """Return a name or a message, which may hold line breaks, within a line of ours."""
     return on_a_line(clip_middle(text, MAX_EVENT))
 
 
@@ -107,7 +107,7 @@ def _rubric(rubric: Rubric) -> Iterator[Line]:
 
 
 def _activity(case: Case, run: RunArtifact) -> Iterator[Line]:
-    """What the agent did and said on the way; the answer itself comes last, elsewhere."""
+    """Yield what the agent did and said on the way; the answer itself comes last, elsewhere."""
     events = [block for event in run.trace if (block := list(_event(event, case, run)))]
     if not events:
         return

@@ -19,7 +19,7 @@ _OF_CONTAINERS = frozenset({b"host.docker.internal", b"host.containers.internal"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "serve",
         help="answer chat completions from the scripts beside the cases, on loopback",
@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
+    """Serve until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
     from pytest_agentbench.models.scripted_app import scripted_app
     from pytest_agentbench.models.scripts import Scripts
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | None:
-    """Why a request is not this machine's own; None where it is.
+    """Return why a request is not this machine's own; None where it is.
 
     A page of elsewhere whose name was made to point here says its own name as the host, one of another origin says
     its origin. The port is anyone's: it may be forwarded.
@@ -73,7 +73,7 @@ def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | 
 
 
 def _own(app: App) -> App:
-    """The endpoint, for programs of this machine and of its containers only."""
+    """Return the endpoint, for programs of this machine and of its containers only."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         from pytest_agentbench.models.completions_http import RequestRefused, send_json
@@ -95,7 +95,7 @@ def _serve(app: object, listener: socket.socket, count: int) -> None:
 
 
 def serve_app(app: object, listener: socket.socket) -> None:
-    """Serves an ASGI app until Ctrl-C."""
+    """Serve an ASGI app until Ctrl-C."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -112,7 +112,7 @@ def serve_app(app: object, listener: socket.socket) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket, so that whoever reads the printed address can connect at once."""
+    """Return a listening socket, so that whoever reads the printed address can connect at once."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -102,7 +102,7 @@ class Checker:
             self.errors += str(error).splitlines()
 
     def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Files with their kinds; None is a file of questions or tasks, or a commands.json."""
+        """Yield files with their kinds; None is a file of questions or tasks, or a commands.json."""
         if given.is_dir():
             yield from find_config_files(given)
             yield from ((path, None) for path in find_commands(given))
@@ -176,7 +176,7 @@ class Checker:
             self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
 
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
-        """What a file says of others that is not so."""
+        """Yield what a file says of others that is not so."""
         if isinstance(file, RunProfile | EvaluationProfile):
             for section, value in file.sections():
                 yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
@@ -219,7 +219,7 @@ def _refuse_keys(file: ModelsFile) -> None:
 
 
 def _is_described(path: Path) -> bool:
-    """Whether a descriptor lists the file."""
+    """Return whether a descriptor lists the file."""
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
@@ -233,7 +233,7 @@ def _as_warning(problem: str) -> str:
 
 
 def _doubts(case: Case, known: Known) -> Iterator[str]:
-    """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
+    """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
     stored = any(part.is_answered for part in case.case_parts)
     yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
@@ -247,7 +247,7 @@ def _doubts(case: Case, known: Known) -> Iterator[str]:
 
 
 def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
-    """The same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
+    """Yield the same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
     further = [name for part in case.case_parts for name in part.named_servers]
     named = [name for name in dict.fromkeys((*case.mcp_servers, *further)) if case.mcp_servers.get(name) is None]
     declared = root.mcp_servers(case.path) if named else {}
@@ -301,7 +301,7 @@ async def _try(cases: list[Case], roots: SessionRoots, profile: str | None) -> l
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "validate",
         help="check configuration files, cases and datasets",
@@ -318,7 +318,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints every problem, every warning and a summary."""
+    """Print every problem, every warning and a summary."""
     from pytest_agentbench.cli.places import require_existing, session_roots
 
     paths, tried = require_existing(args.paths), ""

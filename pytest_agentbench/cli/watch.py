@@ -47,7 +47,7 @@ class LiveData:
         self._sessions: dict[str, _Session] = {}
 
     def data(self, name: str | None) -> Answer | None:
-        """The page's data: `page_data`, and `live`; None where there is no session of that name.
+        """Return the page's data: `page_data`, and `live`; None where there is no session of that name.
 
         `live` has `state`, `text` (a line that says it), `planned`, `reported`, `made` (they wait for pytest's report
         where it is more), `in_flight` (counts, null where unknown), `running` (names of the first runs under way) and
@@ -61,7 +61,7 @@ class LiveData:
             return session.answer(self._clock(), [_link(each, each is session) for each in sessions])
 
     def detail(self, name: str | None, nodeid: str) -> Answer | None:
-        """The stored run and verdict of a reported run; None where there is no such session or run.
+        """Return the stored run and verdict of a reported run; None where there is no such session or run.
 
         One that the page was told of is had without waiting for a report that is being made.
         """
@@ -79,7 +79,7 @@ class LiveData:
         return None if found is None else found[1]
 
     def _current(self) -> list[_Session]:
-        """The sessions that there are, the newest first, read up to now."""
+        """Return the sessions that there are, the newest first, read up to now."""
         paths = {path.name.removesuffix(".journal"): path for path in journals(self._output)}
         known = self._sessions
         self._sessions = {name: known.get(name) or _Session(name, path, self._output) for name, path in paths.items()}
@@ -103,7 +103,7 @@ class _Session:
         self._next = 0.0
 
     def read(self) -> bool:
-        """Takes what is new; whether there is anything to show."""
+        """Take what is new; whether there is anything to show."""
         try:
             self.reader.read()
         except (OSError, ConfigError):  # gone since, or of another version
@@ -111,7 +111,7 @@ class _Session:
         return bool(self.reader.session)
 
     def answer(self, now: float, links: list[dict[str, Any]]) -> Answer:
-        """The page's data, as it is or, while it would cost too much to make it anew, as it was in this state."""
+        """Return the page's data, as it is or, while it would cost too much to make it anew, as it was in this state."""
         state = self.state()
         key = (self.reader.taken, state, json.dumps(links))
         if self._made is not None:
@@ -124,13 +124,13 @@ class _Session:
         return answer
 
     def state(self) -> State:
-        """Whether it runs."""
+        """Return whether it runs."""
         if self.reader.is_over:
             return "ended"
         return "running" if self.reader.is_live() else "killed"
 
     def line(self, state: State) -> str:
-        """The state as people read it."""
+        """Return the state as people read it."""
         reader = self.reader
         reported, planned = len(reader.rows), reader.planned
         if state == "ended":
@@ -266,7 +266,7 @@ def live_app(data: LiveData, page: bytes) -> App:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "watch",
         help="show a session while it runs, as a page on loopback",
@@ -285,7 +285,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until it is interrupted. Exit status 2 where the port is taken or the output is no folder."""
+    """Serve until it is interrupted. Exit status 2 where the port is taken or the output is no folder."""
     from pytest_agentbench.cli.serve import HOST, listen, serve_app
 
     if args.output.exists() and not args.output.is_dir():

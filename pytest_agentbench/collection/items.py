@@ -66,12 +66,12 @@ class CaseItem(pytest.Function, _TextId):
     line = 1
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """A title that ended in the node id would have its dots turned into slashes by -v."""
+        """Return a title that ended in the node id would have its dots turned into slashes by -v."""
         return self.path, self.line - 1, f"{self.path.name}: {self.name}"
 
     @functools.cached_property
     def location(self) -> tuple[str, int | None, str]:
-        """The place as terminals and JUnit may show it."""
+        """Return the place as terminals and JUnit may show it."""
         path, line, title = super().location
         return visible_line(path), line, visible_line(title)
 
@@ -83,7 +83,7 @@ class CaseItem(pytest.Function, _TextId):
             fetch(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 
     def runtest(self) -> None:
-        """Raises one readable report of everything that failed."""
+        """Raise one readable report of everything that failed."""
         result = self.stash[RESULT]
         case, artifact, evaluation = result.case, result.artifact, result.evaluation
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
@@ -93,7 +93,7 @@ class CaseItem(pytest.Function, _TextId):
 
 
 def fetch(item: pytest.Item, runner: Any, servers: Any) -> Result:
-    """The item's result, ready or awaited, made with these values of the fixtures.
+    """Return the item's result, ready or awaited, made with these values of the fixtures.
 
     Raises in pytest's words what kept it from one. What cannot run here is a skip (an error with --agentbench-strict),
     what broke around the agent an error with our own text, and what the user's agent raised is raised again with the
@@ -123,14 +123,16 @@ def _fail(text: str) -> None:
 
 
 def trace_place(item: pytest.Item, result: Result) -> str | None:
-    """Where the stored run lies, as a path from where pytest was started."""
+    """Return where the stored run lies, as a path from where pytest was started."""
     if result.path is None:
         return None
     return os.path.relpath(item.config.stash[OUTPUT] / result.path, item.config.invocation_params.dir)
 
 
 def _legal(text: str) -> str:
-    """The text as node ids and xdist carry it: no brackets, `::`, lone surrogates, nothing that steers a terminal."""
+    """Return the text as node ids and xdist carry it: no brackets, `::`, lone surrogates, nothing that steers a
+    terminal.
+    """
     return re.sub(r"[\[\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|::", "_", text)
 
 
@@ -162,7 +164,7 @@ def _register(config: pytest.Config, tag: str) -> pytest.MarkDecorator | None:
 
 
 def make_item(parent: pytest.Collector, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
-    """The item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
+    """Return the item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
     name = item_name(job.case_id, job.plan.model_id, job.repetition)
     function = case_function if job.plan.predictions is None else predicted_function
     item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=function, fixtureinfo=fixtureinfo)
@@ -271,5 +273,5 @@ class BadRowNode(pytest.Collector):
         self.message = message
 
     def collect(self) -> list[pytest.Item]:
-        """Raises what is wrong with the row."""
+        """Raise what is wrong with the row."""
         raise CollectionError(self.message)

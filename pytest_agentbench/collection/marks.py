@@ -53,7 +53,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 
 def attach_jobs(items: list[pytest.Item]) -> None:
-    """Gives marked tests their jobs, so that their runs start ahead like those of cases."""
+    """Give marked tests their jobs, so that their runs start ahead like those of cases."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         draw = callspec and callspec.params.get(PLAN_PARAM)
@@ -81,7 +81,7 @@ def _job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> 
 
 
 def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
-    """The case that a mark names. Raises ConfigError where it is not there."""
+    """Return the case that a mark names. Raises ConfigError where it is not there."""
     if len(mark.args) != 1 or mark.kwargs:
         raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
     name, root = str(mark.args[0]), _root(planner, test_file)
@@ -108,7 +108,7 @@ def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
 
 
 def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
-    """The run of a marked test. Raises what kept it from a result."""
+    """Return the run of a marked test. Raises what kept it from a result."""
     __tracebackhide__ = True
     if JOB not in item.stash:
         raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
@@ -119,7 +119,7 @@ def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
 
 
 def _root(planner: Planner, test_file: Path) -> ConfigRoot:
-    """The config root of a test file: one above it, else the `cases` folder beside or above it."""
+    """Return the config root of a test file: one above it, else the `cases` folder beside or above it."""
     for folder in test_file.parents:
         if not folder.is_relative_to(planner.rootdir):
             break

@@ -90,11 +90,11 @@ class Planner:
     _own_agents: dict[Path, bool] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
-        """The config root of a case file."""
+        """Return the config root of a case file."""
         return self.roots.of(file)
 
     def has_own_agent(self, file: Path) -> bool:
-        """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`.
+        """Return whether a conftest above the file, or a plugin, overrides `agentbench_runner`.
 
         To be asked when the file is collected: pytest loads the conftests above it right before, and no earlier.
         """
@@ -108,7 +108,7 @@ class Planner:
         return self._own_agents[folder]
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
-        """One plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
+        """Return one plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
         own_agent = own_agent and self.predicted is None
         key = (root, own_agent)
         if key not in self._plans:
@@ -164,7 +164,7 @@ class Planner:
 
     @cached_property
     def _metrics(self) -> tuple[MetricSpec, ...] | None:
-        """The metric of the command line, which decides in place of those of files."""
+        """Return the metric of the command line, which decides in place of those of files."""
         if self.settings.metric is None:
             return None
         name, threshold = self.settings.metric
@@ -219,7 +219,7 @@ class Planner:
         return rows if self.predicted is None else self.predicted.rows(opened, rows)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
-        """Every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
+        """Return every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
         if root not in self._cases:
             found = [*index_cases(root, self.roots, run_code=True)]
             found.sort(key=lambda case: self.root(case.path) is root)
@@ -240,7 +240,7 @@ class Planner:
             raise ConfigError(f"{file}:1:1: name: found {name!r}, which {first} has too; give it another name")
 
     def repetitions(self, plan: Plan) -> int:
-        """How often each case runs on the plan's model: as often as asked, else as there are predictions for."""
+        """Return how often each case runs on the plan's model: as often as asked, else as there are predictions for."""
         policy = plan.run_profile.execution_policy
         if plan.stored is not None and plan.predictions is not None:
             return plan.predictions.samples
@@ -343,7 +343,7 @@ class Planner:
         return metric_judges(plans, metrics, self.registry.metrics, place)
 
     def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
-        """A sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
+        """Return a sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
 
         A replay asks nobody.
         """
@@ -358,7 +358,7 @@ class Planner:
 
 
 def prepare(config: pytest.Config, settings: Settings) -> Planner:
-    """The session's planner. A name that a plugin adds though it is taken is its `problem`."""
+    """Return the session's planner. A name that a plugin adds though it is taken is its `problem`."""
     try:
         registry, problem = build_registry(config.hook), None
     except ConfigError as error:
@@ -399,7 +399,9 @@ def session_trust(config: pytest.Config, settings: Settings) -> Trust:
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:
-    """Whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered last."""
+    """Return whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered
+    last.
+    """
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
     *_, last = filter(overrides_runner, others)  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"

@@ -107,14 +107,14 @@ class CaseReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Runs ahead log into their own items. An item that is set up again draws again."""
+        """Run ahead log into their own items. An item that is set up again draws again."""
         filter_capture_handlers()
         self.streams.guard()  # here, where pytest captures them
         if item.stash.get(DRAWN, False):
             self._draw_again(item)
 
     def _draw_again(self, item: pytest.Item) -> None:
-        """Gives the item a repetition beyond the planned ones: the stored run of its own would only be taken again.
+        """Give the item a repetition beyond the planned ones: the stored run of its own would only be taken again.
 
         The numbers of other items are left free, and the same for the same attempt in every session.
         """
@@ -131,7 +131,7 @@ class CaseReports:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[Any]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The phase that decides an item gets its row; the last phase lets go of what the run left."""
+        """Yield the phase that decides an item gets its row; the last phase lets go of what the run left."""
         report = yield
         job = item.stash.get(JOB, None)
         if job is None:
@@ -175,7 +175,7 @@ class CaseReports:
             item.session.shouldfail = stop
 
     def _keep(self, result: Result) -> str:
-        """Leaves the run's workspace where it is; a sentence that says where that is."""
+        """Leave the run's workspace where it is; a sentence that says where that is."""
         if result.workspace is None:
             archive = result.artifact.workspace if result.artifact is not None else None
             if archive is None:
@@ -209,7 +209,7 @@ def _rewrite(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None
 
 
 def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
-    """The item's entry in report.json, without secrets."""
+    """Return the item's entry in report.json, without secrets."""
     lane = job.plan.lane
     if outcome != "passed":
         artifact, evaluation = result.artifact, result.evaluation
@@ -229,7 +229,7 @@ def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest
 
 
 def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
-    """The item's entry in report.json."""
+    """Return the item's entry in report.json."""
     plan = job.plan
     model: Model | str | None = plan.model
     if plan.predictions is not None or (model is None and plan.model_id == NO_MODEL):
@@ -260,7 +260,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
 
 
 def _variant(item: pytest.Item, job: Job) -> str | None:
-    """The ids of a marked test's own parameters, None where it has none."""
+    """Return the ids of a marked test's own parameters, None where it has none."""
     if (callspec := getattr(item, "callspec", None)) is None:
         return None
     repetition = callspec.params[PLAN_PARAM][2]  # the job's may be a further one
@@ -281,7 +281,7 @@ def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
 
 
 def stop_reason(job: Job, outcome: str) -> str | None:
-    """Why the run profile's policy ends the session after this item, if it does."""
+    """Return why the run profile's policy ends the session after this item, if it does."""
     policy = job.plan.run_profile.execution_policy
     name = job.plan.run_profile.run_profile_id
     if outcome == "failed" and policy.fail_fast:

@@ -134,7 +134,7 @@ class Predicted:
             yield row
 
     def warnings(self, repetitions: int) -> Iterator[str]:
-        """What is worth saying of predictions that no collected case takes, and of samples that are missing."""
+        """Yield what is worth saying of predictions that no collected case takes, and of samples that are missing."""
         if self.problem:
             return
         name = self.predictions.path.name
@@ -188,6 +188,8 @@ def _some(keys: list[str]) -> str:
 
 
 def _samples(value: Any) -> int:
-    """How many repetitions a prediction asks for. A list of objects is none of samples: another file's, by mistake."""
+    """Return how many repetitions a prediction asks for. A list of objects is none of samples: another file's, by
+    mistake.
+    """
     is_samples = isinstance(value, list) and not all(isinstance(each, (dict, list)) for each in value)
     return len(value) if is_samples else 1

@@ -50,7 +50,7 @@ def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> Case
 
 
 def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
-    """Marks the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
+    """Mark the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
 
     What pytest prints of it steers neither a terminal nor a CI.
     """
@@ -71,7 +71,7 @@ MANUAL = "manual"
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner, *, cases_only: bool = False) -> None:
-    """Removes what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
+    """Remove what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
 
     A hand-written test's mark names its case.
     """
@@ -114,7 +114,7 @@ class _Suites:
 
 
 def _unnamed(item: pytest.Item, job: Job) -> bool:
-    """A manual case is named by its id on the command line, or by its id or a tag of its own in -k or -m."""
+    """Return a manual case is named by its id on the command line, or by its id or a tag of its own in -k or -m."""
     if MANUAL not in job.tags or not isinstance(item, CaseItem):
         return False
     config = item.config

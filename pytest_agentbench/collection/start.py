@@ -87,7 +87,8 @@ class StoreWait:
 def send_spans(
     config: pytest.Config, session_id: str, redactor: Redactor, telling: Messages
 ) -> Callable[[Job, Result], None] | None:
-    """What takes each job that has ended, on the engine's thread; None where OTEL_SDK_DISABLED switches spans off.
+    """Return what takes each job that has ended, on the engine's thread; None where OTEL_SDK_DISABLED switches spans
+    off.
 
     Raises ConfigError where the SDK refuses what the OTEL_* variables say.
     """
@@ -130,7 +131,7 @@ _SESSION_FILES, _RUN_FILES, _PROGRAM_FILES, _MOST_FILES = 64, 4, 12, 64
 
 
 def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
-    """Gives marked tests their cases and deselects what is not to run: in a dry run, all that is no case."""
+    """Give marked tests their cases and deselects what is not to run: in a dry run, all that is no case."""
     planner = session.config.stash[PLANNER]
     attach_jobs(items)
     try:
@@ -193,14 +194,14 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
 
 
 async def _close(services: Services, signer: Signer | None, telling: Messages) -> None:
-    """Ends what runs share, and tells what of the store was not taken, whose number is known by then."""
+    """End what runs share, and tells what of the store was not taken, whose number is known by then."""
     if signer is not None and (said := signer.describe_refused()) is not None:
         telling.warn(said)
     await services.close()
 
 
 def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
-    """What keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
+    """Return what keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
     planner = config.stash[PLANNER]
     if problem := repeats(config, items):
         return [problem]
@@ -219,7 +220,7 @@ def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item
 
 
 def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages) -> None:
-    """Registers what takes part from here on, and what ends with the session."""
+    """Register what takes part from here on, and what ends with the session."""
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.add_cleanup(ahead.engine.close)
@@ -264,7 +265,7 @@ def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
 
 
 def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
-    """Lets no more runs be in flight than this process can have files open for; returns what to say of that.
+    """Let no more runs be in flight than this process can have files open for; returns what to say of that.
 
     What runs have open was counted at 2 and 16 in flight: a lock and connections, besides that 5 for a command in a
     sandbox and 4 for each MCP server. The rest is room.
@@ -294,7 +295,7 @@ def _starts_programs(job: Job) -> bool:
 
 
 def _refuse(session: pytest.Session, *reasons: str) -> None:
-    """Ends the session before anything runs."""
+    """End the session before anything runs."""
     session.items.clear()  # pytest_collection_finish comes all the same
     if not hasattr(session.config, "workerinput"):
         raise pytest.UsageError(visible("\n".join(reasons)))
@@ -353,13 +354,13 @@ def _services(
 
 
 def _session_id(config: pytest.Config) -> str:
-    """The same in all workers of a session, and no other session's."""
+    """Return the same in all workers of a session, and no other session's."""
     named = getattr(config, "workerinput", {}).get("testrunuid")
     return str(named or uuid.uuid4().hex)[:12]
 
 
 def _view(config: pytest.Config, report: SessionReport, total: int, services: Services) -> Any:
-    """Draws the status line while pytest waits, and notes in the journal what is under way."""
+    """Draw the status line while pytest waits, and notes in the journal what is under way."""
     status, begun, budget = StatusLine.of_session(config), time.perf_counter(), report.open_budget()
     config.add_cleanup(status.close)
 

@@ -135,7 +135,7 @@ Verify = Annotated[
 
 
 def named_verifiers(verify: Verify | None) -> tuple[CaseVerifier, ...]:
-    """All of them, each with its check_id."""
+    """Return all of them, each with its check_id."""
     given = (verify,) if isinstance(verify, CaseVerifier) else verify or ()
     names = ("verify", *(f"verify_{number}" for number in range(2, len(given) + 1)))
     return tuple(
@@ -144,7 +144,7 @@ def named_verifiers(verify: Verify | None) -> tuple[CaseVerifier, ...]:
 
 
 def verify_problems(verify: Verify | None, taken: Collection[str]) -> list[tuple[Loc, str]]:
-    """A problem for each verifier whose check_id another one has, or a check of the case (`taken`)."""
+    """Return a problem for each verifier whose check_id another one has, or a check of the case (`taken`)."""
     seen = set(taken)
     found: list[tuple[Loc, str]] = []
     for index, verifier in enumerate(named_verifiers(verify)):
@@ -395,7 +395,7 @@ class TestCaseFile(ConfigFile):
 
 
 def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
-    """Names that nobody registered, and paths that lead nowhere or out of the config root."""
+    """Yield names that nobody registered, and paths that lead nowhere or out of the config root."""
     if check.python_hook is not None:
         if scope.guest is not None:
             yield from _path_problem(

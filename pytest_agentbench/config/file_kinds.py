@@ -31,7 +31,7 @@ class FileKind:
 
     @property
     def pattern(self) -> str:
-        """Where its files lie below the folder."""
+        """Return where its files lie below the folder."""
         return "*.*" if self.stem is None else f"*/{self.stem}.*"
 
     def id_of(self, path: Path) -> str:

@@ -121,7 +121,7 @@ def _beyond(found: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens])
 
 
 def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
-    """A sandbox may be written as its type alone."""
+    """Return a sandbox may be written as its type alone."""
     return reduce(lambda at, name: getattr(at, "sandbox_settings" if name == "sandbox" else name), loc, file)
 
 

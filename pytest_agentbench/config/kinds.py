@@ -67,7 +67,7 @@ def all_kinds() -> dict[str, type[ConfigFile]]:
 
 
 def kind_of(path: Path) -> type[ConfigFile] | None:
-    """What a YAML file is; None where it is no configuration file."""
+    """Return what a YAML file is; None where it is no configuration file."""
     if path.suffix not in YAML_SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
         return None
     if path.parent.name in _BY_FOLDER:
@@ -97,7 +97,7 @@ def _kind_of_name(name: str) -> type[ConfigFile] | None:
 
 
 def find_commands(folder: Path) -> Iterator[Path]:
-    """Every commands.json below a folder; hidden folders and agents' workspaces are left out."""
+    """Yield every commands.json below a folder; hidden folders and agents' workspaces are left out."""
     for place, folders, files in os.walk(folder):
         folders[:] = _visited(folders)
         if COMMANDS_FILE in files:
@@ -105,7 +105,7 @@ def find_commands(folder: Path) -> Iterator[Path]:
 
 
 def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
-    """Every configuration file below a folder with its kind.
+    """Yield every configuration file below a folder with its kind.
 
     Other YAML files in a case's folder are the case's own; hidden folders and agents' workspaces are left out.
     """
@@ -132,7 +132,7 @@ def json_schemas() -> dict[str, dict[str, Any]]:
 
 
 def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
+    """Return the JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
     kind = whole_model(kind)
     schema = kind.model_json_schema()
     if issubclass(kind, SectionedFile):  # which lets sections pass, and nothing else
@@ -183,7 +183,7 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
 
 
 def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The places of a run profile where runner settings stand."""
+    """Return the places of a run profile where runner settings stand."""
     properties = schema["properties"]
     if "runner_defaults" not in properties:
         return []

@@ -80,7 +80,9 @@ class NetworkSettings(Record):
 
 
 def is_floating(image: str) -> bool:
-    """Whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a variable."""
+    """Return whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a
+    variable.
+    """
     if "$" in image:
         return True
     if "@" in image:
@@ -90,7 +92,7 @@ def is_floating(image: str) -> bool:
 
 
 def pinning_problem(image: str) -> str | None:
-    """What to say of an image whose content may change under its name."""
+    """Return what to say of an image whose content may change under its name."""
     if not is_floating(image):
         return None
     return (
@@ -138,16 +140,16 @@ class RunProfile(SectionedFile):
 
     @property
     def sandbox_settings(self) -> SandboxSettings:
-        """The sandbox, where it is only a type too."""
+        """Return the sandbox, where it is only a type too."""
         return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
 
     def own_servers(self) -> Mapping[str, McpServer]:
-        """Its servers, where it is the user's own: none of a guest's profile."""
+        """Return its servers, where it is the user's own: none of a guest's profile."""
         return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
 
     @classmethod
     def default(cls) -> RunProfile:
-        """What holds where a session names none."""
+        """Return what holds where a session names none."""
         policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
         return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)
 
@@ -189,7 +191,7 @@ class JudgeConfig(Record):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What goes into each request beside model and messages."""
+        """Return what goes into each request beside model and messages."""
         return {**(self.model_extra or {}), **self.request_options}
 
 
@@ -302,14 +304,16 @@ class EvaluationProfile(SectionedFile):
 
     @property
     def system_prompt(self) -> str | None:
-        """The judge's system prompt; None where the profile has none of its own. `load` has read it from its file."""
+        """Return the judge's system prompt; None where the profile has none of its own. `load` has read it from its
+        file.
+        """
         return self.judge_system_prompt
 
     def first_judge(self, kind: str) -> JudgeConfig | None:
-        """The first judge of the type `kind` that names a model."""
+        """Return the first judge of the type `kind` that names a model."""
         return next((judge for judge in self.judges if judge.type == kind and judge.model), None)
 
     @classmethod
     def default(cls) -> EvaluationProfile:
-        """What holds where a session names none: no judge."""
+        """Return what holds where a session names none: no judge."""
         return cls(schema_version=1, evaluation_profile_id="default", title="Default")

@@ -72,17 +72,19 @@ class ConfigRoot:
 
     @property
     def is_guest(self) -> bool:
-        """Whether it is somebody else's, who may add cases and tighten what the session's root says."""
+        """Return whether it is somebody else's, who may add cases and tighten what the session's root says."""
         return self.guest is not None
 
     @property
     def own(self) -> ConfigRoot | None:
-        """The root whose files are the user's word: itself, or for a guest the session's; None where there is none."""
+        """Return the root whose files are the user's word: itself, or for a guest the session's; None where there is
+        none.
+        """
         return self if self.guest is None else self.host
 
     @property
     def programs(self) -> str | None:
-        """The folder whose programs its files may name; a guest has none."""
+        """Return the folder whose programs its files may name; a guest has none."""
         return None if self.is_guest else self.real
 
     def origin(self, path: Path | None) -> Origin:
@@ -91,7 +93,7 @@ class ConfigRoot:
 
     @cached_property
     def _shared(self) -> str | None:
-        """The folder that all its cases may read: `cases`, which may be the root itself."""
+        """Return the folder that all its cases may read: `cases`, which may be the root itself."""
         top = os.path.realpath(self.guest.folder if self.guest else self.path)
         if os.path.basename(top) == "cases":
             return top
@@ -105,18 +107,20 @@ class ConfigRoot:
         return Scope(str(folder), None if anywhere else self._shared or os.path.realpath(folder), known, self.guest)
 
     def run_profile(self, name: str) -> RunProfile:
-        """The run profile of that id or path.
+        """Return the run profile of that id or path.
 
         :raises ConfigError: there is none, more than one, or it is wrong; or a guest's says more than it may.
         """
         return self._placed(self._held("run_profiles", name, RunProfile.default()))
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
-        """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
+        """Return the evaluation profile of that id or path, its metrics verified against `known`; raises like
+        run_profile.
+        """
         return self._placed(self._held("evaluation_profiles", name, EvaluationProfile.default(), known))
 
     def suite(self, name: str) -> SuiteFile:
-        """The suite of that id or path; raises like run_profile."""
+        """Return the suite of that id or path; raises like run_profile."""
         return self._placed(self._held("suites", name, SuiteFile.default()))
 
     def _placed(self, file: P) -> P:
@@ -128,7 +132,9 @@ class ConfigRoot:
         return file.model_copy(update=placed) if placed else file
 
     def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
-        """The file of the session's root, where it has one; a guest's of the same name is looked at all the same."""
+        """Return the file of the session's root, where it has one; a guest's of the same name is looked at all the
+        same.
+        """
         path = self.find(folder, name)
         own = path if is_path(name) else self._named(folder, name)
         if own is not None:
@@ -150,14 +156,16 @@ class ConfigRoot:
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
-        """Whether a file lies in the guest's folder, or what it leads to does."""
+        """Return whether a file lies in the guest's folder, or what it leads to does."""
         if self.guest is None:
             return False
         folder = os.path.abspath(self.guest.folder)
         return is_inside(os.path.abspath(path), folder) or is_inside(os.path.realpath(path), os.path.realpath(folder))
 
     def models(self) -> ModelsFile:
-        """What models.yaml declares: nothing, where there is no such file. In a guest what the session's root says."""
+        """Return what models.yaml declares: nothing, where there is no such file. In a guest what the session's root
+        says.
+        """
         own = self._own_file("models")
         declared = ModelsFile(schema_version=1) if own is None else self.load(own, ModelsFile)
         if self.guest is None:
@@ -177,7 +185,7 @@ class ConfigRoot:
         return str(self.host._own_file("models") or self.host.path / "models.yaml")
 
     def key_grants(self) -> KeyGrants:
-        """Where variables may go by the user's own keys.yaml and that of the session's root.
+        """Return where variables may go by the user's own keys.yaml and that of the session's root.
 
         :raises ConfigError: one of them is wrong.
         """
@@ -187,7 +195,7 @@ class ConfigRoot:
         return KeyGrants(tuple(self.load(path, KeysFile) for path in paths if path is not None), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
-        """The servers that the file of cases `near` can name, each with an absolute `cwd`.
+        """Return the servers that the file of cases `near` can name, each with an absolute `cwd`.
 
         They are declared in a servers.yaml or a commands.json of its folder or of one above it, up to the root; the
         nearest wins, and in one folder servers.yaml. A guest's hold nowhere.
@@ -226,7 +234,7 @@ class ConfigRoot:
         return _only([path for suffix in YAML_SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
 
     def own_servers(self) -> Mapping[str, McpServer]:
-        """The servers that the session's root declares in its own folder: by them the user says what they get.
+        """Return the servers that the session's root declares in its own folder: by them the user says what they get.
 
         :raises ConfigError: one of these files is wrong.
         """
@@ -234,7 +242,7 @@ class ConfigRoot:
         return {} if own is None else own._declared_in(own.path)
 
     def _above(self, file: Path) -> Iterator[Path]:
-        """The file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
+        """Yield the file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
         if not file.is_relative_to(self.path):
             yield from (file.parent, self.path)
             return
@@ -261,8 +269,9 @@ class ConfigRoot:
         return kept[1]
 
     def find(self, folder: str, name: str) -> Path:
-        """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.
-        In a guest that of the session's root, where it has one; in a trusted folder that where it has none itself.
+        """Return the file that `name` names: a path, else the stem of a file of the folder, else the id that one
+        declares. In a guest that of the session's root, where it has one; in a trusted folder that where it has none
+        itself.
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
@@ -277,7 +286,7 @@ class ConfigRoot:
 
     @property
     def _in_turn(self) -> tuple[ConfigRoot | None, ConfigRoot | None]:
-        """Whose word counts first."""
+        """Return whose word counts first."""
         return (self.host, self) if self.is_guest else (self, self.host)
 
     def _named(self, folder: str, name: str) -> Path | None:
@@ -321,12 +330,12 @@ class ConfigRoot:
 
 
 def has_file(root: ConfigRoot, folder: str, name: str) -> bool:
-    """Whether a name, by path, stem or id, names a file of the root's folder."""
+    """Return whether a name, by path, stem or id, names a file of the root's folder."""
     return (root.path / name).is_file() or any(name in labels for _, labels in root._files(folder))
 
 
 def _declared(path: Path, key: str) -> str | None:
-    """The id that a file declares; a file that cannot be read declares none: it complains when it is named."""
+    """Return the id that a file declares; a file that cannot be read declares none: it complains when it is named."""
     try:
         data = read_document(path).data
     except ConfigError:

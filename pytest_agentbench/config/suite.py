@@ -62,7 +62,7 @@ class ModelsFile(ConfigFile):
     """One entry for each model."""
 
     def get(self, model_id: str) -> ModelEntry | None:
-        """The entry of that id, None where there is none."""
+        """Return the entry of that id, None where there is none."""
         return next((model for model in self.models if model.model_id == model_id), None)
 
 
@@ -88,7 +88,7 @@ class SuiteModel(Written):
 
     @property
     def extras(self) -> dict[str, Any]:
-        """The fields that are passed to the runner."""
+        """Return the fields that are passed to the runner."""
         return dict(self.model_extra or {})
 
     @property
@@ -130,5 +130,5 @@ class SuiteFile(SectionedFile):
 
     @classmethod
     def default(cls) -> SuiteFile:
-        """What holds where a session names none: all cases."""
+        """Return what holds where a session names none: all cases."""
         return cls(schema_version=1, suite_id="default", title="Default")

@@ -26,7 +26,7 @@ Spending = tuple[float | None, int | None]
 
 
 def spending(usage: Usage) -> Spending:
-    """What a usage counts for: input and output tokens together. What nobody can have spent is unknown."""
+    """Return what a usage counts for: input and output tokens together. What nobody can have spent is unknown."""
     cost, tokens = usage.cost_usd, usage.total_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
         tokens = usage.input_tokens + usage.output_tokens
@@ -35,7 +35,7 @@ def spending(usage: Usage) -> Spending:
 
 
 def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) -> str | None:
-    """Why a run may go no further that has used so much by itself, None where it may, as at its beginning.
+    """Return why a run may go no further that has used so much by itself, None where it may, as at its beginning.
 
     What other runs spend meanwhile does not count: they are not cut off by each other.
     """
@@ -60,7 +60,7 @@ class Budget:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def book(self, part: Part, spendings: Iterable[Spending]) -> str | None:
-        """Adds them. Returns the reason to start nothing more, once a limit is reached."""
+        """Add them. Returns the reason to start nothing more, once a limit is reached."""
         with self._lock:
             for cost, tokens in spendings:
                 self._costs[part] += cost or 0.0
@@ -78,12 +78,12 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """The known USD of both parts."""
+        """Return the known USD of both parts."""
         return sum(self._costs.values())
 
     @property
     def unknown(self) -> int:
-        """How many runs and judgements did not tell what they cost."""
+        """Return how many runs and judgements did not tell what they cost."""
         return sum(self._unknown.values())
 
     @property
@@ -92,7 +92,7 @@ class Budget:
         return {part: None if self._unknown[part] else cost for part, cost in self._costs.items()}
 
     def gaps(self) -> Iterator[str]:
-        """A sentence for each limit that could not count everything."""
+        """Yield a sentence for each limit that could not count everything."""
         if self.max_cost is not None and self.unknown:
             yield (
                 f"the cost of {self.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
@@ -125,7 +125,7 @@ class Signals:
         self._number: int | None = None
 
     def install(self, session: pytest.Session) -> None:
-        """Handles signals until the session is over, but none that are ignored (nohup) or have a handler already."""
+        """Handle signals until the session is over, but none that are ignored (nohup) or have a handler already."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._session = session
@@ -137,7 +137,7 @@ class Signals:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Tells it here and not in the handler, which may have interrupted somebody who holds the channel's lock."""
+        """Tell it here and not in the handler, which may have interrupted somebody who holds the channel's lock."""
         if self._number is not None:
             self._tell(self._number)
 

@@ -28,7 +28,7 @@ _READING = frozenset({"replay", "auto"})
 
 
 def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
-    """The cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
+    """Return the cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
 
     What it does for the run's model it does for the web and the MCP servers of these names.
     """
@@ -58,45 +58,47 @@ def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict
 
 
 def verdict_cassette(services: Services, job: Job, case: Case, artifact: RunArtifact) -> dict[str, Any]:
-    """The same for the verdict on a run: what the judges' answers are taken from."""
+    """Return the same for the verdict on a run: what the judges' answers are taken from."""
     if _is_off(services, job) or not _READING.intersection(_judges_modes(services, job)):
         return {}
     return {"cassette": services.cassettes.digest(case, str(artifact.model["model_id"]), job.repetition)}
 
 
 def records_run(tape: Tape | None) -> bool:
-    """Whether the run is to be made and recorded anew, whatever the store holds."""
+    """Return whether the run is to be made and recorded anew, whatever the store holds."""
     return tape is not None and tape.mode(tape.label.model) == "record"
 
 
 def records_verdict(services: Services, job: Job, tape: Tape | None) -> bool:
-    """The same for the verdict."""
+    """Return the same for the verdict."""
     return tape is not None and "record" in _judges_modes(services, job)
 
 
 def replays_run(tape: Tape | None, artifact: RunArtifact) -> bool:
-    """Whether a stored run without its verdict is made again, as it costs nothing and the cassette needs it whole."""
+    """Return whether a stored run without its verdict is made again, as it costs nothing and the cassette needs it
+    whole.
+    """
     return tape is not None and artifact.cassette is not None and tape.mode(tape.label.model) in _READING
 
 
 def replays(tape: Tape | None) -> bool:
-    """Whether answers of the run's model may come from a cassette, which cost nothing."""
+    """Return whether answers of the run's model may come from a cassette, which cost nothing."""
     return tape is not None and tape.mode(tape.label.model) in _READING
 
 
 def run_is_free(tape: Tape | None) -> bool:
-    """Whether a cassette alone answers the run."""
+    """Return whether a cassette alone answers the run."""
     return tape is not None and tape.mode(tape.label.model) == "replay"
 
 
 def verdict_is_free(services: Services, job: Job) -> bool:
-    """Whether cassettes alone answer for the judges."""
+    """Return whether cassettes alone answer for the judges."""
     return _judges_modes(services, job) == {"replay"}
 
 
 @contextlib.contextmanager
 def complete(tape: Tape | None) -> Iterator[None]:
-    """Raises what a tape could not do in the block, such as answer, also where an agent or a judge caught that."""
+    """Raise what a tape could not do in the block, such as answer, also where an agent or a judge caught that."""
     try:
         yield
     except Exception:
@@ -141,8 +143,8 @@ def run_kept(tape: Tape | None) -> Iterator[None]:
 def run_ended(
     tape: Tape | None, case: Case, status: RunStatus, elapsed: float
 ) -> tuple[float, Taped, UnwritableError | None]:
-    """What the run took in seconds, and whether it was recorded or replayed. Writes what it recorded; the error where
-    that cannot be, to be raised when the run itself is stored.
+    """Return what the run took in seconds, and whether it was recorded or replayed. Writes what it recorded; the error
+    where that cannot be, to be raised when the run itself is stored.
 
     A recording anew that an outage ended is not written: an older cassette stays.
     """
@@ -163,7 +165,7 @@ def select_paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
 
 
 def _is_off(services: Services, job: Job) -> bool:
-    """Whether nobody asks for cassettes: told at once, as most sessions have none."""
+    """Return whether nobody asks for cassettes: told at once, as most sessions have none."""
     if services.cassettes.mode != "off" or job.plan.names_cassettes:
         return False
     return not any(judge.cassettes for judge in job.judges)
@@ -175,7 +177,7 @@ def _modes(services: Services, job: Job) -> dict[str, CassetteMode]:
 
 
 def _judges_modes(services: Services, job: Job) -> set[CassetteMode]:
-    """What is done for whoever judges; a plugin's judges have the session's mode."""
+    """Return what is done for whoever judges; a plugin's judges have the session's mode."""
     modes = {services.cassettes.mode_of(model) for model in (*job.plan.judges.values(), *job.judges)}
     if any(judge.type != CHAT_JUDGE for judge in job.plan.evaluation_profile.judges):
         modes.add(services.cassettes.mode)

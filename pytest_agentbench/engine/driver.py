@@ -73,7 +73,7 @@ class RunAhead:
             self.engine.post(self.engine.extend, jobs)
 
     def result(self, item: pytest.Item, agent: Any, servers: Any) -> Result:
-        """The item's result, ready or awaited, made with these values of the fixtures."""
+        """Return the item's result, ready or awaited, made with these values of the fixtures."""
         job = item.stash[JOB]
         given, shared = self._given(agent, servers)
         begun = time.perf_counter()
@@ -85,7 +85,9 @@ class RunAhead:
         return result
 
     def _given(self, agent: Any, servers: Any) -> tuple[Given, bool]:
-        """Both values together, and whether they live as long as the session: the same two are then the same object."""
+        """Return both values together, and whether they live as long as the session: the same two are then the same
+        object.
+        """
         needed = (agent,) if servers is None else (agent, servers)  # answers that are in a file need no servers
         if not all(any(each is value for value in self.shared) for each in needed):
             return Given(agent, servers), False
@@ -95,12 +97,12 @@ class RunAhead:
         self.tick(self.engine)
 
     def drain(self, reason: str) -> None:
-        """Starts nothing more; what is in flight ends, the rest is skipped with the reason."""
+        """Start nothing more; what is in flight ends, the rest is skipped with the reason."""
         self.engine.drain(reason)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
-        """Only what lives as long as the session may serve items to come."""
+        """Yield only what lives as long as the session may serve items to come."""
         value = yield
         if fixturedef.argname in (RUNNER_FIXTURE, SERVERS_FIXTURE) and fixturedef.scope == "session":
             self.shared.append(value)
@@ -152,7 +154,7 @@ AHEAD = pytest.StashKey[RunAhead]()
 
 
 def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Guesses which jobs share a runner and servers: those below the same conftests that override the fixtures.
+    """Guess which jobs share a runner and servers: those below the same conftests that override the fixtures.
 
     The engine compares the guess with the fixtures' values, so a wrong one costs a second run at most.
     """
@@ -169,7 +171,9 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 
 def overrides_runner(place: Any) -> bool:
-    """Whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, by whatever name."""
+    """Return whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, by whatever
+    name.
+    """
     return _defines(place, RUNNER_FIXTURE)
 
 
@@ -179,7 +183,7 @@ def _defines(place: Any, fixture: str) -> bool:
 
 
 def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
-    """Where the item's value of the fixture comes from."""
+    """Return where the item's value of the fixture comes from."""
     places = (getattr(item, "cls", None), getattr(item, "module", None))
     place: Any = next((each for each in places if _defines(each, fixture)), None)
     if place is None and folders:
@@ -209,7 +213,7 @@ class Origins:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
-        """Every fixture may be asked for by the one that makes the agent."""
+        """Yield every fixture may be asked for by the one that makes the agent."""
         value = yield
         param = getattr(request, "param", _NO_PARAM)
         told = None if param is _NO_PARAM else (param, getattr(request, "param_index", 0))
@@ -232,7 +236,7 @@ class Origins:
         return Origin(tuple(each.func for each in found), params)
 
     def _below(self, fixturedef: Any, name: str, nodeid: str) -> list[Any]:
-        """The fixture that `fixturedef` gets as its argument `name`: of those in sight, the nearest.
+        """Return the fixture that `fixturedef` gets as its argument `name`: of those in sight, the nearest.
 
         One that overrides a fixture of its own name gets the next farther one.
         """
@@ -244,5 +248,5 @@ class Origins:
 
 
 def _sees(nodeid: str, base: str) -> bool:
-    """Whether an item may ask for a fixture that is defined at the node `base`."""
+    """Return whether an item may ask for a fixture that is defined at the node `base`."""
     return base in ("", ".") or nodeid == base or nodeid.startswith((f"{base}/", f"{base}::"))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 async def measure_all(
     services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
 ) -> list[MetricResult]:
-    """The result of every metric of the case, in order. Books what asking models has cost.
+    """Return the result of every metric of the case, in order. Books what asking models has cost.
 
     A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
     """
@@ -75,7 +75,7 @@ async def measure_all(
 
 
 def asks_models(services: Services, job: Job, case: Case) -> bool:
-    """Whether any of the case's metrics asks a model."""
+    """Return whether any of the case's metrics asks a model."""
     return any(_asks(services, spec) for spec in metrics_of(case, job.plan.evaluation_profile))
 
 
@@ -99,7 +99,7 @@ def _context(services: Services, job: Job, case: Case, tape: Tape | None) -> Met
 
 
 def question_of(case: Case) -> str:
-    """What the answer answers: the user messages at the end of the conversation."""
+    """Return what the answer answers: the user messages at the end of the conversation."""
     said: list[str] = []
     for message in reversed((*case.messages, *case.turns)):
         if message.role == "user":
@@ -120,7 +120,7 @@ def _unasked(spec: MetricSpec, status: str) -> MetricResult:
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
-    """Fills in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict but has to be."""
+    """Fill in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict but has to be."""
     plan, artifact, tape = job.plan, result.artifact, result.tape
     assert artifact is not None
     profile = plan.evaluation_profile
@@ -199,7 +199,7 @@ async def _judge(
 
 
 async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:
-    """What the run's key outputs hold, by path."""
+    """Return what the run's key outputs hold, by path."""
     outputs = key_outputs(case, artifact)
     return await services.threads.run(partial(output_texts, plan.lane.output, outputs)) if outputs else {}
 
@@ -213,7 +213,7 @@ def _unjudged(
     error: JudgeError,
     grades: Mapping[Grader, Grade],
 ) -> Evaluation:
-    """What is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
+    """Return what is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
         case_id=case.case_id,
         run_id=artifact.run_id,

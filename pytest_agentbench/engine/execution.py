@@ -39,7 +39,7 @@ async def pull(
     result: Result,
     counts: Callable[[RunArtifact], bool],
 ) -> bool:
-    """Brings a run that counts, unless `result` has one, and the verdict on it into the output folder; whether any did.
+    """Bring a run that counts, unless `result` has one, and the verdict on it into the output folder; whether any did.
 
     Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
     """
@@ -60,7 +60,7 @@ async def pull(
 
 
 async def execute(services: Services, job: Job, given: Given) -> Result:
-    """Runs the job with the fixtures' values `given` and evaluates it. Never raises but when it is cancelled.
+    """Run the job with the fixtures' values `given` and evaluates it. Never raises but when it is cancelled.
 
     Everything but the verdict on the agent becomes `Result.error`: pytest raises it in the item's setup.
     """
@@ -109,7 +109,7 @@ class _Attempt:
         self.lane = job.plan.lane
 
     async def foresee(self, dry_run: DryRun) -> None:
-        """Books what the job would take."""
+        """Book what the job would take."""
         if not await self.reuse() and await self._pull():
             await self.reuse()
         services, job, case, result = self.services, self.job, self.case, self.result
@@ -126,7 +126,7 @@ class _Attempt:
         result.not_run = NOT_RUN
 
     async def complete(self) -> None:
-        """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
+        """Make what the store lacks. The lock is held: what another session made meanwhile is there by now."""
         if await self.reuse():
             return
         services, job, case, result = self.services, self.job, self.case, self.result
@@ -147,7 +147,7 @@ class _Attempt:
         await evaluate(services, job, case, result)
 
     async def reuse(self) -> bool:
-        """Takes the run and the verdict on it from the store; whether that, with what the run left where a test by hand
+        """Take the run and the verdict on it from the store; whether that, with what the run left where a test by hand
         may look at it, is all there is to do.
         """
         services, job, case, result = self.services, self.job, self.case, self.result
@@ -188,7 +188,9 @@ class _Attempt:
         return await pull(self.services, self.job, self.case, self.subject, self.result, self._counts)
 
     def _counts(self, artifact: RunArtifact) -> bool:
-        """Whether a stored run is a result: one that ended otherwise than it should is made again, unless asked for."""
+        """Return whether a stored run is a result: one that ended otherwise than it should is made again, unless asked
+        for.
+        """
         return (
             artifact.status == "success"
             or artifact.status in self.case.expects_status
@@ -197,7 +199,7 @@ class _Attempt:
 
 
 def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
-    """Raises the ProviderError that a run ended with, unless the case expects it."""
+    """Raise the ProviderError that a run ended with, unless the case expects it."""
     if artifact is None or artifact.status != "provider_error" or artifact.status in case.expects_status:
         return
     assert artifact.error is not None

@@ -55,7 +55,7 @@ class DryRun:
     _means: dict[tuple[str, str, str], tuple[_Means, _Means]] = field(default_factory=dict)
 
     def add(self, job: Job, model_id: str, found: Result, *, asks: bool, free_run: bool, free_verdict: bool) -> None:
-        """Books a job of which the store holds what is in `found`.
+        """Book a job of which the store holds what is in `found`.
 
         `asks` says that its verdict takes a model; what is free is answered by a file.
         """

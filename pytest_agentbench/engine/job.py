@@ -30,7 +30,7 @@ CHAT_JUDGE = "llm_probe"
 
 
 def judge_of(subject: Model | None, name: str | None) -> str | None:
-    """The id of the model that judges the subject's runs where a profile or a metric names `name`.
+    """Return the id of the model that judges the subject's runs where a profile or a metric names `name`.
 
     A subject that names its own judge (`demo` does) is never judged by another, paid one.
     """
@@ -66,16 +66,16 @@ class Plan:
 
     @cached_property
     def names_cassettes(self) -> bool:
-        """Whether one of its models says what is done with cassettes for it."""
+        """Return whether one of its models says what is done with cassettes for it."""
         return any(model is not None and model.cassettes for model in (self.model, *self.judges.values()))
 
     @cached_property
     def judge_hash(self) -> str:
-        """What makes the judges of its evaluation profile these and no others, 64 hex digits."""
+        """Return what makes the judges of its evaluation profile these and no others, 64 hex digits."""
         return fingerprint(judge_input(self.evaluation_profile, tuple(self.judges.values())))
 
     def judged_by(self, name: str | None) -> str | None:
-        """The id of the model that a metric asks which names `name`; None: the first judge of the profile."""
+        """Return the id of the model that a metric asks which names `name`; None: the first judge of the profile."""
         first = self.evaluation_profile.first_judge(CHAT_JUDGE)
         return judge_of(self.model or self.author, name or (first.model if first is not None else None))
 
@@ -133,7 +133,7 @@ class Job:
 
     @property
     def runner_scope(self) -> Any:
-        """What the group says of where the runner comes from."""
+        """Return what the group says of where the runner comes from."""
         return self.group[0] if isinstance(self.group, tuple) else None
 
 

@@ -27,11 +27,11 @@ class Line:
         self._thread.start()
 
     def send(self, message: Sequence[Any]) -> None:
-        """Takes a message, plain values only. It is dropped if the other end is gone."""
+        """Take a message, plain values only. It is dropped if the other end is gone."""
         self._messages.put(message)
 
     def close(self) -> None:
-        """Ends the thread, after what was sent before."""
+        """End the thread, after what was sent before."""
         self._messages.put(None)
 
     def _serve(self) -> None:
@@ -41,7 +41,7 @@ class Line:
 
 
 def steady_socket(gateway: Any) -> None:
-    """Gives a gateway over a socket what execnet leaves out; others are left alone.
+    """Give a gateway over a socket what execnet leaves out; others are left alone.
 
     - Messages of two threads do not mix: a long one leaves in pieces, and execnet takes no lock meanwhile.
     - Another end that is gone without a word is noticed after SILENT_SECONDS: execnet would wait for it for ever.
@@ -100,7 +100,7 @@ class ControllerThrottles:
             self._post(self._forget, line)
 
     def close(self) -> None:
-        """Ends the thread; nobody is answered any more."""
+        """End the thread; nobody is answered any more."""
         with self._lock:
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._loop.stop)

@@ -83,7 +83,7 @@ class LookAhead:
             self.loop.call_soon_threadsafe(self._guard, function, *args)
 
     def result(self, job: Job, runner: Any, *, shared: bool, tick: Callable[[], None]) -> Result:
-        """The job's result, ready or awaited; `tick` is called several times a second meanwhile.
+        """Return the job's result, ready or awaited; `tick` is called several times a second meanwhile.
 
         `shared` says that the runner lives as long as the session, so that other jobs of the group may use it. A job
         that ran ahead with another runner than its item's is run again with its own.
@@ -111,16 +111,16 @@ class LookAhead:
             tick()
 
     def drain(self, reason: str) -> None:
-        """Starts nothing more; what is in flight ends and stays to be fetched."""
+        """Start nothing more; what is in flight ends and stays to be fetched."""
         self.drained = self.drained or reason
 
     def halt(self, reason: str) -> None:
-        """Starts nothing more and cancels what is in flight; what is done stays to be fetched."""
+        """Start nothing more and cancels what is in flight; what is done stays to be fetched."""
         self.stopped = self.stopped or reason
         self.post(self._cancel)
 
     def pause(self) -> None:
-        """Ends what is in flight, and the thread; a job that is asked for after that starts a new one.
+        """End what is in flight, and the thread; a job that is asked for after that starts a new one.
 
         An agent's plain function cannot be cancelled: its daemon thread is left behind.
         """
@@ -142,7 +142,7 @@ class LookAhead:
     # -- the engine's own thread
 
     def extend(self, jobs: Iterable[Job], suspects: Iterable[Job] = ()) -> None:
-        """Appends jobs to the order. Suspects may have killed a worker: each runs alone, when pytest is on it."""
+        """Append jobs to the order. Suspects may have killed a worker: each runs alone, when pytest is on it."""
         doubtful = set(suspects)
         for job in jobs:
             self.planned += 1
@@ -155,7 +155,7 @@ class LookAhead:
 
     @property
     def coming(self) -> int:
-        """How many jobs begin next, as soon as those in flight have ended: at most as many as run at once."""
+        """Return how many jobs begin next, as soon as those in flight have ended: at most as many as run at once."""
         return 0 if self.stopped or self.drained else min(self.concurrency, sum(map(len, self.waiting.values())))
 
     def _serve(self) -> None:
@@ -192,7 +192,7 @@ class LookAhead:
         return f"in flight were {', '.join([*names[:3], *more]) or 'no runs'}"
 
     def _settled(self, tasks: set[asyncio.Task[Any]]) -> bool:
-        """Whether they end in time."""
+        """Return whether they end in time."""
         return not tasks or not self.loop.run_until_complete(asyncio.wait(tasks, timeout=self.grace))[1]
 
     def _guard(self, function: Callable[..., None], *args: Any) -> None:
@@ -307,16 +307,18 @@ class WorkerThrottles:
         self._asked: dict[int, asyncio.Future[None]] = {}
 
     def throttle(self, of_what: Hashable, limit: Limit) -> Throttling:
-        """The limit on `of_what`, which every worker calls the same."""
+        """Return the limit on `of_what`, which every worker calls the same."""
         return _AskingThrottle(self, of_what, limit)
 
     def of_model(self, concurrency: int, metered: Metered, limits: Limits) -> Throttling:
-        """A model's own limits; `concurrency` is how many requests all workers make at once where it does not say."""
+        """Return a model's own limits; `concurrency` is how many requests all workers make at once where it does not
+        say.
+        """
         in_flight = limits.max_concurrency if "max_concurrency" in limits.model_fields_set else concurrency
         return self.throttle(metered, (in_flight, limits.rpm, limits.tpm))
 
     async def admit(self, of_what: Hashable, limit: Limit, tokens: float) -> int:
-        """Waits until the controller says so. Returns the number to `release`."""
+        """Wait until the controller says so. Returns the number to `release`."""
         number = next(self._numbers)
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         self._send(("admit", number, of_what, limit, tokens))
@@ -369,7 +371,7 @@ class RunLimits:
         self.concurrency = self.share(total)
 
     def share(self, limit: int) -> int:
-        """One worker's part of a limit, at least 1."""
+        """Return one worker's part of a limit, at least 1."""
         return -(-limit // self.workers)
 
     def within(self, work: Work, throttles: WorkerThrottles) -> Work:

@@ -63,7 +63,7 @@ class Registry:
 
     @cached_property
     def known(self) -> Known:
-        """The names, for the loader of case files."""
+        """Return the names, for the loader of case files."""
         return Known(
             runners=frozenset(self.runners),
             find_runner=self.runners.get,
@@ -75,7 +75,9 @@ class Registry:
 
 
 def build_registry(hook: Any = None) -> Registry:
-    """The built-in names and those of `hook` (pluggy's, None: built-ins only). Raises ConfigError for a taken name."""
+    """Return the built-in names and those of `hook` (pluggy's, None: built-ins only). Raises ConfigError for a taken
+    name.
+    """
     return Registry(
         runners=_merge("runner", "runner", BUILTIN_RUNNERS, hook.pytest_agentbench_runners() if hook else ()),
         tools=_merge("tool", "tool", BUILTIN_TOOLS, hook.pytest_agentbench_tools() if hook else ()),
@@ -92,7 +94,7 @@ def build_registry(hook: Any = None) -> Registry:
 
 
 def is_ours(thing: Any) -> bool:
-    """Whether it is this package's code, whatever it calls itself."""
+    """Return whether it is this package's code, whatever it calls itself."""
     if isinstance(thing, FunctionType):
         module = thing.__globals__.get("__name__")
     else:

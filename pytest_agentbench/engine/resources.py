@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 async def start_servers(
     services: Services, job: Job, servers: Mapping[str, McpServer], context: RunContext, tape: Tape | None
 ) -> RunServers | None:
-    """The run's servers, all of whose tools are known: of most from the catalogue, the others are started and asked.
+    """Return the run's servers, all of whose tools are known: of most from the catalogue, the others are started and
+    asked.
 
     Raises UnavailableError for what is missing here, McpServerError for a server that does not come up, ConfigError for
     one that cannot be run as it is declared.
@@ -71,7 +72,7 @@ async def start_servers(
 
 
 def _server(services: Services, job: Job, name: str, server: McpServer, sandboxes: ServerSandboxes) -> ToolServer:
-    """The server of one run, not started yet, or as the runs of the session share it."""
+    """Return the server of one run, not started yet, or as the runs of the session share it."""
     try:
         spec = server_spec(services.sandboxes, name, server, job.plan.run_profile.sandbox_settings)
     except UnavailableError as error:
@@ -99,7 +100,7 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
 
 
 def web_search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:
-    """What the tool of that name asks; None where nothing is set up."""
+    """Return what the tool of that name asks; None where nothing is set up."""
     if model.scripted:
         return _scripted_search(services.scripts, case)
     if tape is None or tape.mode(WEB_SEARCH) == "off":
@@ -110,7 +111,7 @@ def web_search(services: Services, case: Case, model: Model, tape: Tape | None) 
 def web_fetch(
     services: Services, case: Case, model: Model, network: NetworkSettings, tape: Tape | None
 ) -> Fetch | None:
-    """What the tool of that name asks; None where its library is not installed."""
+    """Return what the tool of that name asks; None where its library is not installed."""
     if WEB_FETCH not in case.tools:
         return None
     if model.scripted:
@@ -120,7 +121,7 @@ def web_fetch(
 
 
 def _scripted_search(scripts: Scripts, case: Case) -> Search:
-    """The web as the case's script has it."""
+    """Return the web as the case's script has it."""
 
     async def search(query: str) -> list[SearchResult]:
         return [SearchResult(hit.title, hit.url, hit.snippet) for hit in scripts.search(case.case_id, query)]

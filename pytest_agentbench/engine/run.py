@@ -59,14 +59,14 @@ class _Ended:
 
 
 async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
-    """Fills in `result` and stores the run, however it ended. Raises what the runner raised beyond that."""
+    """Fill in `result` and stores the run, however it ended. Raises what the runner raised beyond that."""
     async with AsyncExitStack() as lent:
         ended = await _run(services, job, case, subject, result, lent)
         await _store(services, job, case, subject, result, ended)
 
 
 async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
-    """Stores the run with what it has left. Raises what kept its cassette from being written."""
+    """Store the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
     run_id, interrupted = uuid.uuid4().hex, None
     try:
@@ -90,7 +90,8 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
 async def _run(
     services: Services, job: Job, case: Case, subject: Subject, result: Result, lent: AsyncExitStack
 ) -> _Ended:
-    """The runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any more.
+    """Return the runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any
+    more.
 
     `lent` gives back the template, where that is not the case's own.
     """
@@ -119,7 +120,7 @@ async def _run(
 def _artifact(
     services: Services, job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str
 ) -> RunArtifact:
-    """All that is known of the run."""
+    """Return all that is known of the run."""
     plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
     own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
     return RunArtifact(
@@ -163,7 +164,7 @@ async def _template(job: Job, case: Case, subject: Subject, context: RunContext,
 
 
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
-    """What the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
+    """Return what the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
     before = fill_workspace(workspace, template)
     if digest_snapshot(before) != services.identities.template(template):
         raise changed_meanwhile(template)
@@ -197,12 +198,14 @@ def _context(
 
 
 def run_limit(profile: RunProfile, runner: Runner) -> float | None:
-    """How many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it takes."""
+    """Return how many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it
+    takes.
+    """
     return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
 
 
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
-    """How the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
+    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
     try:
         async with asyncio.timeout(limit) as timer:
             if tape is not None:

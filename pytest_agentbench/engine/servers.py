@@ -29,7 +29,9 @@ _HOW = "declare it in a servers.yaml beside or above the case, in the run profil
 
 
 def fixture_servers(value: object) -> Mapping[str, McpServer]:
-    """The servers that the fixture `agentbench_mcp_servers` gives, by name. Raises ConfigError for a wrong value."""
+    """Return the servers that the fixture `agentbench_mcp_servers` gives, by name. Raises ConfigError for a wrong
+    value.
+    """
     try:
         servers = _adapter().validate_python(value)
     except ValidationError as error:
@@ -50,7 +52,7 @@ def _adapter() -> TypeAdapter[dict[str, McpServer]]:
 
 
 def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str, McpServer]:
-    """The run's servers by name, where the fixture gives `given`.
+    """Return the run's servers by name, where the fixture gives `given`.
 
     Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
     Where a part of the case chooses the servers, these and its own are given by name, so that nothing shows which are
@@ -80,7 +82,7 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
 
 
 def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
-    """What to say of the image that a server names for its own sandbox, where its content may change."""
+    """Return what to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
 
@@ -143,7 +145,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _below(root: str, path: str) -> str:
-    """The path from the config root where it lies below it; any other text as it is."""
+    """Return the path from the config root where it lies below it; any other text as it is."""
     return os.path.relpath(path, root) if path.startswith(f"{root}/") else path
 
 

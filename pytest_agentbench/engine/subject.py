@@ -36,14 +36,14 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
 def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
-    """Where a run's commands are executed. Raises as `sandbox_spec` does."""
+    """Return where a run's commands are executed. Raises as `sandbox_spec` does."""
     if subject.prepared.sandbox is not None:
         return subject.prepared.sandbox()
     return sandbox_spec(services, job, case)
 
 
 def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
-    """Where the commands of a run with tools, and the verifiers of any, are executed.
+    """Return where the commands of a run with tools, and the verifiers of any, are executed.
 
     Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
     UnavailableError where there is no such sandbox here.
@@ -72,7 +72,8 @@ def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
 
 
 async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
-    """The sandbox that the run will start, as far as the case's tools say: its image is here, a container on its way.
+    """Return the sandbox that the run will start, as far as the case's tools say: its image is here, a container on its
+    way.
 
     None for the sandbox of a runner's own, whose mounts are the run's: only its image is here. Raises as `sandbox_spec`
     does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
@@ -96,7 +97,7 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
 
 
 def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]:
-    """What of its sandbox can change a run: nothing where the case has no tool that runs commands.
+    """Return what of its sandbox can change a run: nothing where the case has no tool that runs commands.
 
     Not which kind `auto` comes to here: a stored run is found again where there is no docker. Raises ConfigError for
     what cannot be built or is no compose file.
@@ -105,7 +106,7 @@ def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]
 
 
 def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
-    """What of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
+    """Return what of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
     settings = job.plan.run_profile.sandbox_settings
     found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
     needs = case.sandbox
@@ -135,7 +136,7 @@ _GRADING = 2
 
 
 async def verify_all(services: Services, job: Job, case: Case, context: CheckContext) -> tuple[CheckResult, ...]:
-    """The results of the case's verifiers. Raises UnavailableError where they cannot run here."""
+    """Return the results of the case's verifiers. Raises UnavailableError where they cannot run here."""
     if not case.verify:
         return ()
     from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
@@ -148,7 +149,7 @@ async def verify_all(services: Services, job: Job, case: Case, context: CheckCon
 
 
 def verifiers_identity(job: Job, case: Case) -> dict[str, Any]:
-    """What the verifiers are to do, what their hidden files hold, and their sandbox.
+    """Return what the verifiers are to do, what their hidden files hold, and their sandbox.
 
     Raises ConfigError for what cannot be read.
     """
@@ -198,7 +199,7 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
 
 
 def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArtifact) -> str:
-    """The fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change.
+    """Return the fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change.
 
     Raises ConfigError for a script that is wrong.
     """
@@ -244,7 +245,7 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
 
 
 def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
-    """The identities of those that are not ours."""
+    """Return the identities of those that are not ours."""
     others = services.registry.added(kind, names)
     return {name: services.identities.part(kind, name, thing) for name, thing in others.items()}
 
@@ -304,7 +305,7 @@ class Subject:
 
 
 def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:
-    """The job's subject, made of these values of the fixtures.
+    """Return the job's subject, made of these values of the fixtures.
 
     Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
     declares, and both where the runner says so.
@@ -329,7 +330,7 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
 
 @lru_cache(maxsize=256)
 def _own(name: str) -> Model:
-    """What stands for a user's own agent."""
+    """Return what stands for a user's own agent."""
     return Model(model_id=name, requested_model=name, api_key_env=None)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 
 def as_raised(error: BaseException) -> BaseException:
-    """The error with the agent's frames only; what would end the loop or pytest is the cause of a RuntimeError."""
+    """Return the error with the agent's frames only; what would end the loop or pytest is the cause of a RuntimeError."""
     error = error.with_traceback(_agent_frames(error.__traceback__))
     if not isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
@@ -28,7 +28,7 @@ def as_raised(error: BaseException) -> BaseException:
 
 
 def _agent_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
+    """Return the traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
     kept = trace
     while kept is not None and kept.tb_frame.f_globals.get("__name__", "").startswith(
         ("pytest_agentbench.", "asyncio.")
@@ -53,7 +53,7 @@ class DaemonThreads:
         self._busy = 0
 
     def run(self, function: Callable[[], T]) -> Awaitable[T]:
-        """The function's value or exception, awaited on the running loop. The context's variables travel along."""
+        """Return the function's value or exception, awaited on the running loop. The context's variables travel along."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -84,7 +84,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Lets idle threads end."""
+        """Let idle threads end."""
         for _ in range(self._threads):
             self._calls.put(None)
 
@@ -131,7 +131,7 @@ class LoopWatch:
             self._found = self._culprit()
 
     def end(self) -> None:
-        """Tells of a step that never ends."""
+        """Tell of a step that never ends."""
         if self._found is not None:
             self._live()
 
@@ -147,7 +147,7 @@ class LoopWatch:
         )
 
     def _culprit(self) -> tuple[str, str] | None:
-        """The run whose step it is, and where in the agent's code it is; None where it is in none of an agent's."""
+        """Return the run whose step it is, and where in the agent's code it is; None where it is in none of an agent's."""
         frame = _agent_frame(sys._current_frames().get(self._thread.ident or 0))
         if frame is None:
             return None
@@ -158,7 +158,7 @@ class LoopWatch:
 
 
 def _agent_frame(frame: FrameType | None) -> FrameType | None:
-    """The outermost frame that is an agent's."""
+    """Return the outermost frame that is an agent's."""
     found = None
     while frame is not None and frame.f_back is not None:
         caller = frame.f_back.f_globals.get("__name__", "")
@@ -182,19 +182,19 @@ class RunLogHandler(logging.Handler):
     """Keeps the first records of each run, on the root logger while a session with cases runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes to the run that the record's thread or task belongs to, if any."""
+        """Write to the run that the record's thread or task belongs to, if any."""
         lines = RUN_LOGS.get()
         if lines is not None and len(lines) < _MOST:
             lines.append(_FORMAT.format(record))
 
 
 def outside_runs(record: logging.LogRecord) -> bool:
-    """A filter for pytest's own handlers: they show what did not come from a run ahead."""
+    """Return a filter for pytest's own handlers: they show what did not come from a run ahead."""
     return RUN_LOGS.get() is None
 
 
 def filter_capture_handlers() -> None:
-    """Puts the filter on pytest's capturing handlers, which come and go with the phases of an item."""
+    """Put the filter on pytest's capturing handlers, which come and go with the phases of an item."""
     for handler in logging.getLogger().handlers:
         if type(handler).__module__ == "_pytest.logging" and outside_runs not in handler.filters:
             handler.addFilter(outside_runs)
@@ -211,7 +211,7 @@ class Streams:
         self._saved = {number: os.dup(number) for number in _NUMBERS if _is_open(number)}
 
     def guard(self) -> None:
-        """Has calls of `close` and `detach` refused, in the thread of the run that makes them."""
+        """Have calls of `close` and `detach` refused, in the thread of the run that makes them."""
         for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
             stream = getattr(sys, name)
             if stream is None or id(stream) in self._guarded:
@@ -223,13 +223,13 @@ class Streams:
                     _refuse_elsewhere(each, method, f"sys.{name.strip('_')}")
 
     def mend(self) -> None:
-        """Opens again what an agent has closed by its number, before something is written there."""
+        """Open again what an agent has closed by its number, before something is written there."""
         for number, saved in self._saved.items():
             if not _is_open(number):
                 os.dup2(saved, number)
 
     def close(self) -> None:
-        """Lets go of the streams."""
+        """Let go of the streams."""
         self.mend()
         for saved in self._saved.values():
             os.close(saved)
@@ -241,7 +241,7 @@ class Streams:
 
 
 def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
-    """Replaces a method of one stream, where it has it and lets it be replaced, by one for the main thread alone."""
+    """Replace a method of one stream, where it has it and lets it be replaced, by one for the main thread alone."""
     call: Callable[..., Any] | None = getattr(stream, method, None)
     if call is None or not hasattr(stream, "__dict__"):
         return

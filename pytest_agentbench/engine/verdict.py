@@ -47,7 +47,9 @@ def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader
 
 
 def is_judged(case: Case, artifact: RunArtifact) -> bool:
-    """Whether a model may weigh the run: not where it failed by its status already, unless the case expects that."""
+    """Return whether a model may weigh the run: not where it failed by its status already, unless the case expects
+    that.
+    """
     return artifact.status == "success" or (artifact.status in case.expects_status and bool(artifact.final_output))
 
 
@@ -82,7 +84,7 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
 
 
 def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
-    """The case's own metrics, the profile's further ones that apply, and those of every case with MCP servers.
+    """Return the case's own metrics, the profile's further ones that apply, and those of every case with MCP servers.
 
     The profile's apply where there is a reference to compare with; those of a trace, where there are tools. Those that
     name no `compat` have the profile's.
@@ -277,7 +279,7 @@ def _shown(evaluation: Evaluation) -> str:
 
 
 def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:
-    """Whether a check is our code and looks at the run's answer, trace and figures only."""
+    """Return whether a check is our code and looks at the run's answer, trace and figures only."""
     spec = check.declarative
     if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
         return False
@@ -320,7 +322,7 @@ def _alike(one: MetricResult, other: MetricResult) -> bool:
 
 
 def _is_redacted(artifact: RunArtifact) -> bool:
-    """Whether what was weighed may have held more than is stored."""
+    """Return whether what was weighed may have held more than is stored."""
     calls = (str(event.arguments) for event in artifact.trace if isinstance(event, ToolCallEvent))
     return REDACTED in (artifact.final_output or "") or any(REDACTED in call for call in calls)
 
@@ -332,7 +334,8 @@ _DIGITS = 16
 
 
 def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[str, Any]]:
-    """The verdicts of models on a run: those of the profile's judges together, and of each metric that took votes.
+    """Return the verdicts of models on a run: those of the profile's judges together, and of each metric that took
+    votes.
 
     `judge` and `rubric` are 16 hex digits over everything that makes the judge and the measure what they are; `score`
     is the judges' overall score (0-10), None of votes.

@@ -39,7 +39,7 @@ _TYPES = MimeTypes()  # Python's own, not what the machine adds
 def store_outputs(
     job: Job, run_id: str, workspace: Workspace, changes: Sequence[FileChange], named: Iterable[str]
 ) -> tuple[OutputArtifact, ...]:
-    """Keeps the files that are `named`, then others that the run made or changed, as far as they are few and small.
+    """Keep the files that are `named`, then others that the run made or changed, as far as they are few and small.
 
     An output's id is its path in the workspace. Raises OSError where they cannot be stored.
     """
@@ -59,7 +59,8 @@ def store_outputs(
 
 
 def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, str | None]:
-    """What files that were kept in the output folder hold, by their paths in the workspace; None for what is no text.
+    """Return what files that were kept in the output folder hold, by their paths in the workspace; None for what is no
+    text.
 
     Those that are gone or damaged are left out.
     """
@@ -75,7 +76,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _content(workspace: Workspace, path: str, limit: int) -> bytes | None:
-    """A regular file of at most `limit` bytes; None for anything else."""
+    """Return a regular file of at most `limit` bytes; None for anything else."""
     try:
         return workspace.read_bytes(path, limit)
     except (OSError, PathRefusedError):
@@ -98,7 +99,7 @@ def _store(job: Job, run_id: str, path: str, content: bytes) -> OutputArtifact:
 
 
 def _redacted(content: bytes, redactor: Redactor | None) -> bytes:
-    """Text without secrets; what is no text as it is."""
+    """Return text without secrets; what is no text as it is."""
     if redactor is None:
         return content
     try:
@@ -125,7 +126,7 @@ class Left:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the run's metadata say of it."""
+        """Return what the run's metadata say of it."""
         return {WORKSPACE_NOTE: self.note} if self.note else {}
 
 
@@ -138,7 +139,7 @@ async def keep_workspace(
     before: Snapshot,
     template: Path | None,
 ) -> Left:
-    """Compares what the run has left with what it began with, a copy of `template` if there is one, and stores it."""
+    """Compare what the run has left with what it began with, a copy of `template` if there is one, and store it."""
     if workspace is None or (before == EMPTY and _is_empty(workspace)):
         return Left() if workspace is None else Left(changes=())
     return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
@@ -161,12 +162,12 @@ def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snaps
 
 
 def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
-    """The file that the case expects, if the run made or changed it."""
+    """Return the file that the case expects, if the run made or changed it."""
     return [each.path for each in changes if each.path == case.expected_artifact and each.after is not None]
 
 
 def _told_first(case: Case) -> set[str]:
-    """The paths whose changes count: those of other files may be too many to be told."""
+    """Return the paths whose changes count: those of other files may be too many to be told."""
     typed = filter(None, map(typed_spec, case.checks))
     checked = {path for spec in typed for path in spec.looks_at}
     return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
@@ -175,7 +176,7 @@ def _told_first(case: Case) -> set[str]:
 def _compare(
     workspace: Workspace, before: Snapshot, template: Path | None, first: Collection[str]
 ) -> tuple[tuple[FileChange, ...] | None, dict[str, Any]]:
-    """The changes, and what is to be noted of those that are missing."""
+    """Return the changes, and what is to be noted of those that are missing."""
     try:
         after = take_snapshot(str(workspace.path))
         if "" in after.unseen:
@@ -187,7 +188,7 @@ def _compare(
 
 
 def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
-    """Where it lies, and what it lacks."""
+    """Return where it lies, and what it lacks."""
     lane = job.plan.lane
     left_out: list[str] = []
 
@@ -199,7 +200,7 @@ def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, li
 
 
 async def restore_workspace(services: Services, job: Job, case: Case, result: Result) -> bool:
-    """Puts back what the stored run has left, if anybody looks at it; False where that cannot be had."""
+    """Put back what the stored run has left, if anybody looks at it; False where that cannot be had."""
     artifact = result.artifact
     if result.workspace is not None or artifact is None:
         return result.workspace is not None
@@ -219,7 +220,7 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
 
 
 async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
-    """Fills in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
+    """Fill in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
     workspace = services.sandboxes.workspaces.create(artifact.case_id)
     try:
         await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
@@ -241,7 +242,7 @@ def _unpack(output: Path, path: str, workspace: Workspace) -> None:
 
 
 def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
-    """The paths that the case's checks look at; None: they may look anywhere."""
+    """Return the paths that the case's checks look at; None: they may look anywhere."""
     paths: list[str] = []
     hooks_run = job.plan.evaluation_profile.security_policy.allow_local_python_hooks
     for check in case.checks:
@@ -261,7 +262,7 @@ def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
 
 
 def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:
-    """What the checks would miss in the archive."""
+    """Return what the checks would miss in the archive."""
     if looked_at is None:
         return f"{left_out[0] or 'it'} is no regular file or folder" if left_out else None
     for path in looked_at:

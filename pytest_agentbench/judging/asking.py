@@ -69,7 +69,7 @@ async def ask(
     parse: Callable[[str], T],
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[T]:
-    """Asks, and asks again with what was wrong, until `parse` (which raises InvalidReply) takes the reply.
+    """Ask, and asks again with what was wrong, until `parse` (which raises InvalidReply) takes the reply.
 
     Whatever `send` raises is a `provider_error`.
     """
@@ -111,7 +111,7 @@ def chat_sender(
     options: Mapping[str, Any],
     request_seconds: float = REQUEST_SECONDS,
 ) -> Send:
-    """Asks a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
+    """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
     each request. What a cassette keeps does not depend on what was asked before for others.
@@ -141,7 +141,7 @@ def chat_sender(
 def request_key(
     contract: int | str, model: Model, messages: Sequence[dict[str, str]], repetition: int, **further: Any
 ) -> str:
-    """The identity of what one of several requests is answered: all that can change it, and which draw it is.
+    """Return the identity of what one of several requests is answered: all that can change it, and which draw it is.
 
     64 hex digits. `contract` names the version of how replies are read.
     """
@@ -151,14 +151,14 @@ def request_key(
 
 
 def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
-    """The options of one of several requests. Only a scripted model is told which one it is, from 1."""
+    """Return the options of one of several requests. Only a scripted model is told which one it is, from 1."""
     if not client.model.scripted:
         return options
     return {**options, "metadata": {REPETITION_FIELD: str(repetition)}}
 
 
 def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
-    """How many `what` failed and why, given their statuses and causes."""
+    """Return how many `what` failed and why, given their statuses and causes."""
     counts = Counter(status for status, _ in failed)
     named = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     causes = Counter(cause for _, cause in failed).most_common(3)
@@ -167,7 +167,7 @@ def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
 
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The refused reply and what is wrong with it."""
+    """Return the refused reply and what is wrong with it."""
     quoted = clip_middle(reply.content or "(an empty reply)", MAX_QUOTED_REPLY)
     request = (
         f"Your reply does not keep the contract:\n{problems}\n"

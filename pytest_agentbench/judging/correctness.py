@@ -71,7 +71,7 @@ class VoteError(JudgeError):
 
 
 def answer_messages(question: str, reference: str, answer: str, compat: Compat = None) -> list[dict[str, str]]:
-    """The system and the user message of a request for a vote. `compat="v1"` asks for one word (seed 001)."""
+    """Return the system and the user message of a request for a vote. `compat="v1"` asks for one word (seed 001)."""
     parts: list[str | Block] = []
     if question.strip():
         parts += ["# Question", Block("question", clip_middle(question, MAX_MESSAGE)), ""]
@@ -88,7 +88,7 @@ def answer_messages(question: str, reference: str, answer: str, compat: Compat =
 
 
 def vote_key(model: Model, messages: list[dict[str, str]], repetition: int, compat: Compat = None) -> str:
-    """The identity of a vote: everything that can change it, and which draw it is. 64 hex digits."""
+    """Return the identity of a vote: everything that can change it, and which draw it is. 64 hex digits."""
     return request_key(CONTRACT_VERSION, model, messages, repetition, compat=compat)
 
 
@@ -101,20 +101,22 @@ async def ask_vote(
     compat: Compat = None,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[AnswerVerdict]:
-    """One vote, asked again where the reply breaks the contract. Scripted models are told which repetition it is."""
+    """Return one vote, asked again where the reply breaks the contract. Scripted models are told which repetition it
+    is.
+    """
     options = numbered_options(client, {}, repetition)
     send = chat_sender(client, case_id, None if compat else ANSWER_FORMAT, options)
     return await ask(send, messages, parse_word if compat else parse_answer_verdict, backoff_seconds)
 
 
 def parse_answer_verdict(text: str) -> AnswerVerdict:
-    """The verdict in a judge's reply, a JSON object. Raises InvalidReply."""
+    """Return the verdict in a judge's reply, a JSON object. Raises InvalidReply."""
     reply = read_json(text, _Reply)
     return AnswerVerdict(correct=reply.correct, reason=reply.reason)
 
 
 def parse_word(text: str) -> AnswerVerdict:
-    """The original's reading: correct where the reply is exactly `Correct`. Raises InvalidReply for a blank one."""
+    """Return the original's reading: correct where the reply is exactly `Correct`. Raises InvalidReply for a blank one."""
     word = text.strip()
     if not word:
         raise InvalidReply("- the reply is empty")

@@ -109,7 +109,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _stored(prompts: Sequence[list[dict[str, str]]]) -> tuple[dict[str, Any], ...]:
-    """The messages, once where they are the same in every iteration."""
+    """Return the messages, once where they are the same in every iteration."""
     if all(messages == prompts[0] for messages in prompts):
         return tuple(prompts[0])
     return tuple({"iteration": number, "messages": messages} for number, messages in enumerate(prompts, start=1))
@@ -180,7 +180,7 @@ async def _from_plugin(
 
 
 def taped_judges(backends: Mapping[str, JudgeBackend], tape: Tape) -> dict[str, JudgeBackend]:
-    """The judges by type, through a tape. Their own errors are not kept."""
+    """Return the judges by type, through a tape. Their own errors are not kept."""
     return {kind: _taped(kind, backend, tape) for kind, backend in backends.items()}
 
 

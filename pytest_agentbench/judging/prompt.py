@@ -53,7 +53,7 @@ NO_TEXTS: Texts = MappingProxyType({})
 
 
 def key_outputs(case: Case, artifact: RunArtifact) -> list[OutputArtifact]:
-    """The kept files whose text a judge is to see: the one that the case expects, and all that an agent made
+    """Return the kept files whose text a judge is to see: the one that the case expects, and all that an agent made
     or changed whose runner answers with files.
     """
     wanted = artifact.changed_files if answers_with_files(artifact.runner_type) else (case.expected_artifact,)
@@ -85,7 +85,7 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
 
 
 def _untold_of(expected: str, artifact: RunArtifact, texts: Texts) -> str | None:
-    """Why the text of the file that the case expects is not among the others; None where it is."""
+    """Return why the text of the file that the case expects is not among the others; None where it is."""
     if artifact.changes is None or expected in texts:
         return None
     if expected not in artifact.changed_files:
@@ -141,7 +141,9 @@ def judge_messages(
     profile: EvaluationProfile,
     texts: Texts = NO_TEXTS,
 ) -> list[dict[str, str]]:
-    """The system and the user message of a request for a verdict on one run. `texts` are those of its key outputs."""
+    """Return the system and the user message of a request for a verdict on one run. `texts` are those of its key
+    outputs.
+    """
     evidence = [*_evidence(case, artifact), *key_texts(case, artifact, texts)]
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = compute_boundary(parts)
@@ -203,7 +205,7 @@ def _measure(case: Case, profile: EvaluationProfile) -> _Parts:
 
 
 def anchor_lines(profile: EvaluationProfile) -> list[str]:
-    """The profile's calibration examples, where it has them shown."""
+    """Return the profile's calibration examples, where it has them shown."""
     return [f"- {anchor.label}: {anchor.text}" for anchor in profile.anchors.references if profile.anchors.enabled]
 
 
@@ -271,7 +273,7 @@ def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
 
 
 def _event_block(event: TraceEvent, case: Case) -> Block | None:
-    """What the agent did, what came of it, and what it said on the way."""
+    """Return what the agent did, what came of it, and what it said on the way."""
     if isinstance(event, ToolCallEvent):
         arguments = (
             event.raw if event.arguments is None else json.dumps(event.arguments, ensure_ascii=False, default=str)
@@ -288,7 +290,7 @@ def _event_block(event: TraceEvent, case: Case) -> Block | None:
 
 
 def ends_within(blocks: Sequence[Block], limit: int, delimiters: int = 0) -> tuple[int, int]:
-    """How many blocks from the start, and from which one to the end, fit into `limit` characters.
+    """Return how many blocks from the start, and from which one to the end, fit into `limit` characters.
 
     `delimiters` are what each takes beside its text.
     """
@@ -303,7 +305,7 @@ def ends_within(blocks: Sequence[Block], limit: int, delimiters: int = 0) -> tup
 
 
 def _outputs(artifact: RunArtifact) -> _Parts:
-    """What the run left behind. Where its files are stored would name the model."""
+    """Yield what the run left behind. Where its files are stored would name the model."""
     untold = artifact.changes_untold
     if artifact.changes or untold is not None:
         yield "\n## What the agent changed in its folder"
@@ -336,7 +338,7 @@ def _dimensions(check: CheckResult) -> str:
 
 
 def without_identity(text: str, artifact: RunArtifact) -> str:
-    """An error's or a check's own words without the names of the model that was run."""
+    """Return an error's or a check's own words without the names of the model that was run."""
     names = {str(artifact.model.get(key) or "") for key in ("model_id", "requested_model", "label")} - {""}
     if not names:
         return text
@@ -393,10 +395,10 @@ def assessment(
 
 
 def sample_sizes(profile: EvaluationProfile) -> dict[str, int]:
-    """How many iterations count, of the judge runs that sample."""
+    """Return how many iterations count, of the judge runs that sample."""
     return {run.judge_run_id: run.sample_size for run in profile.judge_runs if run.sample_size is not None}
 
 
 def sampling_seed(artifact: RunArtifact) -> str:
-    """What the choice of iterations depends on."""
+    """Return what the choice of iterations depends on."""
     return artifact.fingerprint or f"{artifact.case_id}:{artifact.repetition}"

@@ -25,7 +25,8 @@ _ABSENT = object()
 def json_match(
     ground_truth: str, prediction: str, *, tolerance: Tolerance = 0.0, ignore_order: bool = False
 ) -> Measured:
-    """The share of leaves (values at their paths) that are equal, of all that either side has; 1 where both are equal.
+    """Return the share of leaves (values at their paths) that are equal, of all that either side has; 1 where both are
+    equal.
 
     The prediction is JSON alone or in its only code fence, 0 where it is neither. The order of keys never counts, that
     of lists not with `ignore_order`: equal elements pair up first, then the others by their sorted values. Numbers are
@@ -50,7 +51,7 @@ def json_match(
 
 
 def _unfenced(text: str) -> str:
-    """What the only code fence of the text holds; the text where it has none, or several."""
+    """Return what the only code fence of the text holds; the text where it has none, or several."""
     inside: list[list[str]] = []
     is_open = False
     for line in text.splitlines():
@@ -92,7 +93,7 @@ def _children(value: Any) -> list[Any]:
 
 
 def _leaves(value: Any) -> int:
-    """How many leaves a value has; an empty list or object is one itself."""
+    """Return how many leaves a value has; an empty list or object is one itself."""
     if value is _ABSENT:
         return 0
     return sum(map(_leaves, _children(value))) or 1
@@ -111,7 +112,7 @@ class _Comparison:
     _known: dict[int, int] = field(default_factory=dict)
 
     def compare(self, expected: Any, found: Any, path: str) -> None:
-        """Adds what stands at `path` on either side."""
+        """Add what stands at `path` on either side."""
         if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
             for key in expected | found:
                 self.compare(expected.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{_shown(key)}")
@@ -134,7 +135,7 @@ class _Comparison:
         return type(expected) is type(found) and bool(expected == found)
 
     def _aligned(self, expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Both lists with what they share in front, the rest sorted."""
+        """Return both lists with what they share in front, the rest sorted."""
         places: dict[int, list[int]] = defaultdict(list)
         for index, value in enumerate(found):
             places[self._identity(value)].append(index)
@@ -150,7 +151,7 @@ class _Comparison:
         return shared + sorted(missing, key=_rank), shared + sorted(other, key=_rank)
 
     def _identity(self, value: Any) -> int:
-        """A number that equal values share, in whatever order their lists are; each value is visited once."""
+        """Return a number that equal values share, in whatever order their lists are; each value is visited once."""
         if id(value) in self._known:
             return self._known[id(value)]
         content: Hashable = value
@@ -172,6 +173,6 @@ def _rank(value: Any) -> tuple[int, Decimal, str]:
 
 
 def _shown(key: str) -> str:
-    """A key as part of a path, in text that can be written anywhere."""
+    """Return a key as part of a path, in text that can be written anywhere."""
     short = key if len(key) <= 40 else f"{key[:39]}…"
     return short if short.isidentifier() else json.dumps(short)

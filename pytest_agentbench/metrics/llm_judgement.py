@@ -71,7 +71,9 @@ async def _vote(
     repetition: int,
     compat: Literal["v1"] | None,
 ) -> AnswerVerdict | Asked[AnswerVerdict]:
-    """A vote that was kept, or asked now and kept; not of scripts, which may change, nor where a cassette keeps it."""
+    """Return a vote that was kept, or asked now and kept; not of scripts, which may change, nor where a cassette keeps
+    it.
+    """
     from pytest_agentbench.judging.correctness import ask_vote, vote_key
     from pytest_agentbench.store.judgements import Judgements
 
@@ -99,7 +101,7 @@ async def _vote(
 
 
 def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model) -> Measured:
-    """The majority, what explains it, and what the votes that were asked for now have used."""
+    """Return the majority, what explains it, and what the votes that were asked for now have used."""
     from pytest_agentbench.judging.correctness import VoteError
 
     asked = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
@@ -129,6 +131,6 @@ def _details(verdicts: Sequence[AnswerVerdict], reason: str) -> dict[str, Any]:
 
 
 def agreement(votes: Sequence[bool]) -> float | None:
-    """The share of pairs of votes that agree, 0-1; None where there is no pair."""
+    """Return the share of pairs of votes that agree, 0-1; None where there is no pair."""
     correct, pairs = sum(votes), comb(len(votes), 2)
     return (comb(correct, 2) + comb(len(votes) - correct, 2)) / pairs if pairs else None

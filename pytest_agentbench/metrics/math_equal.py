@@ -32,7 +32,7 @@ _CPU_SPENT = -getattr(signal, "SIGPROF", 0) or None
 
 
 def ask(request: Any) -> dict[str, Any] | None:
-    """The reply to one request, None where it took too long. Thread-safe: requests wait for each other.
+    """Return the reply to one request, None where it took too long. Thread-safe: requests wait for each other.
 
     Raises InfrastructureError where the process died of something else.
     """
@@ -55,7 +55,7 @@ class _Worker:
             return reply
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -77,7 +77,7 @@ class _Worker:
             raise InfrastructureError(f"math_equal: its process did not start within {_START_SECONDS:g} seconds")
 
     def _exchange(self, line: str, seconds: float) -> str | None:
-        """Sends a line and gives the next one that comes; None, and the process is gone, where that takes too long."""
+        """Send a line and gives the next one that comes; None, and the process is gone, where that takes too long."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

@@ -80,7 +80,7 @@ def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[obj
 
 
 def _clean(text: str) -> str:
-    """The text without fonts, emphasis and formula marks, and with single blanks within its lines."""
+    """Return the text without fonts, emphasis and formula marks, and with single blanks within its lines."""
     text = _MARKUP.sub("", _FONT.sub(r"\1", normal(text)))
     return "\n".join(line for line in (" ".join(each.split()) for each in text.splitlines()) if line)
 
@@ -99,7 +99,7 @@ def _expected(ground_truth: str, options: Sequence[str]) -> str:
 
 
 def _chosen(text: str, options: Sequence[str]) -> set[str]:
-    """The letters that the cleaned text chose: one, none, or several that contradict each other."""
+    """Return the letters that the cleaned text chose: one, none, or several that contradict each other."""
     lines = text.split("\n")
     boxed = (_boxed(line, options) for line in reversed(lines))
     stated = (_stated(line) | _alone(line) for line in reversed(lines))
@@ -109,7 +109,7 @@ def _chosen(text: str, options: Sequence[str]) -> set[str]:
 
 
 def _boxed(line: str, options: Sequence[str]) -> set[str]:
-    """What each box of the line names, an empty text where that is nothing."""
+    """Return what each box of the line names, an empty text where that is nothing."""
     letters = set()
     for content in _BOX.findall(line):
         content = content.strip()
@@ -123,17 +123,17 @@ def _alone(line: str) -> set[str]:
 
 
 def _stated(line: str) -> set[str]:
-    """The letters that phrases of the line name."""
+    """Return the letters that phrases of the line name."""
     return {match["choice"] for match in _PRAISED.finditer(line)} | _named(line, _CUES)
 
 
 def _named(line: str, cues: Iterable[re.Pattern[str]]) -> set[str]:
-    """The letters right behind the cues."""
+    """Return the letters right behind the cues."""
     return {letter for cue in cues for match in cue.finditer(line) for letter in _enumerated(line, match.end())}
 
 
 def _enumerated(line: str, start: int) -> Iterator[str]:
-    """The letter that stands at `start`, and those that follow it after a comma, "and" or "or"."""
+    """Yield the letter that stands at `start`, and those that follow it after a comma, "and" or "or"."""
     match = _CHOICE.match(line, start)
     while match:
         yield (match["framed"] or match["closed"] or match["bare"]).upper()
@@ -144,14 +144,14 @@ def _enumerated(line: str, start: int) -> Iterator[str]:
 
 
 def _leading(lines: Sequence[str]) -> set[str]:
-    """The letters that lines begin with; of a list out of order the first, which the others explain."""
+    """Return the letters that lines begin with; of a list out of order the first, which the others explain."""
     matches = (_LEADING.match(line.lstrip(" >#-•")) for line in lines)
     letters = [(match["framed"] or match["closed"]).upper() for match in matches if match]
     return set(letters[:1] if letters[1:] and letters[0] > letters[1] else letters)
 
 
 def _option(text: str, options: Sequence[str]) -> set[str]:
-    """The letters of the options with this text."""
+    """Return the letters of the options with this text."""
     plain = folded(text).rstrip(".。 ")
     return {_letter(index) for index, option in enumerate(options) if folded(option).rstrip(".。 ") == plain}
 

@@ -132,7 +132,7 @@ def answered_number(text: str) -> Value | str | None:
 
 
 def are_close(one: Decimal, other: Decimal, rel_tol: float | None, abs_tol: float) -> bool:
-    """Whether the difference is within `rel_tol` of the larger, or within `abs_tol`.
+    """Return whether the difference is within `rel_tol` of the larger, or within `abs_tol`.
 
     `rel_tol` None is 1e-6, and no tolerance between whole numbers.
     """
@@ -150,7 +150,7 @@ def _is_whole(number: Decimal) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of LaTeX."""
+    """Return the text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of LaTeX."""
     text = _SUPERSCRIPT.sub(r"^\g<0>", _VULGAR.sub(" ", text))
     text = normal(text).translate(_SAME).replace("+/-", "±")
     if "\\" in text or "{" in text:
@@ -165,7 +165,7 @@ def _quotient(match: re.Match[str]) -> str:
 
 
 def _value(text: str, *, last: bool) -> Value | str | None:
-    """The last or the first number; of two that are joined as a range, and no third to them, the range."""
+    """Return the last or the first number; of two that are joined as a range, and no third to them, the range."""
     for among, glued in ((_ASIDE.sub(" ", text), False), (text, False), (text, True)):
         if few := _few(among, last=last, glued=glued):
             return _chosen(among, few, last=last)
@@ -207,7 +207,7 @@ def _are_joined(text: str, pair: Sequence[re.Match[str]]) -> bool:
 
 
 def _unit(match: re.Match[str]) -> str:
-    """The key of what scales the number, empty where nothing does."""
+    """Return the key of what scales the number, empty where nothing does."""
     return "".join((match["sign_after"] or match["word"] or match["letter"] or "").lower().split())
 
 
@@ -217,7 +217,7 @@ def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
 
 
 def _number(match: re.Match[str]) -> Decimal | None:
-    """The signed number, None where it is none (over 0) or out of all bounds."""
+    """Return the signed number, None where it is none (over 0) or out of all bounds."""
     try:
         if match["whole"] is not None:
             number = _ARITHMETIC.add(Decimal(match["whole"]), _ratio(match["part"], match["parts"]))
@@ -238,7 +238,7 @@ def _ratio(over: str, under: str) -> Decimal:
 
 
 def _digits(text: str) -> str:
-    """A number as Decimal takes it."""
+    """Return a number as Decimal takes it."""
     head, comma, tail = text.rpartition(",")
     if comma and not (re.fullmatch(r"(?!0)\d{1,3}(?:,\d{2,3})*", head) and len(tail.partition(".")[0]) == 3):
         return re.sub("[. '’]", "", head) + "." + tail
@@ -276,13 +276,13 @@ def numeric_match(
 
 
 def require_tolerance(metric_name: str, option: str, value: object) -> None:
-    """Raises ValueError for what is no number from 0."""
+    """Raise ValueError for what is no number from 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and value >= 0):
         raise ValueError(f"{metric_name}: {option} is {value!r}, expected a number from 0")
 
 
 def _readings(value: Value, other: Value) -> list[Value]:
-    """The value as it is written, as it counts (3 million, 18 %), or both: for a plain number may mean either."""
+    """Return the value as it is written, as it counts (3 million, 18 %), or both: for a plain number may mean either."""
     if value.scale == 0 or value.scale == other.scale:
         return [value]
     counted = Value(value.low.scaleb(value.scale), value.high.scaleb(value.scale))

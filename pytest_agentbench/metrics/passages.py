@@ -37,7 +37,7 @@ def normal(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """The normal form without the difference of upper and lower case."""
+    """Return the normal form without the difference of upper and lower case."""
     return text.lower() if text.isascii() else normal(normal(text).casefold())
 
 
@@ -65,7 +65,7 @@ def words(text: str) -> list[str]:
 
 
 def spaced(text: str) -> str:
-    """The normal form with blanks around each character of a script without blanks and around its punctuation."""
+    """Return the normal form with blanks around each character of a script without blanks and around its punctuation."""
     text = normal(text)
     if text.isascii():
         return text
@@ -91,7 +91,7 @@ _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[。！？]")
 
 
 def drop_thoughts(text: str) -> str:
-    """What follows the thoughts of a reasoning model, `<think>...</think>`; nothing where these do not end."""
+    """Return what follows the thoughts of a reasoning model, `<think>...</think>`; nothing where these do not end."""
     ends = [match.end() for match in _THOUGHTS_END.finditer(text)]
     if ends:
         return text[ends[-1] :]
@@ -112,7 +112,7 @@ def boxed(text: str) -> str | None:
 
 
 def answer_sentences(text: str) -> Iterator[str]:
-    """What follows "the answer is", "Answer:", "答案是" and the like in its sentence; the last one first."""
+    """Yield what follows "the answer is", "Answer:", "答案是" and the like in its sentence; the last one first."""
     end = len(text)
     for cue in reversed([match.span() for match in _ANSWER.finditer(text)]):
         start = min(end, _EMPHASIS.match(text, cue[1]).end())  # type: ignore[union-attr]  # it matches nothing too
@@ -134,7 +134,7 @@ _BLOCK = 16_384  # tokens in one bit vector: bounds the memory of the vectors at
 
 
 def lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many tokens a longest common subsequence has; time grows with the product of the lengths / 64.
+    """Return how many tokens a longest common subsequence has; time grows with the product of the lengths / 64.
 
     Hyyrö 2004, "Bit-parallel LCS-length computation revisited": a bit of `row` per token of `one`, a step per token of
     `other`. Blocks of `one` hand their carries on.
@@ -149,12 +149,12 @@ def lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many tokens both begin with."""
+    """Return how many tokens both begin with."""
     return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(one, other, strict=False)))
 
 
 def _block_length(block: Sequence[str], other: Sequence[str], carries: bytearray) -> int:
-    """The block's part of the length. `carries` holds what enters at each token of `other`, then what leaves."""
+    """Return the block's part of the length. `carries` holds what enters at each token of `other`, then what leaves."""
     places: dict[str, int] = {}
     for at, token in enumerate(block):
         places[token] = places.get(token, 0) | 1 << at

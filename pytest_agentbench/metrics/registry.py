@@ -122,7 +122,7 @@ def metric(
 def measure(
     spec: MetricSpec, reference: str, output: str | Sequence[str], metrics: Mapping[str, Metric]
 ) -> MetricResult:
-    """The result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0.
+    """Return the result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0.
 
     For metrics that ask no model; `measure_async` is for all.
     """
@@ -176,27 +176,27 @@ async def measure_async(
 
 
 def asks_model(function: Metric) -> bool:
-    """Whether the metric is a coroutine function: it gets a MetricContext and is awaited."""
+    """Return whether the metric is a coroutine function: it gets a MetricContext and is awaited."""
     return inspect.iscoroutinefunction(function)
 
 
 def takes_long(name: str, metrics: Mapping[str, Metric], reference: str, output: str) -> bool:
-    """Whether a plain metric may take long: it is registered as slow, or the texts are long."""
+    """Return whether a plain metric may take long: it is registered as slow, or the texts are long."""
     return _is_one_of(metrics.get(name), _SLOW) or len(reference) + len(output) > _LONG
 
 
 def takes_samples(function: Metric) -> bool:
-    """Whether the metric compares several predictions with one ground truth."""
+    """Return whether the metric compares several predictions with one ground truth."""
     return _is_one_of(function, _OF_SAMPLES)
 
 
 def takes_trace(function: Metric | None) -> bool:
-    """Whether the metric looks at a run, not at texts."""
+    """Return whether the metric looks at a run, not at texts."""
     return _is_one_of(function, _OF_TRACES)
 
 
 def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
-    """The function of the name. Raises ConfigError for an unknown one."""
+    """Return the function of the name. Raises ConfigError for an unknown one."""
     function = metrics.get(name)
     if function is None:
         from pytest_agentbench.config.base import suggest
@@ -206,7 +206,7 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] 
 
 
 def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
-    """Why the metric cannot be computed here: the package that it needs is not installed. None when all is well."""
+    """Return why the metric cannot be computed here: the package that it needs is not installed. None when all is well."""
     module = _REQUIRED.get(name)
     if module is None or (compat == "v1" and name in V1_METRICS) or importlib.util.find_spec(module) is not None:
         return None
@@ -221,7 +221,7 @@ ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat
 def apply(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
-    """What a metric of texts that asks no model returns."""
+    """Return what a metric of texts that asks no model returns."""
     if takes_trace(function):
         raise ConfigError(f"metric {name!r} {OF_A_TRACE}")
     if not isinstance(prediction, str) and not takes_samples(function):
@@ -234,13 +234,13 @@ def _is_one_of(function: Metric | None, marked: Sequence[Metric]) -> bool:
 
 
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Literal["v1"] | None) -> Mapping[str, Any]:
-    """The options of a metric that asks a model, and `compat` where it has a definition for it."""
+    """Return the options of a metric that asks a model, and `compat` where it has a definition for it."""
     known = compat is not None and "compat" in inspect.signature(function).parameters
     return {**options, "compat": compat} if known else options
 
 
 def checked(name: str, value: Any) -> Measured:
-    """What a metric returned, as a score with its details. Raises ValueError where it is none from 0 to 1."""
+    """Return what a metric returned, as a score with its details. Raises ValueError where it is none from 0 to 1."""
     measured = value if isinstance(value, Measured) else Measured(value)
     number = measured.score
     if not isinstance(number, (int, float, Real)) or not 0 <= float(number) <= 1:  # NaN fails the comparison
@@ -275,7 +275,7 @@ def _identity(function: Metric) -> str:
 def refusal(
     spec: MetricSpec, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None, *, checked: bool = False
 ) -> str | None:
-    """What is wrong with a metric as `spec` asks for it, None where nothing is. `checked`: by a check of a case.
+    """Return what is wrong with a metric as `spec` asks for it, None where nothing is. `checked`: by a check of a case.
 
     Names of `args` are compared with the function's parameters, values with their annotations, as far as these can be
     resolved; what a template (`{{ ... }}`) fills in is not known yet.
@@ -298,7 +298,7 @@ def refusal(
 
 
 def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:
-    """Which options the metric does not take or lacks, None where all is well."""
+    """Return which options the metric does not take or lacks, None where all is well."""
     signature = _signature(function)
     try:
         if signature is not None:

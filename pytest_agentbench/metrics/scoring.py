@@ -35,7 +35,8 @@ def score(
     compat: Literal["v1"] | None = None,
     **kwargs: object,
 ) -> float:
-    """What the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own options.
+    """Return what the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own
+    options.
 
     A metric that asks a model takes its id as `model`, and the `question`; nothing is kept of what it is told.
     Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
@@ -52,7 +53,7 @@ def score(
 def _ask_alone(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, Any]
 ) -> Any:
-    """What the metric returns. `kwargs` are its options, and `question` for the context. Raises what it raises."""
+    """Return what the metric returns. `kwargs` are its options, and `question` for the context. Raises what it raises."""
     if not isinstance(prediction, str):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     options = dict(kwargs)
@@ -95,7 +96,7 @@ async def _ask(
 
 
 def pass_at_k(n: int, passed: int, k: int) -> float | None:
-    """The chance that at least one of k runs passes, unbiased, from `passed` of `n`.
+    """Return the chance that at least one of k runs passes, unbiased, from `passed` of `n`.
 
     Chen et al. 2021, arXiv:2107.03374. None unless 1 <= k <= n.
     """
@@ -103,7 +104,7 @@ def pass_at_k(n: int, passed: int, k: int) -> float | None:
 
 
 def pass_hat_k(n: int, passed: int, k: int) -> float | None:
-    """The chance that all of k runs pass, unbiased, from `passed` of `n`.
+    """Return the chance that all of k runs pass, unbiased, from `passed` of `n`.
 
     Yao et al. 2024 (tau-bench), arXiv:2406.12045. None unless 1 <= k <= n.
     """
@@ -112,7 +113,7 @@ def pass_hat_k(n: int, passed: int, k: int) -> float | None:
 
 @metric("pass_at_k", samples=True)
 def pass_at_k_metric(ground_truth: str, prediction: str | Sequence[str], **options: Any) -> Measured:
-    """The chance that at least one of `k` samples passes (`pass_at_k`), from all the samples of `prediction`.
+    """Return the chance that at least one of `k` samples passes (`pass_at_k`), from all the samples of `prediction`.
 
     Options: `k` (1); `metric` (exact_match) and `threshold` (1.0) say when a sample passes; all others are that
     metric's. Details: `samples`, `passed`, `scores`. Raises ValueError for fewer samples than `k`.
@@ -122,7 +123,7 @@ def pass_at_k_metric(ground_truth: str, prediction: str | Sequence[str], **optio
 
 @metric("pass_hat_k", samples=True)
 def pass_hat_k_metric(ground_truth: str, prediction: str | Sequence[str], **options: Any) -> Measured:
-    """The chance that all of `k` samples pass (`pass_hat_k`); else like the metric `pass_at_k`."""
+    """Return the chance that all of `k` samples pass (`pass_hat_k`); else like the metric `pass_at_k`."""
     return _over_samples("pass_hat_k", pass_hat_k, ground_truth, prediction, **options)
 
 

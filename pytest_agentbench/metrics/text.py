@@ -45,7 +45,7 @@ def exact_match(ground_truth: str, prediction: str) -> float:
 
 @metric("similarity")
 def similarity(ground_truth: str, prediction: str) -> float:
-    """The ratio of `difflib.SequenceMatcher`: twice the characters in matching blocks over all characters.
+    """Return the ratio of `difflib.SequenceMatcher`: twice the characters in matching blocks over all characters.
 
     Where finding the blocks would take more than some seconds, what was not reached counts as different.
     """
@@ -81,7 +81,9 @@ def _plain(text: str) -> str:
 
 
 def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:
-    """Whether a boundary at `at` parts no token, no letter from its combining mark, no mark from the next letter."""
+    """Return whether a boundary at `at` parts no token, no letter from its combining mark, no mark from the next
+    letter.
+    """
     if not 0 < at < len(text):
         return True
     before = bisect_left(tokens, (at, at)) - 1
@@ -135,7 +137,7 @@ def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> fl
 
 
 def f_measure(common: int, expected: int, found: int) -> float:
-    """The harmonic mean of precision and recall from numbers of tokens; 0 where nothing is common."""
+    """Return the harmonic mean of precision and recall from numbers of tokens; 0 where nothing is common."""
     if not common:
         return 0.0
     precision, recall = common / found, common / expected
@@ -205,7 +207,7 @@ def f1_v1(ground_truth: str, prediction: str) -> float:
 
 @metric("bleu_score", compat="v1")
 def bleu_v1(ground_truth: str, prediction: str) -> float:
-    """The share of the prediction's lower-case words that occur in the ground truth, however often."""
+    """Return the share of the prediction's lower-case words that occur in the ground truth, however often."""
     expected, found = set(ground_truth.lower().split()), prediction.lower().split()
     return sum(word in expected for word in found) / len(found) if found else 0.0
 
@@ -234,6 +236,6 @@ def numeric_v1(ground_truth: str, prediction: str) -> float:
 
 
 def _is_near(number: float, values: list[float]) -> bool:
-    """Whether one of the sorted values, then the nearest on either side, is close enough."""
+    """Return whether one of the sorted values, then the nearest on either side, is close enough."""
     at = bisect_left(values, number)
     return any(abs(value - number) < _TOLERANCE for value in values[max(0, at - 1) : at + 1])

@@ -32,12 +32,12 @@ class Called(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether a result came, and was not flagged as an error."""
+        """Return whether a result came, and was not flagged as an error."""
         return self.result is not None and not self.result.is_error
 
 
 def calls_of(artifact: RunArtifact) -> list[Called]:
-    """All tool calls in order. Of calls with the same id, the first one has the first result."""
+    """Return all tool calls in order. Of calls with the same id, the first one has the first result."""
     results: dict[str, deque[ToolResultEvent]] = defaultdict(deque)
     for event in artifact.trace:
         if isinstance(event, ToolResultEvent):
@@ -49,14 +49,14 @@ def calls_of(artifact: RunArtifact) -> list[Called]:
 
 @metric("valid_tool_name_rate", trace=True)
 def valid_tool_name_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Calls that name a tool of the run / all calls."""
+    """Call that name a tool of the run / all calls."""
     known = _known(artifact)
     return _rate(sum(call.offered is True for call in known), len(known))
 
 
 @metric("input_schema_compliance", trace=True)
 def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Calls of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
+    """Call of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
 
     Calls that no schema can judge, because it is broken, count on neither side. 0 where no call names a tool.
     """
@@ -70,14 +70,14 @@ def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | Non
 
 @metric("execution_success_rate", trace=True)
 def execution_success_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Calls that ended without an error / all calls. A call that never ended is no success."""
+    """Call that ended without an error / all calls. A call that never ended is no success."""
     calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded for called in calls), len(calls))
 
 
 @metric("soft_error_rate", trace=True)
 def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Calls that say `{"error": ...}` without being flagged as an error / all calls."""
+    """Call that say `{"error": ...}` without being flagged as an error / all calls."""
     calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
 
@@ -123,7 +123,7 @@ def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
 
 
 def _calls_with_known_end(artifact: RunArtifact) -> Sequence[Called]:
-    """All calls, but those that a user's agent reports without a result: of these nobody knows how they ended."""
+    """Return all calls, but those that a user's agent reports without a result: of these nobody knows how they ended."""
     calls = calls_of(artifact)
     return [each for each in calls if each.result is not None] if artifact.runner_type == _OWN_AGENT else calls
 
@@ -139,5 +139,5 @@ def _is_soft_error(result: ToolResultEvent | None) -> bool:
 
 
 def _names(tool_id: str) -> set[str]:
-    """The tool's id, and its name without the server's."""
+    """Return the tool's id, and its name without the server's."""
     return {tool_id, tool_id.partition(":")[2] or tool_id}

@@ -254,7 +254,7 @@ class ScriptedVerdict(Record):
         return any(set(form.dimensions) <= self.dimensions.keys() for form in forms)
 
     def scored(self, dimension: str | None = None) -> ScriptedScore:
-        """The score of a dimension, or the overall one."""
+        """Return the score of a dimension, or the overall one."""
         said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
         return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
 

@@ -52,7 +52,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> App:
-    """Serves `POST /v1/chat/completions` (streaming too) and `GET /v1/models`; each answer waits `latency_seconds`."""
+    """Serve `POST /v1/chat/completions` (streaming too) and `GET /v1/models`; each answer waits `latency_seconds`."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +131,7 @@ def _judgement_text(judgement: ScriptedJudgement, *, one_word: bool) -> str:
 
 
 def _verdict_text(verdict: ScriptedVerdict) -> str:
-    """The verdict as a judge writes it: JSON that keeps the judge's contract."""
+    """Return the verdict as a judge writes it: JSON that keeps the judge's contract."""
     answer: dict[str, Any] = {
         "summary": verdict.summary,
         "dimensions": {name: verdict.scored(name).model_dump() for name in DIMENSIONS},

@@ -41,7 +41,7 @@ class _Beside:
     default: Script | None = None
 
     def of(self, case_id: str) -> Script | None:
-        """The script of a case; None where none is there."""
+        """Return the script of a case; None where none is there."""
         return self.by_case.get(case_id, self.default)
 
 
@@ -59,12 +59,12 @@ class Scripts:
 
     @property
     def count(self) -> int:
-        """How many cases, rows and defaults are scripted."""
+        """Return how many cases, rows and defaults are scripted."""
         found = (beside for beside in self._seen.values() if isinstance(beside, _Beside))
         return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
 
     def load_beside(self, case: Case) -> _Beside:
-        """Lets the script beside the file of `case` answer it. It is read at the file's first sight.
+        """Let the script beside the file of `case` answer it. It is read at the file's first sight.
 
         :raises ConfigError: the script is wrong; again at each call.
         """
@@ -83,12 +83,12 @@ class Scripts:
         return None if script is None else script.answers_digest
 
     def verdict_digest(self, case: Case) -> str | None:
-        """The same of what it says as a judge of the case."""
+        """Return the same of what it says as a judge of the case."""
         script = self.load_beside(case).of(case.case_id)
         return None if script is None else script.verdict_digest
 
     def _beside(self, case: Case) -> _Beside:
-        """What lies beside the file of the case, read at first sight."""
+        """Return what lies beside the file of the case, read at first sight."""
         file = (case.path, case.dataset)  # several datasets may share a file
         beside = self._seen.get(file)
         if beside is None:
@@ -103,7 +103,7 @@ class Scripts:
         return beside
 
     def load_tree(self, folder: Path) -> None:
-        """Loads every script under `folder`, with the cases they belong to, so that their messages find them.
+        """Load every script under `folder`, with the cases they belong to, so that their messages find them.
 
         A `demo.yaml` without a case beside it answers the messages that its replies name, and all others with the
         reply that names none. What cannot be loaded is left out and named in `problems`, one text each.
@@ -115,7 +115,8 @@ class Scripts:
                 self.problems.append(str(error))
 
     def find(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> Script:
-        """The script for a request of the case `case_id`, or, without one, for the last user message that one knows.
+        """Return the script for a request of the case `case_id`, or, without one, for the last user message that one
+        knows.
 
         :raises NoScript: none answers, or several do.
         """
@@ -126,7 +127,7 @@ class Scripts:
         return script
 
     def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int) -> ScriptedVerdict:
-        """What a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
+        """Return what a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
 
         :raises NoScript: none says it, or several do.
         """
@@ -142,7 +143,7 @@ class Scripts:
     def judgement(
         self, case_id: str | None, messages: Sequence[Mapping[str, Any]], repetition: int
     ) -> ScriptedJudgement:
-        """What a judge says of the correctness of the case's answer, found like `verdict`.
+        """Return what a judge says of the correctness of the case's answer, found like `verdict`.
 
         :raises NoScript: none says it, or several do.
         """
@@ -173,7 +174,7 @@ class Scripts:
         return said
 
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
-        """What the tool web_search finds for a run of the case on a scripted model.
+        """Return what the tool web_search finds for a run of the case on a scripted model.
 
         :raises NoScript: the case's script has no such query.
         """
@@ -186,7 +187,7 @@ class Scripts:
         return script.web_search[query]
 
     def page(self, case_id: str, url: str) -> str:
-        """The text that the tool web_fetch gets for a run of the case on a scripted model.
+        """Return the text that the tool web_fetch gets for a run of the case on a scripted model.
 
         :raises NoScript: the case's script has no such page.
         """
@@ -197,12 +198,12 @@ class Scripts:
         return script.web_fetch[url]
 
     def pages(self, case_id: str) -> Mapping[str, str]:
-        """The pages that the case's script has, by URL. Raises NoScript where several scripts answer the case."""
+        """Return the pages that the case's script has, by URL. Raises NoScript where several scripts answer the case."""
         script = self._of(case_id)
         return {} if script is None else script.web_fetch
 
     def _load_file(self, path: Path, folder: Path) -> None:
-        """Loads one script of a tree, with its case or dataset."""
+        """Load one script of a tree, with its case or dataset."""
         case_files = _belongs_to(path)
         for case_file in case_files:
             for case in _cases(case_file, folder):
@@ -218,7 +219,7 @@ class Scripts:
         self._index(str(path), [])
 
     def _index(self, case_id: str, user_messages: Iterable[str]) -> None:
-        """Makes a case known by its user messages, and by those that its replies name."""
+        """Make a case known by its user messages, and by those that its replies name."""
         script = self._of(case_id)
         if script is None:
             return
@@ -239,12 +240,14 @@ class Scripts:
         return scripts[0] if scripts else None
 
     def _place(self, case_id: str) -> str:
-        """Where a script of the case would lie."""
+        """Return where a script of the case would lie."""
         besides = self._besides(case_id)
         return str(besides[0].path) if besides else f"a {CASE_SCRIPT} beside it"
 
     def _besides(self, case_id: str) -> list[_Beside]:
-        """What lies beside the file of a case; for a row that nobody has loaded, beside all files of its dataset."""
+        """Return what lies beside the file of a case; for a row that nobody has loaded, beside all files of its
+        dataset.
+        """
         if case_id in self._of_case:
             return self._of_case[case_id]
         return [beside for name in _prefixes(case_id) for beside in self._of_dataset.get(name, ())]
@@ -267,7 +270,7 @@ class Scripts:
         return self._only(found or self._standalone, "this judge's prompt")
 
     def _only(self, case_ids: Iterable[str], what: str) -> str:
-        """The one case among `case_ids`, or any of those that are answered alike."""
+        """Return the one case among `case_ids`, or any of those that are answered alike."""
         found = list(case_ids)
         if not found:
             raise NoScript(
@@ -314,7 +317,7 @@ def _load_rows(case: Case) -> _Beside:
 
 
 def dataset_script(dataset_file: Path) -> Path:
-    """Where the script of a dataset lies: `<name>.demo.yaml` for `<name>.jsonl`."""
+    """Return where the script of a dataset lies: `<name>.demo.yaml` for `<name>.jsonl`."""
     return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
 
 
@@ -336,7 +339,7 @@ def _escaped(text: str) -> str:
 
 
 def _prefixes(case_id: str) -> Iterator[str]:
-    """The dataset names that a row's id `<dataset>.<item>` can begin with."""
+    """Yield the dataset names that a row's id `<dataset>.<item>` can begin with."""
     at = case_id.find(".")
     while at >= 0:
         yield case_id[:at]
@@ -344,7 +347,7 @@ def _prefixes(case_id: str) -> Iterator[str]:
 
 
 def _script_files(folder: Path) -> Iterator[Path]:
-    """Every script under `folder`, hidden folders left out."""
+    """Yield every script under `folder`, hidden folders left out."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (
@@ -353,7 +356,7 @@ def _script_files(folder: Path) -> Iterator[Path]:
 
 
 def _belongs_to(script: Path) -> list[Path]:
-    """The case file or the datasets that a script lies beside."""
+    """Return the case file or the datasets that a script lies beside."""
     if script.name == CASE_SCRIPT:
         candidates = [script.with_name(name) for name in CASE_FILES]
     else:

@@ -114,7 +114,7 @@ class McpServer(Record):
 
     @property
     def header_variables(self) -> list[str]:
-        """The names of this process's variables that its headers hold."""
+        """Return the names of this process's variables that its headers hold."""
         return [name for value in self.headers.values() for name in VARIABLE.findall(value)]
 
     @model_validator(mode="after")
@@ -187,7 +187,7 @@ class PytestTests(Record):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All that is named, each once."""
+        """Return all that is named, each once."""
         return tuple(dict.fromkeys((*self.fail_to_pass, *self.pass_to_pass, *self.tests)))
 
 
@@ -258,7 +258,7 @@ class RunnerSpec(Record):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The case-level runner fields: the last layer of the merge."""
+        """Return the case-level runner fields: the last layer of the merge."""
         return dict(self.model_extra or {})
 
 
@@ -394,7 +394,7 @@ class Case(RecordWithParts):
 
     @property
     def expected_artifact(self) -> str | None:
-        """The file that the agent is to leave in its workspace, by its path there; None: it is left open.
+        """Return the file that the agent is to leave in its workspace, by its path there; None: it is left open.
 
         The `expected_artifact` that a runner's section of the context names.
         """
@@ -404,7 +404,7 @@ class Case(RecordWithParts):
 
     @property
     def expects_status(self) -> frozenset[str]:
-        """The statuses that its `status_is` checks name: such an end is not an error."""
+        """Return the statuses that its `status_is` checks name: such an end is not an error."""
         specs = (check.declarative for check in self.checks)
         return frozenset(getattr(spec, "status", "") for spec in specs if spec is not None and spec.kind == "status_is")
 

@@ -320,5 +320,5 @@ class Check(Record):
 
     @property
     def kind(self) -> str:
-        """The declarative kind, or `python_hook`."""
+        """Return the declarative kind, or `python_hook`."""
         return self.declarative.kind if self.declarative is not None else "python_hook"

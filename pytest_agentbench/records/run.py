@@ -90,7 +90,7 @@ class Usage(Record):
     raw: tuple[dict[str, Any], ...] = ()
 
     def __add__(self, other: Usage) -> Usage:
-        """Both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
+        """Return both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
 
         def plus(a: float | None, b: float | None) -> Any:
             return None if a is None or b is None else a + b
@@ -153,7 +153,7 @@ class FileChange(Record):
 
     @property
     def sentence(self) -> str:
-        """The change in a line, without its diff. Names are as the agent wrote them: they may hold anything."""
+        """Return the change in a line, without its diff. Names are as the agent wrote them: they may hold anything."""
         if self.change == "renamed":
             return f"renamed {self.renamed_from} to {self.path}"
         facts = [each for each in (self.before, self.after) if each is not None]
@@ -220,12 +220,12 @@ class RunArtifact(Record):
 
     @property
     def final_output(self) -> str | None:
-        """The last final output, None where there is none."""
+        """Return the last final output, None where there is none."""
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
 
     @property
     def changes_untold(self) -> str | None:
-        """What `changes` leaves out: why nothing was compared, or how many there are besides; None for nothing."""
+        """Return what `changes` leaves out: why nothing was compared, or how many there are besides; None for nothing."""
         note = self.metadata.get(WORKSPACE_NOTE) or {}
         if (reason := note.get("not_compared")) is not None:
             return f"not compared: {reason}"
@@ -234,13 +234,13 @@ class RunArtifact(Record):
 
     @property
     def changed_files(self) -> tuple[str, ...]:
-        """The paths of the regular files that the run created or changed in its workspace, renamed ones too."""
+        """Return the paths of the regular files that the run created or changed in its workspace, renamed ones too."""
         made = (change for change in self.changes or () if change.after is not None and change.after.kind == "file")
         return tuple(change.path for change in made if change.change != "mode")
 
     @property
     def round_event(self) -> str:
-        """The name of the runner events that begin a round: the planner's `round`, else `request`."""
+        """Return the name of the runner events that begin a round: the planner's `round`, else `request`."""
         return "round" if any(isinstance(e, RunnerEvent) and e.name == "round" for e in self.trace) else "request"
 
     @property
@@ -260,11 +260,11 @@ class RunArtifact(Record):
 
     @property
     def broken_tools(self) -> tuple[tuple[str, str], ...]:
-        """The tools whose own code failed, each with the first line of what it raised."""
+        """Return the tools whose own code failed, each with the first line of what it raised."""
         results = (event for event in self.trace if isinstance(event, ToolResultEvent) and event.broken)
         return tuple((event.name, event.content.partition("\n")[0]) for event in results)
 
     @property
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:
-        """All tool calls, in order."""
+        """Return all tool calls, in order."""
         return tuple(event for event in self.trace if isinstance(event, ToolCallEvent))

@@ -25,7 +25,8 @@ _PROBLEM = re.compile(r"(?:E +)?(?:[\w.]+Error: )?(?P<file>\S.*?):(?P<line>[1-9]
 
 
 def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, Any]]:
-    """The problems that the text of a collector's error names, as entries of report.json's `session.uncollected`.
+    """Return the problems that the text of a collector's error names, as entries of report.json's
+    `session.uncollected`.
 
     Files are named from `root` (pytest's root directory). A text that names no line is one problem of the collector's
     own file; of a traceback that is its last line.
@@ -42,7 +43,7 @@ def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, An
 
 
 def by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """The problems of each file, in the order of the files' first ones."""
+    """Return the problems of each file, in the order of the files' first ones."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for problem in problems:
         found.setdefault(problem["file"], []).append(problem)
@@ -88,13 +89,15 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """The fault on one line."""
+        """Return the fault on one line."""
         said = self.message or f"expected {self.expected}, got {self.actual}"
         return visible_line(f"{self.kind} {self.name}".rstrip() + f": {said}"[: 4 * WIDTH])
 
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
-    """Everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons given."""
+    """Return everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons
+    given.
+    """
     found = [*_status(case, artifact)]
     found += [_check(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
     found += [_metric(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
@@ -104,7 +107,9 @@ def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fa
 
 
 def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
-    """The first fault in one line, and how many there are besides: for pytest's short summary and a row's message."""
+    """Return the first fault in one line, and how many there are besides: for pytest's short summary and a row's
+    message.
+    """
     found = faults(case, artifact, evaluation)
     if not found:
         return "failed"
@@ -113,7 +118,7 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
 
 
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
-    """The assertion report of a run that the agent failed."""
+    """Return the assertion report of a run that the agent failed."""
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
@@ -130,7 +135,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
 
 
 def error_report(error: BaseException, artifact: RunArtifact | None = None, artifact_path: str | None = None) -> str:
-    """What pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
+    """Return what pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
     code = getattr(error, "code", None)
     lines = [
         f"{type(error).__name__}{f' ({code})' if code else ''}: {_prose(str(error), _ERROR_LINES) or 'no message'}",
@@ -181,7 +186,7 @@ def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
 
 
 def _reason(result: MetricResult) -> str | None:
-    """What a judge said, and how many of several votes it speaks for."""
+    """Return what a judge said, and how many of several votes it speaks for."""
     reason, votes = result.details.get("reason"), result.details.get("votes")
     if not isinstance(reason, str) or not reason.strip():
         return None
@@ -206,7 +211,7 @@ def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[F
 
 
 def _unmet(case: Case, judge: JudgeResult) -> str:
-    """The expectations that count against the run: hard ones below 1, soft ones that most of the verdicts deny."""
+    """Return the expectations that count against the run: hard ones below 1, soft ones that most of the verdicts deny."""
     verdicts = [each.verdict for each in judge.iterations if each.verdict is not None]
     met: dict[int, list[float]] = {}
     for each in (said for verdict in verdicts for said in verdict.expectations if said.kind == "soft"):
@@ -233,7 +238,7 @@ def _overall(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator
 
 
 def _aligned(found: list[Fault]) -> list[str]:
-    """The faults as a table: kind, name, then message, expected and actual below each other."""
+    """Return the faults as a table: kind, name, then message, expected and actual below each other."""
     names = [clip(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
     width = max(map(len, names), default=0) + 2
     lines: list[str] = []
@@ -259,7 +264,7 @@ def _line(text: str) -> str:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    """A labelled text of a few sentences, on two lines at most."""
+    """Return a labelled text of a few sentences, on two lines at most."""
     shown = visible_line(" ".join(text[: 4 * WIDTH].split()))
     lines = textwrap.wrap(shown, WIDTH, max_lines=2, placeholder=" ...")
     return [f"{label if at == 0 else '':10}{line}" for at, line in enumerate(lines)]
@@ -274,7 +279,7 @@ def _around_difference(expected: str, actual: str) -> tuple[str, str]:
 
 
 def _answer(answer: str | None) -> list[str]:
-    """The answer's last lines."""
+    """Return the answer's last lines."""
     if answer is None or not answer.strip():
         return ["answer: none" if answer is None else "answer: blank"]
     lines = answer.rstrip().splitlines()
@@ -283,13 +288,13 @@ def _answer(answer: str | None) -> list[str]:
 
 
 def _broken_tools(artifact: RunArtifact) -> list[str]:
-    """What no agent is to blame for: tools whose own code failed in the run."""
+    """Return what no agent is to blame for: tools whose own code failed in the run."""
     said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
     return [*map(_line, said[:3]), ""] if said else []
 
 
 def _changes(artifact: RunArtifact) -> list[str]:
-    """What the agent did to its files: the first lines of each diff, as far as there is room."""
+    """Return what the agent did to its files: the first lines of each diff, as far as there is room."""
     changes = artifact.changes or ()
     lines: list[str] = []
     for position, change in enumerate(changes):
@@ -306,5 +311,5 @@ def _changes(artifact: RunArtifact) -> list[str]:
 
 
 def _prose(text: str, most: int) -> str:
-    """A message of at most so many lines, each of bounded length and made visible."""
+    """Return a message of at most so many lines, each of bounded length and made visible."""
     return "\n".join(clip(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])

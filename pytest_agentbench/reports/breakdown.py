@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 def groupable(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """What of a row's metadata is worth grouping by, as text: the first 8 short texts, numbers and booleans.
+    """Return what of a row's metadata is worth grouping by, as text: the first 8 short texts, numbers and booleans.
 
     Texts have up to 40 characters. Equal keys and values of many rows are one object each.
     """
@@ -105,7 +105,7 @@ def _fields(entries: Iterable[Entry]) -> list[str]:
 
 
 def _tagged(entries: Sequence[Entry]) -> dict[str, list[int]]:
-    """The most frequent tags with the places of their entries."""
+    """Return the most frequent tags with the places of their entries."""
     frequent = Counter(tag for entry in entries for tag in dict.fromkeys(entry.tags)).most_common(_MOST_TAGS)
     groups: dict[str, list[int]] = {tag: [] for tag, _ in frequent}
     for at, entry in enumerate(entries):

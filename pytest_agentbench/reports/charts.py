@@ -41,14 +41,14 @@ class Chart:
 
 
 def charts(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The page's charts as JSON values, without those that would be empty."""
+    """Return the page's charts as JSON values, without those that would be empty."""
     found = [pass_rates(report), score_against(report, "cost"), score_against(report, "time"), by_tag(report)]
     return [asdict(chart) for chart in found if chart.spec["data"]["values"]]
 
 
 @cache
 def chart_library() -> str | None:
-    """The script that draws specs in a page (Vega with Vega-Embed), None without the extra `charts`."""
+    """Return the script that draws specs in a page (Vega with Vega-Embed), None without the extra `charts`."""
     try:
         import vl_convert
     except ImportError:
@@ -58,12 +58,12 @@ def chart_library() -> str | None:
 
 
 def sized(spec: Spec, width: int) -> Spec:
-    """The spec as a picture by itself: `width` pixels of plot, on white."""
+    """Return the spec as a picture by itself: `width` pixels of plot, on white."""
     return {**spec, "width": width, "background": "white", "padding": 16}
 
 
 def pass_rates(report: Mapping[str, Any]) -> Chart:
-    """The pass rate of each model with its 95 % interval."""
+    """Return the pass rate of each model with its 95 % interval."""
     values = [
         {
             "model": name,
@@ -134,7 +134,7 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
 
 
 def _scaled(title: str, values: Values, field: str) -> dict[str, Any]:
-    """The title of an axis, which is logarithmic where its figures are far apart."""
+    """Return the title of an axis, which is logarithmic where its figures are far apart."""
     found = [value[field] for value in values]
     if not found or min(found) <= 0 or max(found) < _FAR_APART * min(found):
         return {"title": title}
@@ -142,7 +142,7 @@ def _scaled(title: str, values: Values, field: str) -> dict[str, Any]:
 
 
 def _hidden(values: Values, x: str, y: str) -> list[str]:
-    """The names of models whose marks cover each other, by the point where they are."""
+    """Return the names of models whose marks cover each other, by the point where they are."""
     at: dict[tuple[float, float], list[str]] = defaultdict(list)
     for value in values:
         at[value[x], value[y]].append(value["model"])
@@ -150,7 +150,7 @@ def _hidden(values: Values, x: str, y: str) -> list[str]:
 
 
 def by_tag(report: Mapping[str, Any]) -> Chart:
-    """The pass rate by tag and model, for the tags that most judged runs have; one that all have tells nothing."""
+    """Return the pass rate by tag and model, for the tags that most judged runs have; one that all have tells nothing."""
     judged = [row for row in report["runs"] if has_verdict(row)]
     frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
     telling = {tag: n for tag, n in frequent.items() if n < len(judged)}
@@ -206,12 +206,12 @@ def _named(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _shown(name: str) -> str:
-    """A name in a chart: whoever draws takes minutes to find that one of a million letters does not fit."""
+    """Return a name in a chart: whoever draws takes minutes to find that one of a million letters does not fit."""
     return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}")
 
 
 def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
-    """What the agent's work on a run cost on average, USD, by model: over the runs whose cost is known."""
+    """Return what the agent's work on a run cost on average, USD, by model: over the runs whose cost is known."""
     known: dict[str, list[float]] = defaultdict(list)
     for row in report["runs"]:
         if (cost := row["cost_usd"]["run"]) is not None:
@@ -239,7 +239,7 @@ def _spec(description: str, values: Values) -> Spec:
 
 
 def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Spec]:
-    """A line from `low` to `high` along x or y for what has an interval, if anything has."""
+    """Return a line from `low` to `high` along x or y for what has an interval, if anything has."""
     if all(value["low"] is None for value in values):
         return []
     ends = {along: {**channel, "field": "low"}, f"{along}2": {"field": "high"}}
@@ -253,7 +253,7 @@ def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Sp
 
 
 def _points(encoding: Mapping[str, Any], *, legend: bool = True) -> Spec:
-    """A mark for each value, told apart by colour and shape."""
+    """Return a mark for each value, told apart by colour and shape."""
     names = {"orient": "bottom", "title": None, "labelLimit": 220, "symbolLimit": 60}
     told = {**_BY_MODEL, "legend": names if legend else None}
     return {

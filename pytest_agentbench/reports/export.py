@@ -60,7 +60,7 @@ class Column(NamedTuple):
 
 
 def columns(report: Mapping[str, Any]) -> list[Column]:
-    """The table's columns: the same for all reports, then one for each score and group field of this one.
+    """Return the table's columns: the same for all reports, then one for each score and group field of this one.
 
     `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for groups of a dataset.
     """
@@ -81,7 +81,7 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
 
 
 def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
-    """The table as CSV (RFC 4180, `\\n` as the end of a line), in parts of many lines.
+    """Yield the table as CSV (RFC 4180, `\\n` as the end of a line), in parts of many lines.
 
     Text cannot become a formula (a `'` stands before what would) nor break a line: control characters are escaped.
     Lists are JSON. What is unknown is an empty cell.
@@ -101,14 +101,14 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write_csv(report: Mapping[str, Any], path: Path) -> None:
-    """Writes the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
+    """Write the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
     from pytest_agentbench.store.output_files import write_lines
 
     write_lines(path, (part.encode("utf-8", "replace") for part in csv_text(report)))
 
 
 def write_parquet(report: Mapping[str, Any], path: Path) -> None:
-    """Writes the table as Parquet, typed and with text as it is, whole or not at all.
+    """Write the table as Parquet, typed and with text as it is, whole or not at all.
 
     Raises UnwritableError, also for a number beyond 64 bits, and ImportError without the extra `parquet`.
     """
@@ -155,7 +155,7 @@ def _storable(value: Any) -> Any:
 
 
 def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with the ids of its checks by how they ended."""
+    """Return the row with the ids of its checks by how they ended."""
     named = {how: [check["check_id"] for check in row["checks"] if check["outcome"] == how] for how in _CHECKS}
     return {**row, "checks": named}
 
@@ -170,7 +170,7 @@ def _value(row: Mapping[str, Any], column: Column) -> Any:
 
 
 def _names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    """The names under a row's `key`, in order of first appearance."""
+    """Return the names under a row's `key`, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row.get(key) or ()))
 
 

@@ -56,7 +56,7 @@ class Journal:
     """
 
     def __init__(self, output: Path, session: Mapping[str, Any], warn: Callable[[str], None]) -> None:
-        """Begins the journal of a session that writes to `output`; `session` are facts as in report.json."""
+        """Begin the journal of a session that writes to `output`; `session` are facts as in report.json."""
         self._warn, self._began, self._next = warn, time.perf_counter(), 0.0
         self._lock = threading.Lock()
         self._descriptor: int | None = None
@@ -103,13 +103,13 @@ class Journal:
         self.close()
 
     def discard(self) -> None:
-        """Removes the journal of a session that has nothing to report."""
+        """Remove the journal of a session that has nothing to report."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Writes no more, and lets go of the lock."""
+        """Write no more, and lets go of the lock."""
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -161,7 +161,9 @@ class JournalReader:
         self.taken = 0
 
     def read(self) -> int:
-        """How many bytes were new. Raises ConfigError for a journal of another version, OSError where it is gone."""
+        """Return how many bytes were new. Raises ConfigError for a journal of another version, OSError where it is
+        gone.
+        """
         with open_file(self.path, MAX_DOCUMENT) as file:
             file.seek(self.taken)
             lines = file.read().split(b"\n")
@@ -185,7 +187,7 @@ class JournalReader:
         return {**build_report(rows, session, self.spent_usd), **self.rest}
 
     def is_live(self) -> bool:
-        """Whether the session still runs: neither over nor killed."""
+        """Return whether the session still runs: neither over nor killed."""
         return not self.is_over and is_held(self.path)
 
     def _take(self, line: bytes) -> None:
@@ -200,7 +202,7 @@ class JournalReader:
             self.broken += 1
 
     def _enter(self, event: str, entry: Mapping[str, Any]) -> None:
-        """Takes one line, all of it or nothing; an event that is not known here is a newer version's."""
+        """Take one line, all of it or nothing; an event that is not known here is a newer version's."""
         from pytest_agentbench.reports.reading import facts_mistake, run_mistake
 
         if event == "begin":
@@ -234,7 +236,8 @@ def _usd(spent: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def read_journal(path: Path) -> dict[str, Any]:
-    """The report of a journal's session; of one that runs or was killed as far as it came, with a warning that says so.
+    """Return the report of a journal's session; of one that runs or was killed as far as it came, with a warning that
+    says so.
 
     Raises ConfigError for what is no journal.
     """
@@ -254,12 +257,12 @@ def read_journal(path: Path) -> dict[str, Any]:
 
 
 def journals(output: Path) -> list[Path]:
-    """The journals below an output folder, the newest first."""
+    """Return the journals below an output folder, the newest first."""
     return sorted(_journals(output / FOLDER), reverse=True)
 
 
 def is_held(path: Path) -> bool:
-    """Whether the session of a journal lives; where nobody can tell, it does."""
+    """Return whether the session of a journal lives; where nobody can tell, it does."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
@@ -271,7 +274,7 @@ def is_held(path: Path) -> bool:
 
 
 def _create(folder: Path) -> tuple[Path, int]:
-    """A new journal, with its lock: names sort by time, and who removes old ones looks at the lock first."""
+    """Return a new journal, with its lock: names sort by time, and who removes old ones looks at the lock first."""
     while True:
         path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(4)}.journal"
         descriptor = os.open(path, _FLAGS, 0o666)
@@ -305,7 +308,7 @@ def _journals(folder: Path) -> list[Path]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Takes the lock; False where another holds it, None where the file system has no locks."""
+    """Take the lock; False where another holds it, None where the file system has no locks."""
     from filelock import lock_descriptor
 
     try:

@@ -39,7 +39,8 @@ _EQUAL = "all votes are the same, so no disagreement is to be expected"
 
 
 def judge_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One entry for each judge, in order of first appearance: how far its votes on the same run agree, and with others.
+    """Return one entry for each judge, in order of first appearance: how far its votes on the same run agree, and with
+    others.
 
     Over the runs with a verdict. A figure that is undefined is null, and `reasons` says why.
     """
@@ -59,7 +60,7 @@ def judge_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def family_warnings(rows: Iterable[Row]) -> list[str]:
-    """A sentence for each judge that judged models of its own maker."""
+    """Return a sentence for each judge that judged models of its own maker."""
     judged: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for row in rows:
         for votes in row.get("judge_votes", ()):
@@ -114,7 +115,9 @@ def _known(votes: Votes) -> list[float]:
 
 
 def _between(judge: Judge, panel: Sequence[dict[Judge, float]]) -> dict[str, Any] | None:
-    """How far this judge and those it sat with agree, over the runs that it and others scored; each judge's mean."""
+    """Return how far this judge and those it sat with agree, over the runs that it and others scored; each judge's
+    mean.
+    """
     shared = [judges for judges in panel if judge in judges]
     if not shared:
         return None
@@ -131,7 +134,8 @@ def _between(judge: Judge, panel: Sequence[dict[Judge, float]]) -> dict[str, Any
 
 
 def _order_swap(asked: Sequence[Asked]) -> dict[str, Any] | None:
-    """How often and how far verdicts differ between two orders of the same material. None where there was one order.
+    """Return how often and how far verdicts differ between two orders of the same material. None where there was one
+    order.
 
     Between shuffled orders, which have no first and second, differences have no sign.
     """

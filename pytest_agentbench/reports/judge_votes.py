@@ -55,7 +55,8 @@ _TUNED = re.compile(r"\bft:([^:]+)")
 
 @cache
 def families(model_name: str) -> frozenset[str]:
-    """The makers of the models that a model's name names, as its endpoint knows it, with or without a vendor's prefix.
+    """Return the makers of the models that a model's name names, as its endpoint knows it, with or without a vendor's
+    prefix.
 
     Several for one model made from another, as `deepseek-r1-distill-llama-70b` is; none where the name says nothing.
     """
@@ -66,7 +67,9 @@ def families(model_name: str) -> frozenset[str]:
 
 
 def common_family(one: str, other: str) -> str | None:
-    """The maker that two models share, or the name of one that is both; None where they share none, as far as known."""
+    """Return the maker that two models share, or the name of one that is both; None where they share none, as far as
+    known.
+    """
     return min(families(one) & families(other), default=one if one == other else None)
 
 

@@ -99,7 +99,7 @@ class StatusLine:
 
     @classmethod
     def of_session(cls, config: pytest.Config) -> StatusLine:
-        """The session's status line; make it while capture is off, as it is once collection has ended.
+        """Return the session's status line; make it while capture is off, as it is once collection has ended.
 
         Silent in xdist's workers, under `-s` (the tests' own output comes at any time) and without a terminal reporter.
         """
@@ -109,7 +109,7 @@ class StatusLine:
 
     @property
     def live(self) -> bool:
-        """Whether anything is drawn at all."""
+        """Return whether anything is drawn at all."""
         return self._terminal is not None
 
     def show(self, progress: Callable[[], Progress]) -> None:
@@ -152,7 +152,7 @@ class StatusLine:
 
 
 def status(progress: Progress, width: int, *, colour: bool = False, unicode: bool = True) -> str:
-    """The line, at most `width` cells: the parts that do not fit are left out, the least telling ones first."""
+    """Return the line, at most `width` cells: the parts that do not fit are left out, the least telling ones first."""
     left = progress.seconds_left
     parts = [f"{progress.done}/{progress.total} done", f"{progress.in_flight} in flight"]
     if progress.waiting_for:
@@ -181,7 +181,7 @@ def _bar(fraction: float, *, colour: bool, unicode: bool) -> str:
 
 
 def _draws(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that obeys control sequences."""
+    """Return whether the stream is a terminal that obeys control sequences."""
     obeys = os.environ.get("TERM") != "dumb" and (os.name != "nt" or "WT_SESSION" in os.environ)
     try:
         return obeys and stream.isatty()

@@ -26,7 +26,9 @@ _BOUNDS = {"minimum": "ge", "maximum": "le"}
 
 
 def compiled(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> SchemaValidator:
-    """The validator of a schema whose `$ref`s are among the definitions. Raises ValueError for a keyword it lacks."""
+    """Return the validator of a schema whose `$ref`s are among the definitions. Raises ValueError for a keyword it
+    lacks.
+    """
     return SchemaValidator(_core(schema, definitions))
 
 
@@ -46,7 +48,7 @@ def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSche
 
 
 def _kind(kind: str, rules: dict[str, Any], definitions: Mapping[str, Any]) -> CoreSchema:
-    """A value of one type; takes the keywords that are about it out of the rules."""
+    """Return a value of one type; takes the keywords that are about it out of the rules."""
     match kind:
         case "boolean":
             return core_schema.bool_schema(strict=True)
@@ -95,7 +97,7 @@ _MOST_DIGITS = 100
 
 
 def read_report(path: Path) -> Report:
-    """A report.json. Raises ConfigError for a file that is none of this version."""
+    """Return a report.json. Raises ConfigError for a file that is none of this version."""
     try:
         found = parsed(read_file(path, MAX_DOCUMENT))
     except OSError as error:
@@ -115,7 +117,7 @@ def parsed(text: bytes) -> Any:
 
 
 def run_mistake(run: Any, place: str = "row") -> str | None:
-    """What keeps a value from being one of report.json's runs: a quick check finds it, jsonschema words it."""
+    """Return what keeps a value from being one of report.json's runs: a quick check finds it, jsonschema words it."""
     from pydantic_core import ValidationError
 
     check, schema = _run_check()
@@ -127,7 +129,9 @@ def run_mistake(run: Any, place: str = "row") -> str | None:
 
 
 def facts_mistake(facts: Any) -> str | None:
-    """What keeps a value from being what a journal tells beside the runs: `session`, as far as known, and the rest."""
+    """Return what keeps a value from being what a journal tells beside the runs: `session`, as far as known, and the
+    rest.
+    """
     schema = report_schema()
     definitions = {**schema["$defs"], "session": {**schema["$defs"]["session"], "required": []}}
     properties = {name: schema["properties"][name] for name in ("session", *_KEPT)}
@@ -144,7 +148,7 @@ def _run_check() -> tuple[Callable[[Any], Any], dict[str, Any]]:
 
 
 def _problem(found: Any) -> str | None:
-    """What keeps a document from being a report, None where it is one."""
+    """Return what keeps a document from being a report, None where it is one."""
     if not isinstance(found, dict) or "runs" not in found:
         return "is no report.json"
     schema = report_schema()
@@ -164,7 +168,7 @@ def _bad_run(runs: Any) -> str | None:
 
 
 def _mistake(value: Any, schema: dict[str, Any], place: str) -> str | None:
-    """The first that jsonschema finds in what stands at a place, in words."""
+    """Return the first that jsonschema finds in what stands at a place, in words."""
     from jsonschema import Draft202012Validator  # noqa: TID251 - the schema is our own
 
     error = next(Draft202012Validator(schema).iter_errors(value), None)

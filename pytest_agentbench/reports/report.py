@@ -42,7 +42,9 @@ FINAL_SCORE = "final_score"
 
 
 def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One entry for each dataset and model, in order of first appearance. Rows that are of no dataset are left out."""
+    """Return one entry for each dataset and model, in order of first appearance. Rows that are of no dataset are left
+    out.
+    """
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["dataset"] is not None:
@@ -100,7 +102,9 @@ def _entry(row: Row, scorer: str | None) -> Entry:
 
 
 def _metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[str, Any]:
-    """The mean of each metric of `rows` with its interval, over the runs with a verdict that have a score, by case."""
+    """Return the mean of each metric of `rows` with its interval, over the runs with a verdict that have a score, by
+    case.
+    """
     scores = {
         name: [[score for row in group if (score := row["metrics"].get(name)) is not None] for group in judged]
         for name in dict.fromkeys(name for row in rows for name in row["metrics"])
@@ -133,7 +137,7 @@ _SESSION: dict[str, Any] = {
 def build_report(
     rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, float | None] | None = None
 ) -> Report:
-    """The whole report of rows from `run_row`, in the order given, one per run.
+    """Return the whole report of rows from `run_row`, in the order given, one per run.
 
     `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
     `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
@@ -354,7 +358,7 @@ def _case(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> dict[str, Any] | None:
-    """What the case asks of its repetitions together, and what came; pass^k with k = all judged repetitions."""
+    """Return what the case asks of its repetitions together, and what came; pass^k with k = all judged repetitions."""
     actual = {"pass_rate": counts.pass_rate, "pass_hat_k": pass_hat_k(counts.judged, counts.passed, counts.judged)}
     facts = {
         name: {

@@ -50,7 +50,7 @@ def run_row(
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
 ) -> Row:
-    """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
+    """Return one entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
     pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
@@ -110,7 +110,7 @@ def _subject(model: Model | str, predictions: str | None) -> Row:
 
 
 def _judge(evaluation: Evaluation | None) -> dict[str, float | None] | None:
-    """The judge's scores, 0-10, its expectations 0-1."""
+    """Return the judge's scores, 0-10, its expectations 0-1."""
     judge = evaluation.judge if evaluation is not None else None
     if judge is None:
         return None
@@ -155,7 +155,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
 
 
 def _cassette(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
-    """Whether anything of run and verdict was recorded on a cassette, or else replayed from one."""
+    """Return whether anything of run and verdict was recorded on a cassette, or else replayed from one."""
     states = {each.cassette for each in (artifact, evaluation) if each is not None}
     return next((state for state in ("recorded", "replayed") if state in states), None)
 
@@ -184,7 +184,9 @@ def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | N
 
 
 def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What models said of the run, and its id, by which people's labels name it. Nothing of what none has judged."""
+    """Return what models said of the run, and its id, by which people's labels name it. Nothing of what none has
+    judged.
+    """
     if artifact is None or not judged:
         return {}
     verdicts = [
@@ -214,7 +216,9 @@ def _usage(usage: Usage) -> dict[str, int | None]:
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
-    """What judges and the metrics that ask models cost: 0 only where none was asked, None where one left no figure."""
+    """Return what judges and the metrics that ask models cost: 0 only where none was asked, None where one left no
+    figure.
+    """
     if evaluation is None:
         return 0.0 if artifact is None or artifact.status == "provider_error" else None
     judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage

@@ -23,7 +23,7 @@ class Terminal(Protocol):
 
     @property
     def hasmarkup(self) -> bool:
-        """Whether marks show."""
+        """Return whether marks show."""
 
     @property
     def verbosity(self) -> int:
@@ -31,7 +31,7 @@ class Terminal(Protocol):
 
     @property
     def no_summary(self) -> bool:
-        """Whether only what is wrong is to be said."""
+        """Return whether only what is wrong is to be said."""
 
     def write(self, content: str, *, flush: bool = ..., **markup: bool) -> None:
         """Text that others follow in the same line."""
@@ -69,7 +69,7 @@ class Style:
 
 
 def style_of(reporter: Terminal) -> Style:
-    """What the terminal can show."""
+    """Return what the terminal can show."""
     columns = shutil.get_terminal_size().columns
     return Style(
         width=columns if columns >= 40 else 80,
@@ -93,7 +93,7 @@ class Column:
 
 
 def column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: str = ">") -> Column:
-    """A column with these cells; a text is plain."""
+    """Return a column with these cells; a text is plain."""
     return Column(title, rank, align, [[(cell, {})] if isinstance(cell, str) else cell for cell in cells])
 
 
@@ -120,7 +120,7 @@ def _write_line(reporter: Terminal, columns: Sequence[Column], cells: Sequence[S
 
 
 def fit(columns: list[Column], width: int) -> list[Column]:
-    """The columns that fit into `width` cells, two apart; of equal rank the later ones are dropped first.
+    """Return the columns that fit into `width` cells, two apart; of equal rank the later ones are dropped first.
 
     The model's name and the pass rate always stay.
     """
@@ -139,12 +139,12 @@ def colour(rate: float, wanted: float | None) -> Markup:
 
 
 def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
-    """A pass rate in percent."""
+    """Return a pass rate in percent."""
     return [(style.dash, {})] if rate is None else [(percent(rate), {"bold": True, **colour(rate, wanted)})]
 
 
 def percent(fraction: float) -> str:
-    """One decimal; 100.0 % and 0.0 % only where it is exactly that."""
+    """Return one decimal; 100.0 % and 0.0 % only where it is exactly that."""
     rounded = round(fraction * 100, 1)
     if 0 < fraction < 1:
         rounded = min(99.9, max(0.1, rounded))
@@ -152,7 +152,7 @@ def percent(fraction: float) -> str:
 
 
 def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
-    """A pass rate as a bar; only for fancy outputs."""
+    """Return a pass rate as a bar; only for fancy outputs."""
     if rate is None:
         return [("", {})]
     halves = round(rate * BAR * 2)
@@ -161,7 +161,7 @@ def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
 
 
 def interval_text(interval: Sequence[float] | None, style: Style) -> str:
-    """An interval of a rate in percent."""
+    """Return an interval of a rate in percent."""
     return style.dash if interval is None else f"{interval[0] * 100:.0f}{style.dash}{interval[1] * 100:.0f}"
 
 
@@ -170,7 +170,7 @@ _TAPED = {"recorded": "on", "replayed": "from"}
 
 
 def subject(models: Sequence[Any]) -> str:
-    """What the rows of the table are."""
+    """Return what the rows of the table are."""
     names = {"predictions": "predictions", "own_agent": "agent"}
     return next((title for mark, title in names.items() if all(model[mark] for model in models)), "model")
 
@@ -194,13 +194,15 @@ def tokens(model: Any, style: Style) -> str:
 
 
 def judged(model: Any) -> str:
-    """How many of a model's cases its mean score is about; nothing where that is none, or not known."""
+    """Return how many of a model's cases its mean score is about; nothing where that is none, or not known."""
     found, cases = model.get("scored_cases"), model.get("cases")
     return "" if not found else str(found) if found == cases else f"{found} of {cases}"
 
 
 def model_marks(model: Any) -> list[str]:
-    """What a reader of a model's figures has to know: who answered, what is from earlier, what is from cassettes."""
+    """Return what a reader of a model's figures has to know: who answered, what is from earlier, what is from
+    cassettes.
+    """
     marks = [mark for name, mark in _MARKS.items() if model[name]]
     marks += [f"predictions from {text.visible(model['predictions'])}"] if model["predictions"] else []
     marks += [f"{model['reused']} of {model['runs']} runs reused{_anew(model)}"] if model["reused"] else []
@@ -208,12 +210,12 @@ def model_marks(model: Any) -> list[str]:
 
 
 def _anew(entry: Any) -> str:
-    """How many of the reused runs were judged again."""
+    """Return how many of the reused runs were judged again."""
     return f" ({entry['rejudged']} judged anew)" if entry["rejudged"] else ""
 
 
 def totals_lines(totals: Any, style: Style) -> list[str]:
-    """Runs by outcome, and what they cost where that is known."""
+    """Run by outcome, and what they cost where that is known."""
     parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
     parts += [f"{totals['reused']} reused{_anew(totals)}"] if totals["reused"] else []
     if totals["errors"]:
@@ -238,7 +240,7 @@ def grading_line(runs: Sequence[Any]) -> str | None:
 
 
 def _paid_now(totals: Any) -> str:
-    """What of it this session paid, where that is not all."""
+    """Return what of it this session paid, where that is not all."""
     spent = totals["spent_usd"].values()
     if not (totals["reused"] or totals["replayed"]) or None in spent:
         return ""

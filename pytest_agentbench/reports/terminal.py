@@ -84,7 +84,7 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
 
 
 def _untold_faults(session: Any) -> list[str]:
-    """What went wrong beside the cases, as far as neither the gate nor a warning says it."""
+    """Return what went wrong beside the cases, as far as neither the gate nor a warning says it."""
     told = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
     return [fault for fault in session.get("faults") or () if not any(said and said in fault for said in told)]
 
@@ -252,12 +252,12 @@ def _say_how_many(phase: Any, more: int) -> None:
 
 
 def _place(case: Any) -> tuple[CaseKey, str]:
-    """Which entry of `cases[]` it is, as its runs say it; of a report that is older than `case`, none."""
+    """Return which entry of `cases[]` it is, as its runs say it; of a report that is older than `case`, none."""
     return (case.get("case", ""), case["case_id"]), case["model_id"]
 
 
 def _messages(report: Report, keys: set[tuple[CaseKey, str]]) -> dict[tuple[CaseKey, str], str]:
-    """The message of the first run of each case that did not pass."""
+    """Return the message of the first run of each case that did not pass."""
     found: dict[tuple[CaseKey, str], str] = {}
     for run in report["runs"]:
         key = case_key(run), run["model_id"]
@@ -279,6 +279,6 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
 
 
 def _of(share: float | None, wanted: float | None) -> str:
-    """A share, and what was wanted of it; a stranger's report may lack either."""
+    """Return a share, and what was wanted of it; a stranger's report may lack either."""
     shown = "unknown" if share is None else f"{share:.3f}"
     return shown if wanted is None else f"{shown} (wanted {wanted:g})"

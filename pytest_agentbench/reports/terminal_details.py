@@ -80,7 +80,7 @@ def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
 
 
 def _scored_by(lines: list[_Line], style: Style) -> str:
-    """The metric's name, where all datasets shown are scored by the same one."""
+    """Return the metric's name, where all datasets shown are scored by the same one."""
     names = {result["scored_by"] for result, _ in lines} - {None}
     name = names.pop() if len(names) == 1 else FINAL_SCORE
     return "score" if name == FINAL_SCORE else style.clip(name, 16)
@@ -197,7 +197,7 @@ def _votes(judge: Any, style: Style) -> str:
 
 
 def _panels(judges: list[Any], style: Style) -> Iterator[str]:
-    """A line for each profile whose judges scored the same runs, by the first of these."""
+    """Yield a line for each profile whose judges scored the same runs, by the first of these."""
     told: set[str | None] = set()
     for judge in judges:
         if (panel := judge["between"]) is not None and judge["profile"] not in told:

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def sendable(text: str, limit: int | None = None) -> str:
-    """A plain `str` of at most `limit` characters that UTF-8 can carry: lone surrogates become U+FFFD."""
+    """Return a plain `str` of at most `limit` characters that UTF-8 can carry: lone surrogates become U+FFFD."""
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isascii():
@@ -47,13 +47,13 @@ def cells(text: str) -> int:
 
 
 def pad(text: str, width: int, align: str = "<") -> str:
-    """The text filled with blanks to `width` cells, on the right for `<`, on the left for `>`."""
+    """Return the text filled with blanks to `width` cells, on the right for `<`, on the left for `>`."""
     blanks = " " * (width - cells(text))
     return blanks + text if align == ">" else text + blanks
 
 
 def unicode_safe(encoding: str | None) -> bool:
-    """Whether an output of this encoding can carry bars, dashes and dots."""
+    """Return whether an output of this encoding can carry bars, dashes and dots."""
     try:
         "━╸–…·".encode(encoding or "ascii")
     except UnicodeEncodeError:
@@ -62,7 +62,7 @@ def unicode_safe(encoding: str | None) -> bool:
 
 
 def apart(value: float, limit: float, digits: int = 3) -> tuple[str, str]:
-    """Both numbers with as few decimals (at least `digits`) as show that they differ, if they do."""
+    """Return both numbers with as few decimals (at least `digits`) as show that they differ, if they do."""
     for decimals in range(digits, 17):
         pair = f"{value:.{decimals}f}", f"{limit:.{decimals}f}"
         if pair[0] != pair[1]:
@@ -83,7 +83,7 @@ def money(usd: float | None, dash: str = "-") -> str:
 
 
 def count(value: float | None, dash: str = "-") -> str:
-    """A large count in three digits: 999, 12.3k, 1.2M."""
+    """Return a large count in three digits: 999, 12.3k, 1.2M."""
     if value is None:
         return dash
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -93,7 +93,7 @@ def count(value: float | None, dash: str = "-") -> str:
 
 
 def seconds(value: float | None, dash: str = "-") -> str:
-    """A duration: 8 ms, 3.1 s, 2:05, 1:02:03."""
+    """Return a duration: 8 ms, 3.1 s, 2:05, 1:02:03."""
     if value is None:
         return dash
     if value < 59.95:

@@ -191,7 +191,9 @@ class Dataset:
 
     @cached_property
     def shots(self) -> Shots | None:
-        """The examples that the descriptor shows before each question, read at the first need. Raises ConfigError."""
+        """Return the examples that the descriptor shows before each question, read at the first need. Raises
+        ConfigError.
+        """
         if self.recipe is None or self.recipe.descriptor.few_shot is None:
             return None
         return Shots(self.recipe, self.recipe.descriptor.few_shot, self.parse)
@@ -218,7 +220,7 @@ def in_case_folder(folder: Path, top: Path) -> bool:
 
 
 def dataset_name(path: Path, root: Path) -> str:
-    """The path below the config root without its suffix, which stays where two files differ in nothing else."""
+    """Return the path below the config root without its suffix, which stays where two files differ in nothing else."""
     relative = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
     twins = sum(path.with_suffix(suffix).exists() for suffix in DATA_SUFFIXES)
     return legal_id((relative if twins > 1 else relative.with_suffix("")).as_posix())
@@ -260,7 +262,7 @@ def open_dataset(
 
 
 def legal_id(identifier: str) -> str:
-    """The identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its neighbours."""
+    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its neighbours."""
     if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
         return identifier
     digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
@@ -328,7 +330,9 @@ def _files(descriptor: DatasetDescriptor, folder: Path) -> tuple[Path, ...]:
 
 
 def _name(descriptor: DatasetDescriptor, path: Path, files: tuple[Path, ...], root: Path) -> str:
-    """The declared name, else that of the only data file, else the path of the folder (or of `<name>.dataset.yaml`)."""
+    """Return the declared name, else that of the only data file, else the path of the folder (or of
+    `<name>.dataset.yaml`).
+    """
     if descriptor.name is not None:
         return legal_id(descriptor.name)
     if len(files) == 1:

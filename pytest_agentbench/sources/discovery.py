@@ -130,7 +130,7 @@ Cases = Iterable[tuple[str, Collection[str]]]
 
 
 def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
-    """The ids of the cases that a suite selects: include_case_ids > tag filters > exclude_case_ids.
+    """Return the ids of the cases that a suite selects: include_case_ids > tag filters > exclude_case_ids.
 
     Ids named in include_case_ids are always in. Others enter by include_tags, or all of them where neither is given;
     exclude_tags and exclude_case_ids then hold for these others. `suite_problems` has what a selection can have wrong.
@@ -159,7 +159,7 @@ def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tup
 
 
 def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
-    """A problem for each id that no case has, at its place in the selection."""
+    """Return a problem for each id that no case has, at its place in the selection."""
     return [
         ((field, index), f"references unknown case_id values: {case_id!r}{suggest(case_id, known)}")
         for field in ("include_case_ids", "exclude_case_ids")

@@ -26,7 +26,7 @@ _MISSING = "found an hf: source, which needs the package datasets; install it wi
 
 
 def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Iterator[Item | BadItem]:
-    """Every row of the descriptor's source: `line` is its 1-based number, `number` its 0-based index.
+    """Yield every row of the descriptor's source: `line` is its 1-based number, `number` its 0-based index.
 
     Raises ValueError, with a reason for people, where it cannot be loaded.
     """
@@ -56,7 +56,7 @@ def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
 
 
 def _json_value(value: Any, path: str) -> Any:
-    """The value as JSON has it: dates and decimals are texts, what is no number is null.
+    """Return the value as JSON has it: dates and decimals are texts, what is no number is null.
 
     Raises ValueError for binary data, such as images and audio.
     """
@@ -110,7 +110,7 @@ def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any
 
 
 def _require_usable(files: Iterable[str], scope: Scope) -> None:
-    """Raises ValueError where a folder's own description, or a link in it, leads out of the config root.
+    """Raise ValueError where a folder's own description, or a link in it, leads out of the config root.
 
     Also for what is no plain file, and for what unpacks to more than it may: `datasets` unpacks to any size.
     """
@@ -127,7 +127,9 @@ def _require_usable(files: Iterable[str], scope: Scope) -> None:
 
 
 def _one_split(loaded: Any, split: str | None) -> Any:
-    """The split that is named, else the only one. Raises ValueError where it is not there, or none is named of many."""
+    """Return the split that is named, else the only one. Raises ValueError where it is not there, or none is named of
+    many.
+    """
     if not isinstance(loaded, dict):
         return loaded
     if split is None and len(loaded) == 1:

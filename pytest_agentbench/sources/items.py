@@ -43,7 +43,9 @@ _KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or fal
 
 
 def look_up(value: Any, path: str) -> Any:
-    """What a dotted path leads to from the top of a raw row; a number is a place in a list. A key may have dots too."""
+    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list. A key may have dots
+    too.
+    """
     if isinstance(value, dict) and path in value:
         return value[path]
     first, _, rest = path.partition(".")
@@ -55,7 +57,7 @@ def look_up(value: Any, path: str) -> Any:
 
 
 def field_of(item: Mapping[str, Any], path: str) -> Any:
-    """The field of an item: `question`, `id`, `answer`, `metadata`, `metadata.x`, or `x` for short."""
+    """Return the field of an item: `question`, `id`, `answer`, `metadata`, `metadata.x`, or `x` for short."""
     if path in ("id", "question", "answer"):
         return item.get(path, MISSING)
     if path == "metadata":
@@ -66,7 +68,7 @@ def field_of(item: Mapping[str, Any], path: str) -> Any:
 
 
 def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
-    """A raw row in the standard form. Raises ValueError where it has no question."""
+    """Return a raw row in the standard form. Raises ValueError where it has no question."""
     item: dict[str, Any] = {}
     for name in ("id", "question", "answer"):
         found = look_up(row, getattr(fields, name))
@@ -81,12 +83,12 @@ def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
 
 
 def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """All other keys, and the pairs of `metadata`, which win."""
+    """Return all other keys, and the pairs of `metadata`, which win."""
     return _merged({key: value for key, value in item.items() if key not in _CORE}, item.get("metadata"))
 
 
 def answer_of(item: Mapping[str, Any]) -> str | None:
-    """The answer as text: "" for null, None where there is none."""
+    """Return the answer as text: "" for null, None where there is none."""
     if "answer" not in item:
         return None
     answer = item["answer"]
@@ -94,14 +96,14 @@ def answer_of(item: Mapping[str, Any]) -> str | None:
 
 
 def texts_of(tags: object) -> list[str]:
-    """The tags that a field holds: a text, or the texts of a list."""
+    """Return the tags that a field holds: a text, or the texts of a list."""
     if not isinstance(tags, list):
         return [tags] if isinstance(tags, str) else []
     return [each for each in tags if isinstance(each, str)]
 
 
 def parse_item(data: Any, line_num: int) -> BenchmarkItem:
-    """An object of the standard form as an item; one without an id is `item_<line_num>`.
+    """Return an object of the standard form as an item; one without an id is `item_<line_num>`.
 
     Raises ValueError for what is none, with a reason for people.
     """
@@ -116,7 +118,7 @@ def parse_item(data: Any, line_num: int) -> BenchmarkItem:
 
 
 def require_item(value: Any) -> None:
-    """Raises ValueError, with a reason for people, for a value that is no item."""
+    """Raise ValueError, with a reason for people, for a value that is no item."""
     if not isinstance(value, dict):
         raise ValueError(f"found {describe_kind(value)}, expected an object with a `question`")
     question = value.get("question")
@@ -133,7 +135,7 @@ def require_item(value: Any) -> None:
 
 
 def dump_item(item: Mapping[str, Any]) -> bytes:
-    """The item as JSON. Raises ValueError for what JSON has no form for."""
+    """Return the item as JSON. Raises ValueError for what JSON has no form for."""
     try:
         text = json.dumps(item, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -151,7 +153,7 @@ def describe_unknown_field(path: str, names: Iterable[str]) -> str:
 
 
 def describe_kind(value: object) -> str:
-    """What a value is, for people, in the words of JSON."""
+    """Return what a value is, for people, in the words of JSON."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "a number"
     if isinstance(value, str):
@@ -174,7 +176,7 @@ class CodeNotRun(ConfigError):
 
 
 def load_item_class(name: str, folder: Path) -> ItemParser:
-    """The `_parse_item` of an object of `module:Class`, made without arguments.
+    """Return the `_parse_item` of an object of `module:Class`, made without arguments.
 
     The module is imported as Python finds it, else it is the file `module.py` in `folder`. It is trusted like a
     conftest.py. Raises ValueError where there is no such class or making it fails.
@@ -194,7 +196,7 @@ def load_item_class(name: str, folder: Path) -> ItemParser:
 
 
 def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[str, Any]:
-    """What the user's code makes of a row, as a row of the standard form. Raises ValueError for what is no item."""
+    """Return what the user's code makes of a row, as a row of the standard form. Raises ValueError for what is no item."""
     called = getattr(parse, "__qualname__", "_parse_item")
     try:
         item = parse(data, line_num)
@@ -210,7 +212,7 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception in one short line."""
+    """Return an exception in one short line."""
     text = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -235,7 +237,7 @@ def _is_importable(name: str) -> bool:
 
 
 def _import_file(file: Path) -> ModuleType:
-    """The module of a file, under a name of its own: files of the same name in other folders are other modules."""
+    """Return the module of a file, under a name of its own: files of the same name in other folders are other modules."""
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]

@@ -25,13 +25,13 @@ _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 
 
 def skip_blanks(text: str, at: int) -> int:
-    """Where what comes next begins, behind white space."""
+    """Return where what comes next begins, behind white space."""
     found = _BLANKS.match(text, at)
     return found.end() if found else at
 
 
 def scan_value(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins at `at`, and where it ends."""
+    """Return the value that begins at `at`, and where it ends."""
     try:
         return FAST.raw_decode(text, at)
     except ValueError as error:
@@ -41,13 +41,13 @@ def scan_value(text: str, at: int) -> tuple[Any, int]:
 
 
 def expect_end(text: str, at: int) -> None:
-    """Raises where more than white space follows."""
+    """Raise where more than white space follows."""
     if (at := skip_blanks(text, at)) != len(text):
         raise json.JSONDecodeError("Extra data", text, at)
 
 
 def list_pairs(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Each key of the object that begins at `at`, and where its value begins, up to what is no such pair."""
+    """Yield each key of the object that begins at `at`, and where its value begins, up to what is no such pair."""
     at = skip_blanks(text, at + 1)
     while text[at : at + 1] == '"':
         key, at = scan_value(text, at)
@@ -77,7 +77,7 @@ def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, i
 
 
 def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
-    """Where the value begins that keys and indexes lead to from the one at `at`, or as near to it as they get."""
+    """Return where the value begins that keys and indexes lead to from the one at `at`, or as near to it as they get."""
     for part in way:
         if isinstance(part, int):
             starts = [start for start, _, _ in list_elements(text, at)] if text[at] == "[" else []
@@ -93,7 +93,7 @@ def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
 
 
 def constant(text: str, start: int) -> int:
-    """Where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
+    """Return where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
     return next((found.start() for found in _STRING_OR_CONSTANT.finditer(text, start) if found[1]), start)
 
 
@@ -104,7 +104,7 @@ def place(text: str, offset: int) -> tuple[int, int]:
 
 
 def explain_error(error: Exception) -> tuple[int, str]:
-    """The offset of what is wrong (0 where unknown), and a reason for people."""
+    """Return the offset of what is wrong (0 where unknown), and a reason for people."""
     match error:
         case json.JSONDecodeError():
             message = re.sub(r"( starting)? at$", "", error.msg)
@@ -118,12 +118,14 @@ def explain_error(error: Exception) -> tuple[int, str]:
 
 
 def is_long_integer(error: Exception) -> bool:
-    """Whether Python refused an integer for its length."""
+    """Return whether Python refused an integer for its length."""
     return type(error) is ValueError and "set_int_max_str_digits" in str(error)
 
 
 def lies_deep(value: object, levels: int) -> bool:
-    """Whether a JSON value holds others so many levels below itself. What goes through it by recursion asks first."""
+    """Return whether a JSON value holds others so many levels below itself. What goes through it by recursion asks
+    first.
+    """
     level = [value]
     for _ in range(levels):
         level = [child for each in level for child in _children(each)]
@@ -204,7 +206,7 @@ class BadItem(NamedTuple):
 
 
 def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
-    """Every value of the file, in order and in one pass; of a document the elements of its list.
+    """Yield every value of the file, in order and in one pass; of a document the elements of its list.
 
     That list is the document itself or, in an object, what the key `inside` holds; without one the document is the only
     value. JSONL is streamed line by line, a document is held whole. Raises ConfigError where the file cannot be read at
@@ -222,7 +224,7 @@ def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
 
 
 def parse_value(raw: bytes) -> Any:
-    """The value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
+    """Return the value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
     text = raw.decode()
     value, end = scan_value(text, 0)
     expect_end(text, end)
@@ -230,14 +232,14 @@ def parse_value(raw: bytes) -> Any:
 
 
 def first_character(path: Path) -> str:
-    """What the file's first value begins with, "" where there is none. For files that `read_items` could read."""
+    """Return what the file's first value begins with, "" where there is none. For files that `read_items` could read."""
     with open_file(path, limit=None) as file:
         _skip_bom(path, file)
         return _two_lines(file)[0][:1].decode(errors="replace")
 
 
 def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
-    """Each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
+    """Yield each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
     text = item.raw.decode()
     firsts: dict[str, int] = {}
     for key, start in list_pairs(text, 0):
@@ -247,7 +249,7 @@ def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
 
 
 def first_object(text: str) -> dict[str, Any] | None:
-    """The first line of the text that is a whole JSON object."""
+    """Return the first line of the text that is a whole JSON object."""
     for line in text.split("\n"):
         value = _parsed(line.strip())
         if isinstance(value, dict):
@@ -256,7 +258,7 @@ def first_object(text: str) -> dict[str, Any] | None:
 
 
 def first_element(text: str) -> dict[str, str] | None:
-    """The keys of the first object in the list, or the `items`, of a document that may be cut off.
+    """Return the keys of the first object in the list, or the `items`, of a document that may be cut off.
 
     Each with the character that its value begins with. None where the text shows no such object.
     """
@@ -268,7 +270,7 @@ def first_element(text: str) -> dict[str, str] | None:
 
 
 def first_keys(text: str) -> dict[str, str]:
-    """The same of the object that the document itself is; none where it is something else."""
+    """Return the same of the object that the document itself is; none where it is something else."""
     at = skip_blanks(text, 0)
     return _keys(text, at) if text[at : at + 1] == "{" else {}
 
@@ -289,7 +291,7 @@ def _skip_bom(path: Path, file: BinaryIO) -> int:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether bytes are the beginning of UTF-8 text; the last character may be cut off."""
+    """Return whether bytes are the beginning of UTF-8 text; the last character may be cut off."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -298,13 +300,13 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
-    """The first two lines that are not blank."""
+    """Return the first two lines that are not blank."""
     filled = (line for line in map(_strip, read_lines(file)) if line)
     return next(filled, b""), next(filled, b"")
 
 
 def _whole(file: BinaryIO) -> bytes:
-    """The rest of a document. Raises FileRefusedError where it is too large to be held."""
+    """Return the rest of a document. Raises FileRefusedError where it is too large to be held."""
     content = file.read(MAX_DOCUMENT + 1)
     if len(content) > MAX_DOCUMENT:
         said = (
@@ -319,7 +321,9 @@ def _strip(line: bytes) -> bytes:
 
 
 def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:
-    """Whether every line is a value of its own, told by the first two lines; the suffix decides only what is open."""
+    """Return whether every line is a value of its own, told by the first two lines; the suffix decides only what is
+    open.
+    """
     jsonl = suffix == ".jsonl"
     value = _parsed(first)
     if value is not _INCOMPLETE:
@@ -363,7 +367,7 @@ def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
 
 
 def _other_line(number: int, place: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
-    """A line that the fast decoder refuses: with a long integer, or bad."""
+    """Return a line that the fast decoder refuses: with a long integer, or bad."""
     if is_long_integer(error):
         try:
             return Item(number, number, raw, parse_value(raw), place)
@@ -411,7 +415,7 @@ def _values(text: str, inside: str) -> Iterator[tuple[int, int, Any]]:
 
 
 def _list_start(text: str, inside: str) -> int | None:
-    """Where the list begins that the document is, or has under the key `inside`. None: neither."""
+    """Return where the list begins that the document is, or has under the key `inside`. None: neither."""
     at = skip_blanks(text, 0)
     if text[at : at + 1] == "[":
         return at

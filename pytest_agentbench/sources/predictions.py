@@ -16,7 +16,7 @@ _MOST_PROBLEMS = 20
 
 
 def field_problem(error: Mapping[str, object]) -> str:
-    """One of pydantic's errors in a sentence: the field, what was found, what is expected."""
+    """Return one of pydantic's errors in a sentence: the field, what was found, what is expected."""
     loc = error["loc"]
     where = ".".join(map(str, loc)) if isinstance(loc, tuple) and loc else ""
     if error["type"] == "missing":
@@ -28,7 +28,7 @@ def field_problem(error: Mapping[str, object]) -> str:
 
 
 def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
-    """Raises ConfigError with the first 20 problems of a file, `file:line:column: ...` each, and how many more."""
+    """Raise ConfigError with the first 20 problems of a file, `file:line:column: ...` each, and how many more."""
     more = [f"{path}: and {len(problems) - _MOST_PROBLEMS} more problems"] * (len(problems) > _MOST_PROBLEMS)
     raise ConfigError("\n".join([*problems[:_MOST_PROBLEMS], *more]))
 
@@ -45,7 +45,7 @@ _EXPECTED_VALUE = "expected a text, a number, a boolean, null, or a list of thes
 
 
 def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
-    """The predictions of a file as it has them: by item id, or, without ids, in item order.
+    """Return the predictions of a file as it has them: by item id, or, without ids, in item order.
 
     Shapes, told by content: an object `{id: prediction}`, a list of predictions, a list or JSONL lines of objects with
     an id (`id`, `item_id` or `case_id`) and a `prediction` (or `predictions`), and saved results (seed 001) with such
@@ -72,7 +72,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
 
 
 def as_prediction(value: object) -> str | tuple[str, ...] | None:
-    """A prediction as metrics take it: a text, several (one per repetition), or None, which is no answer.
+    """Return a prediction as metrics take it: a text, several (one per repetition), or None, which is no answer.
 
     Numbers and booleans become their text. Raises ValueError for anything else.
     """
@@ -125,7 +125,7 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
 
 
 def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> Iterator[Item]:
-    """The values; what is none goes to `problems`."""
+    """Yield the values; what is none goes to `problems`."""
     for item in items:
         if isinstance(item, Item):
             yield item

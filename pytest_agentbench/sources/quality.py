@@ -39,7 +39,7 @@ _ADVICE = {
 
 
 def encoding_damage(text: str) -> tuple[int, str] | None:
-    """Where a sign of damage stands, and what it is and what to do; None for a text that seems sound.
+    """Return where a sign of damage stands, and what it is and what to do; None for a text that seems sound.
 
     Signs are U+FFFD, UTF-8 read as Windows-1252, Latin-1 or GBK, byte order marks and control characters inside,
     `\\u00e9` in letters, and HTML entities where no markup is talked of.
@@ -69,7 +69,7 @@ def _misread(text: str) -> tuple[int, str] | None:
 
 
 def _recoded(text: str, encoding: str) -> str | None:
-    """The shorter text that the same bytes are in UTF-8, None where they are none."""
+    """Return the shorter text that the same bytes are in UTF-8, None where they are none."""
     try:
         meant = text.encode(encoding).decode()
     except UnicodeError:
@@ -205,7 +205,7 @@ def _answer_in_question(item: _Item) -> Iterator[str]:
 
 
 def _holds(question: str, answer: str) -> bool:
-    """As whole words, where a script sets blanks between them. Short words stand in many questions."""
+    """Return as whole words, where a script sets blanks between them. Short words stand in many questions."""
     if answer in _PLAIN or len(answer) < (_SHORTEST_COPY if answer.isascii() else 2):
         return False
     return re.search(rf"(?<!{_LETTER}){re.escape(answer)}(?!{_LETTER})", question) is not None
@@ -264,7 +264,7 @@ def _damaged_texts(item: _Item) -> Iterator[str]:
 
 
 def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The texts of a row with their fields' names, also those in lists."""
+    """Yield the texts of a row with their fields' names, also those in lists."""
     for field, value in fields:
         if isinstance(value, str):
             yield field, value
@@ -273,7 +273,7 @@ def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _loosely(text: str) -> str:
-    """What remains of a question where case, width, white space and final punctuation say nothing."""
+    """Return what remains of a question where case, width, white space and final punctuation say nothing."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .?!。")
 
 

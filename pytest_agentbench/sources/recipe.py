@@ -58,7 +58,9 @@ class Recipe:
     only: Path | None = None
 
     def parts(self, split: str | None = None) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
-        """Each file with its values; for a source the descriptor itself with the values of `split`, if it is named."""
+        """Yield each file with its values; for a source the descriptor itself with the values of `split`, if it is
+        named.
+        """
         if self.descriptor.source is None:
             files = self.files if self.only is None else (self.only,)
             for file in files:
@@ -67,7 +69,7 @@ class Recipe:
             yield self.path, self._rows_of_source(split or self.descriptor.split)
 
     def item(self, value: Any, number: int, parse: ItemParser | None) -> Any:
-        """A raw row in the standard form. Raises ValueError where it has none."""
+        """Return a raw row in the standard form. Raises ValueError where it has none."""
         if parse is None and self.descriptor.benchmark is not None:
             message = f"{self.descriptor.benchmark} makes the items: it is code, which only pytest and evaluate run"
             raise CodeNotRun(self.place(("benchmark",), message))
@@ -78,17 +80,17 @@ class Recipe:
         return value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
 
     def default_id(self, path: Path, number: int) -> str:
-        """The id of a row that has none: `item_<number>`, of several files after the file's path."""
+        """Return the id of a row that has none: `item_<number>`, of several files after the file's path."""
         if len(self.files) < 2:
             return f"item_{number}"
         return f"{os.path.relpath(path.with_suffix(''), self.path.parent)}.item_{number}"
 
     def split_of(self, value: Any) -> Any:
-        """The split that a row of a file says it is of."""
+        """Return the split that a row of a file says it is of."""
         return look_up(value, self.descriptor.fields.split)
 
     def prompt(self, item: Mapping[str, Any]) -> str:
-        """What the agent is asked of an item. Raises ValueError where it lacks a field of the template."""
+        """Return what the agent is asked of an item. Raises ValueError where it lacks a field of the template."""
         if self._template is None:
             return str(item["question"])
         return "".join(
@@ -96,7 +98,9 @@ class Recipe:
         )
 
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
-        """The descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be one."""
+        """Return the descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be
+        one.
+        """
         found = [*self.descriptor.tags, *texts_of(self._find(item, self.descriptor.fields.tags))]
         for path in self.descriptor.tags_from:
             value = self._find(item, path)
@@ -105,7 +109,7 @@ class Recipe:
         return tuple(found)
 
     def metrics(self, metrics: tuple[MetricSpec, ...], item: Mapping[str, Any]) -> tuple[MetricSpec, ...]:
-        """The metrics with their arguments filled from the item. Raises ValueError where it lacks a field."""
+        """Return the metrics with their arguments filled from the item. Raises ValueError where it lacks a field."""
         return tuple(self._filled(metric, item) if metric.args else metric for metric in metrics)
 
     def never_found(self) -> dict[str, Loc]:
@@ -115,7 +119,7 @@ class Recipe:
         return named | {getattr(fields, name): ("fields", name) for name in fields.model_fields_set - {"split", "tags"}}
 
     def lacks(self, item: Mapping[str, Any], path: str) -> bool:
-        """Whether the item has no such field."""
+        """Return whether the item has no such field."""
         return self._find(item, path) is MISSING
 
     def place(self, loc: Loc, message: str) -> str:
@@ -149,7 +153,7 @@ class Recipe:
         return value
 
     def _find(self, item: Mapping[str, Any], path: str) -> Any:
-        """The field by the name that it has in raw rows or in items."""
+        """Return the field by the name that it has in raw rows or in items."""
         fields = self.descriptor.fields
         for name in ("question", "id", "answer", "metadata"):
             raw = getattr(fields, name)
@@ -168,7 +172,7 @@ class Recipe:
 
 
 def _values(file: Path) -> Iterator[Item | BadItem]:
-    """One file of several: that it cannot be read is no reason to lose the others."""
+    """Yield one file of several: that it cannot be read is no reason to lose the others."""
     try:
         yield from read_items(file)
     except ConfigError as error:
@@ -176,7 +180,7 @@ def _values(file: Path) -> Iterator[Item | BadItem]:
 
 
 def _shown(value: Any) -> str:
-    """A field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON."""
+    """Return a field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON."""
     if isinstance(value, list):
         return "\n".join(f"{_letters(at)}. {_shown_inside(each)}" for at, each in enumerate(value))
     return _shown_inside(value)
@@ -189,7 +193,7 @@ def _shown_inside(value: Any) -> str:
 
 
 def _letters(place: int) -> str:
-    """A to Z, then AA, AB, ..."""
+    """Return a to Z, then AA, AB, ..."""
     letters = ""
     place += 1
     while place:
@@ -239,11 +243,11 @@ class Shots:
 
     @property
     def questions(self) -> list[str]:
-        """What the examples ask that rows are shown, as it stands in them."""
+        """Return what the examples ask that rows are shown, as it stands in them."""
         return [example.question for example in self._pool[: self._count]]
 
     def before(self, question: str) -> Iterator[Message]:
-        """The messages that come before a question: examples with other questions."""
+        """Yield the messages that come before a question: examples with other questions."""
         others = (example for example in self._pool if example.question != question)
         for example in islice(others, self._count):
             yield from example.messages
@@ -266,7 +270,7 @@ class Shots:
                 yield _Example(question, messages)
 
     def _items(self, few_shot: FewShot) -> Iterator[tuple[str, Any]]:
-        """Each example in the standard form, with its place."""
+        """Yield each example in the standard form, with its place."""
         if few_shot.examples is not None:
             for at, example in enumerate(few_shot.examples):
                 place = self._recipe.place(("few_shot", "examples", at), "").rstrip(": ")

@@ -60,7 +60,8 @@ Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]
 
 
 def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> Deciders:
-    """What decides an item with that metadata; without answer and evaluator there is no metric: only a judge can.
+    """Return what decides an item with that metadata; without answer and evaluator there is no metric: only a judge
+    can.
 
     Raises ValueError for an evaluator that says nothing usable, and for metrics that need what the item lacks.
     """
@@ -88,7 +89,7 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
 
 
 def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> Deciders:
-    """The check or metric of an evaluator.
+    """Return the check or metric of an evaluator.
 
     A metric's `args` may hold `threshold` (default 1.0) and `reference` (default: the answer); the rest is its own.
     """
@@ -129,7 +130,7 @@ def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
 
 
 def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
-    """The rows of the dataset's split in file order; without a seed nothing behind the limit is read."""
+    """Yield the rows of the dataset's split in file order; without a seed nothing behind the limit is read."""
     recipe = dataset.recipe
     firsts: dict[str, _Place] = {}
     splits: set[str] = set()
@@ -155,7 +156,7 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
 
 
 def _parts(dataset: Dataset, splits: set[str]) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
-    """Each file with its values, those of other splits left out; `splits` gets the names of all that were met."""
+    """Yield each file with its values, those of other splits left out; `splits` gets the names of all that were met."""
     recipe = dataset.recipe
     if recipe is None:
         yield dataset.path, read_items(dataset.path)
@@ -179,7 +180,7 @@ def _of_split(
 
 
 def _shuffled(rows: Iterator[Row | BadRow], seed: int, limit: int | None) -> Iterator[Row | BadRow]:
-    """The bad rows and, in the seed's order, as many of the good ones as the limit lets through."""
+    """Yield the bad rows and, in the seed's order, as many of the good ones as the limit lets through."""
     kept: list[Row] = []
     for row in rows:
         if isinstance(row, Row):
@@ -193,7 +194,9 @@ def _shuffled(rows: Iterator[Row | BadRow], seed: int, limit: int | None) -> Ite
 def _row(
     dataset: Dataset, path: Path, value: Item, index: int, firsts: dict[str, _Place], lacking: dict[str, Loc]
 ) -> Row | BadRow:
-    """The value as a row. `firsts` maps the case ids so far to their places, `lacking` has fields that no row had."""
+    """Return the value as a row. `firsts` maps the case ids so far to their places, `lacking` has fields that no row
+    had.
+    """
     line, number, raw, item, *_ = value
     recipe = dataset.recipe
     try:
@@ -223,7 +226,7 @@ def _row(
 
 
 def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
-    """A raw value in the standard form: what the user's class or the descriptor's fields make of it.
+    """Return a raw value in the standard form: what the user's class or the descriptor's fields make of it.
 
     Raises ValueError where they cannot.
     """
@@ -233,7 +236,7 @@ def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
 
 
 def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
-    """Raises ValueError for a value, of the standard form, that cannot be a row."""
+    """Raise ValueError for a value, of the standard form, that cannot be a row."""
     require_item(item)
     if not ANSWERED.isdisjoint(item):
         raise ValueError("found a `prediction`: predictions are no cases; pass the dataset that they answer")
@@ -254,7 +257,7 @@ def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
-    """Whether a text of the item has half of a surrogate pair. In its id that is replaced."""
+    """Return whether a text of the item has half of a surrogate pair. In its id that is replaced."""
     if b"\\ud" not in raw and b"\\uD" not in raw:
         return False
     try:
@@ -265,7 +268,7 @@ def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
 
 
 def _first(dataset: Dataset, place: _Place) -> str:
-    """Where an id came first: in the file, in one of several, or in a source."""
+    """Return where an id came first: in the file, in one of several, or in a source."""
     if isinstance(place, int):
         return f"on line {place}"
     path, line = place
@@ -335,7 +338,7 @@ def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
 
 
 def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[str, Any]:
-    """What the descriptor says of every case."""
+    """Return what the descriptor says of every case."""
     descriptor, shots = recipe.descriptor, dataset.shots
     asked = Message(role="user", content=recipe.prompt(item))
     return {
@@ -359,7 +362,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
 
 
 def short_title(question: str) -> str:
-    """The beginning of what is asked, in one line."""
+    """Return the beginning of what is asked, in one line."""
     words = " ".join(question[: 4 * _TITLE].split())
     return words if len(words) <= _TITLE else f"{words[: _TITLE - 1].rstrip()}…"
 

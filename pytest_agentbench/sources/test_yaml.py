@@ -45,7 +45,7 @@ _FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
 def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Case:
-    """The case of a `test.yaml` below `root`. `allow_outside`: its paths may leave the root.
+    """Return the case of a `test.yaml` below `root`. `allow_outside`: its paths may leave the root.
 
     :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.
     """
@@ -113,7 +113,7 @@ def _verifier(given: CaseVerifier, scope: Scope) -> Verifier:
 
 
 def named_tools(context: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tools that a case's context lets `llm_probe` call."""
+    """Return the tools that a case's context lets `llm_probe` call."""
     probe = context.get("llm_probe") or {}
     return tuple(dict.fromkeys(probe.get("tools") or ()))
 
@@ -129,7 +129,9 @@ def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ..
 
 
 def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Message]:
-    """The file's messages: of YAML and JSON one or a list with their own roles, of other text one in spec's role."""
+    """Return the file's messages: of YAML and JSON one or a list with their own roles, of other text one in spec's
+    role.
+    """
     path = resolve_file(source.path, scope)
     text = read_bytes(path)
     form = source.format or _FORMATS.get(path.suffix.lower(), "text")

@@ -51,7 +51,7 @@ def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
 
 
 def _key(key: object) -> str:
-    """A YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them."""
+    """Return a YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them."""
     made = plain(key)
     return made if isinstance(made, str) else _encode(made)
 
@@ -107,7 +107,8 @@ def run_fingerprint_input(
     repetition: int,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything that can change what the agent does; not titles, tags, concurrency or the number of repetitions.
+    """Return everything that can change what the agent does; not titles, tags, concurrency or the number of
+    repetitions.
 
     `settings` is the merged runner configuration. `extra` names what else reaches the agent: tool and MCP server
     definitions, image, workspace template, a script's hash, the metadata that a user's own callable may read.
@@ -139,7 +140,7 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
 
 
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
-    """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
+    """Return the effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
@@ -152,7 +153,9 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
 
 
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
+    """Return what an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy,
+    metrics.
+    """
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
     names |= (profile.model_extra or {}).keys()
     settings = {**profile.model_dump(exclude=names), **_sections(profile)}
@@ -160,7 +163,7 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
 
 
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """What makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
+    """Return what makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
     names = {"judges", "judge_runs", "aggregation", "anchors"}
     settings = {**_defaults()["judge"], **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
@@ -173,12 +176,12 @@ def _sections(profile: EvaluationProfile) -> dict[str, Any]:
 
 
 def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """The same of a metric that asks one of these models."""
+    """Return the same of a metric that asks one of these models."""
     return {**metric.model_dump(include={"name", "args", "compat"}), "judge_models": _judges(judge_models)}
 
 
 def rubric_input(case: Case) -> dict[str, Any]:
-    """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
+    """Return what a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
     names = ("title", "expectations", "rubric", "reference", "require_hard")
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
     return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}
@@ -200,7 +203,7 @@ def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
 def evaluation_fingerprint_input(
     run_fingerprint: str, case: Case, profile: EvaluationProfile, judge_models: Sequence[Model] = ()
 ) -> dict[str, Any]:
-    """The run and everything that can change its verdict."""
+    """Return the run and everything that can change its verdict."""
     return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
 
 
@@ -211,7 +214,7 @@ def evaluation_input(
     metric_judges: Sequence[Model] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The same, for a profile whose fingerprint is known: it is one for all runs of a session.
+    """Return the same, for a profile whose fingerprint is known: it is one for all runs of a session.
 
     `metric_judges` are the models that the case's metrics ask. `extra` names what else can change the verdict: the code
     of hooks and of plugins' checks and metrics, the scripts of scripted judges.

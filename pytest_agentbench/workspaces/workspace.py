@@ -196,7 +196,7 @@ class Found:
 
 
 def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator[Found]:
-    """Everything below `root`, sorted within each folder, a folder before what it holds; `skip` is no part of it.
+    """Yield everything below `root`, sorted within each folder, a folder before what it holds; `skip` is no part of it.
 
     The paths of folders that cannot be looked into are added to `unseen`, "" for the root. Raises TreeError.
     """

@@ -47,7 +47,7 @@ Completions = Sequence[Mapping[str, Sequence[float]]]
 
 
 def cv_over_judges(runs: Completions) -> float | None:
-    """How far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
+    """Return how far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
 
     Runs that fewer than two judges have scored tell nothing; None where all are such.
     """
@@ -55,14 +55,14 @@ def cv_over_judges(runs: Completions) -> float | None:
 
 
 def cv_over_shuffles(runs: Completions) -> dict[str, float]:
-    """How far each judge differs from itself: the same over its own iterations. Single ones tell nothing."""
+    """Return how far each judge differs from itself: the same over its own iterations. Single ones tell nothing."""
     judges = dict.fromkeys(judge for scored in runs for judge in scored)
     found = {judge: _mean([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
     return {judge: cv for judge, cv in found.items() if cv is not None}
 
 
 def verdict_key(model: Model, messages: list[dict[str, str]], iteration: int, options: Mapping[str, Any]) -> str:
-    """The identity of a verdict on a run, for those that are kept. 64 hex digits."""
+    """Return the identity of a verdict on a run, for those that are kept. 64 hex digits."""
     return request_key(CONTRACT_VERSION, model, messages, iteration, request=dict(options))
 
 
@@ -75,7 +75,7 @@ async def ask_verdict(
     options: Mapping[str, Any],
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[JudgeVerdict]:
-    """One verdict on the run of an MCP task, asked again where the reply breaks the contract."""
+    """Return one verdict on the run of an MCP task, asked again where the reply breaks the contract."""
     send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
     return await ask(send, messages, parse_tool_use, backoff_seconds)
 
@@ -106,7 +106,7 @@ class AskedJudge(NamedTuple):
 
 
 def stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
-    """The successful runs of these cases in an output folder, the first of each case before the second of any.
+    """Return the successful runs of these cases in an output folder, the first of each case before the second of any.
 
     Raises ConfigError and InfrastructureError for a folder or a run that cannot be read.
     """
@@ -137,7 +137,7 @@ class Scores:
     failures: list[str] = field(default_factory=list)
 
     def complete(self, judges: Sequence[AskedJudge]) -> bool:
-        """Whether every judge has given a score in both pipelines."""
+        """Return whether every judge has given a score in both pipelines."""
         names = [judge.model.model_id for judge in judges]
         return all(by_judge.get(name) for by_judge in self.given.values() for name in names)
 
@@ -178,11 +178,11 @@ class Judging:
         return reduce(add, self._usages) if self._usages else Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
     def unkept(self, tasks: Sequence[StoredTask]) -> int:
-        """How many verdicts would have to be asked for."""
+        """Return how many verdicts would have to be asked for."""
         return sum(self._verdict(wanted) is None for task in tasks for wanted in self._wanted(task))
 
     async def scores(self, tasks: Sequence[StoredTask], endpoints: Endpoints) -> list[Scores]:
-        """What the judges give each run, in order."""
+        """Return what the judges give each run, in order."""
         at_once = asyncio.Semaphore(_RUNS_AT_ONCE)
 
         async def scored(task: StoredTask) -> Scores:

@@ -54,7 +54,7 @@ class Rating(Record):
 
 
 def read_ratings(path: Path) -> list[Rating]:
-    """All ratings. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
+    """Return all ratings. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
     ratings: dict[tuple[str, str, str], tuple[Rating, int]] = {}
     problems: list[str] = []
     for item in read_items(path):
@@ -81,7 +81,7 @@ def read_ratings(path: Path) -> list[Rating]:
 
 
 def agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
-    """What was said of each pipeline, of these tasks."""
+    """Return what was said of each pipeline, of these tasks."""
     found: dict[Pipeline, list[int]] = defaultdict(list)
     for rating in ratings:
         if rating.case_id in case_ids:
@@ -96,7 +96,7 @@ _PIPELINES: dict[Pipeline, str] = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "ablation",
         help="judge the same runs with and without shuffled prompts",
@@ -134,7 +134,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the table; what kept runs from being scored goes to stderr."""
+    """Print the table; what kept runs from being scored goes to stderr."""
     from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, stored_tasks
 
     ratings = read_ratings(args.human) if args.human is not None else []
@@ -205,7 +205,7 @@ def _profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
 
 
 def _judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
-    """The models that judge, each with the request options that the profile has for it."""
+    """Return the models that judge, each with the request options that the profile has for it."""
     from pytest_agentbench.engine.job import CHAT_JUDGE
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import missing_key, resolve_model
@@ -241,7 +241,7 @@ async def _scores(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]
 
 
 def _figures(judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]) -> dict[str, Any]:
-    """Everything that is printed. Unknown is None."""
+    """Return everything that is printed. Unknown is None."""
     from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
 
     said = agreements(ratings, {each.task.case.case_id for each in scores})

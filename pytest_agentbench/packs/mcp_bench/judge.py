@@ -75,7 +75,7 @@ class _Reply(ReplyPart):
 
 
 def parse_tool_use(text: str) -> JudgeVerdict:
-    """The verdict in a reply, its overall score the mean of the six; the reasoning is each dimension's evidence.
+    """Return the verdict in a reply, its overall score the mean of the six; the reasoning is each dimension's evidence.
 
     Raises InvalidReply unless every score is a number from 1 to 10, and every reasoning says something.
     """
@@ -95,7 +95,7 @@ def aggregate_tool_use(
     sample_sizes: Mapping[str, int] | None = None,
     seed: str = "",
 ) -> JudgeResult:
-    """Each dimension aggregated as `aggregate` does it, all 1-10; `overall` is the mean of the six.
+    """Return each dimension aggregated as `aggregate` does it, all 1-10; `overall` is the mean of the six.
 
     `spread` and `cv_percent` are over the iterations that count; both say nothing where there is only one.
     Raises ValueError where no iteration succeeded.
@@ -122,7 +122,7 @@ def aggregate_tool_use(
 
 
 def task_completion(verdict: JudgeVerdict) -> float:
-    """The axis that coefficients of variation are of, 1-10: the mean of task_fulfillment and grounding."""
+    """Return the axis that coefficients of variation are of, 1-10: the mean of task_fulfillment and grounding."""
     return fmean(verdict.dimensions[name].score for name in ("task_fulfillment", "grounding"))
 
 
@@ -133,14 +133,14 @@ def cv_percent(scores: Sequence[float]) -> float | None:
 
 
 def _spread(verdicts: Sequence[JudgeVerdict]) -> dict[str, float]:
-    """The population standard deviation of each dimension."""
+    """Return the population standard deviation of each dimension."""
     if len(verdicts) < 2:
         return {}
     return {name: pstdev(verdict.dimensions[name].score for verdict in verdicts) for name in TOOL_USE_DIMENSIONS}
 
 
 def _cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> float | None:
-    """The mean over the judges that gave several verdicts."""
+    """Return the mean over the judges that gave several verdicts."""
     by_judge: dict[str, list[float]] = defaultdict(list)
     for judge_id, verdict in verdicts:
         by_judge[judge_id].append(task_completion(verdict))
@@ -155,7 +155,7 @@ TOOL_USE_REPETITIONS = 5
 def tool_use_assessment(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Assessment:
-    """How the run of an MCP task is judged; secrets are removed by `redact` from what is sent."""
+    """Return how the run of an MCP task is judged; secrets are removed by `redact` from what is sent."""
     return Assessment(
         messages=tool_use_messages(case, artifact, profile, redact),
         response_format=TOOL_USE_FORMAT,
@@ -173,7 +173,9 @@ def tool_use_assessment(
 
 
 def tool_use_identity(profile: EvaluationProfile) -> dict[str, Any]:
-    """What can change a verdict on an MCP task beside the task and what the profile says: the prompt, our defaults."""
+    """Return what can change a verdict on an MCP task beside the task and what the profile says: the prompt, our
+    defaults.
+    """
     return {
         "prompt": PROMPT_VERSION,
         "method": _method(profile),

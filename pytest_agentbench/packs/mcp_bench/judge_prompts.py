@@ -49,7 +49,7 @@ Parts = Iterator[str | Block]
 
 
 def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
-    """The task, its analysis, the solution, the execution and the tools, in this order."""
+    """Yield the task, its analysis, the solution, the execution and the tools, in this order."""
     yield from _task(case, wording)
     yield wording.solution
     output = artifact.final_output
@@ -59,7 +59,7 @@ def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
 
 
 def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """What a run's `request` keeps of the tools that were offered, for judges: `descriptions` are by id."""
+    """Return what a run's `request` keeps of the tools that were offered, for judges: `descriptions` are by id."""
     lines = {name: _line(description, MAX_DESCRIPTION) for name, description in descriptions.items()}
     return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
 
@@ -108,7 +108,7 @@ def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
 
 
 def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
-    """Calls, results and what the agent said on the way, in order, each with the number of its round."""
+    """Call, results and what the agent said on the way, in order, each with the number of its round."""
     round_event, final_output = artifact.round_event, artifact.final_output
     events = [event for event in artifact.trace if _tells(event, round_event, final_output)]
     limit = min(MAX_EVENT, max(MIN_EVENT, MAX_ACTIVITY // max(1, len(events))))
@@ -135,7 +135,7 @@ def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, B
 
 
 def _tells(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
-    """Whether an event is part of the execution: calls, results, beginnings of rounds, what the agent said."""
+    """Return whether an event is part of the execution: calls, results, beginnings of rounds, what the agent said."""
     if isinstance(event, MessageEvent):
         return event.role == "assistant" and bool(event.content.strip()) and event.content != final_output
     if isinstance(event, RunnerEvent):
@@ -148,7 +148,7 @@ def _arguments(call: ToolCallEvent) -> str:
 
 
 def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
-    """One line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
+    """Yield one line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
         yield wording.tools_unknown
@@ -182,7 +182,8 @@ T = TypeVar("T")
 
 
 def shuffled(rubric: Sequence[Axis], how: Shuffle, case_id: str, iteration: int) -> tuple[Axis, ...]:
-    """The same axes, dimensions and bands in the order of an iteration: the same for every judge and in every session.
+    """Return the same axes, dimensions and bands in the order of an iteration: the same for every judge and in every
+    session.
 
     Every order is drawn by itself. The orders of axes and dimensions are the same with `axes` and with `bands`.
     """

@@ -68,7 +68,8 @@ class Plan:
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in other text.
+    """Return the plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in other
+    text.
 
     Where `should_continue` is false, also as a text, the tools beside it are not even looked at. Raises InvalidReply
     with everything that is wrong.
@@ -105,7 +106,7 @@ class Asker:
         self._newer = parameters.get(_NEWER_LIMIT) is not None
 
     async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
-        """One request. Raises ProviderError."""
+        """Return one request. Raises ProviderError."""
         try:
             return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
         except ProviderError as error:
@@ -115,7 +116,7 @@ class Asker:
             return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
 
     def _limited(self, tokens: int) -> dict[str, int | None]:
-        """The parameters of a request that limit its reply."""
+        """Return the parameters of a request that limit its reply."""
         numbers = [given for given in self._given if isinstance(given, int)]
         if self._given and not numbers:
             return {}
@@ -150,12 +151,12 @@ async def execute(
 
 
 def call_id(number: int, nth: int) -> str:
-    """The id of the `nth` call of round `number` in the trace, both from 1."""
+    """Return the id of the `nth` call of round `number` in the trace, both from 1."""
     return f"r{number}-{nth}"
 
 
 def server_of(tool_id: str) -> str | None:
-    """The server of `Server:tool`; None for a built-in tool."""
+    """Return the server of `Server:tool`; None for a built-in tool."""
     server, colon, _ = tool_id.partition(":")
     return server if colon else None
 
@@ -187,7 +188,7 @@ class Information:
 
     @property
     def parts(self) -> Parts:
-        """All that is known, for a request; empty before the first round."""
+        """Return all that is known, for a request; empty before the first round."""
         return [part for parts in self._rounds for part in parts]
 
     async def add(self, number: int, plan: Plan, outputs: Sequence[ToolOutput]) -> None:
@@ -210,7 +211,7 @@ class Information:
             await self._compress()
 
     async def _shortened(self, result: str) -> str:
-        """The result as it is, or the model's summary of it, not longer than it was asked to be."""
+        """Return the result as it is, or the model's summary of it, not longer than it was asked to be."""
         limit = self._settings.summarise_over_tokens
         if self._counter.count(result) <= limit:
             return result
@@ -229,7 +230,9 @@ class Information:
         self._rounds = [[said.compressed, Block(said.compressed_label, text)]]
 
     def _pieces(self) -> list[str]:
-        """The parts as texts to condense, each at most twice as long as the whole may be: a round may bring more."""
+        """Return the parts as texts to condense, each at most twice as long as the whole may be: a round may bring
+        more.
+        """
         pieces, length, limit = [""], 0, 2 * self._settings.information_tokens
         for part in self.parts:
             text = part if isinstance(part, str) else f"{part.label}:\n{part.text}"
@@ -242,7 +245,9 @@ class Information:
         return pieces
 
     async def _condensed(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
-        """What the model made of `original`, cut to the length it was asked for; else the beginning of `original`."""
+        """Return what the model made of `original`, cut to the length it was asked for; else the beginning of
+        `original`.
+        """
         reply = await self._asker.ask(purpose, messages, self._settings.summary_tokens)
         return self._cut((reply.content or "").strip() or original, tokens)
 
@@ -324,7 +329,7 @@ class _Planning:
         self._trace = trace
 
     async def plan(self, number: int, information: Parts) -> Plan | RunEnd:
-        """The plan of round `number`, or how the run has ended without one. Raises ProviderError."""
+        """Return the plan of round `number`, or how the run has ended without one. Raises ProviderError."""
         said = self._prompts.wording
         messages = self._prompts.plan(number, self._settings.max_rounds, information)
         problems: list[str] = []
@@ -343,7 +348,7 @@ class _Planning:
         return RunEnd("failed", RunError(code=PLANNER_CONTRACT, message=found))
 
     async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
-        """One request, from which the counter learns.
+        """Return one request, from which the counter learns.
 
         It learns from these alone, of which there is one at a time: what runs side by side would make it depend on who
         is faster, and a replay not the same.
@@ -354,7 +359,7 @@ class _Planning:
 
 
 def _read(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
-    """The plan in a reply of at most so many tokens, else what is wrong with it."""
+    """Return the plan in a reply of at most so many tokens, else what is wrong with it."""
     try:
         return parse_plan(reply.content or ""), []
     except InvalidReply as error:
@@ -367,7 +372,7 @@ def _read(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | N
 
 
 def _asked_again(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
-    """The refused reply, and why it is refused."""
+    """Return the refused reply, and why it is refused."""
     quoted = clip_middle(reply.content or "(an empty reply)", _QUOTED_REPLY)
     return [{"role": "assistant", "content": quoted}, {"role": "user", "content": what_is_wrong}]
 

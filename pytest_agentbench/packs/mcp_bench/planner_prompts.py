@@ -23,7 +23,7 @@ class Prompts:
         self._boundary = compute_boundary([*self._tools, *self._task])
 
     def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
-        """The request for the plan of round `number`."""
+        """Return the request for the plan of round `number`."""
         said = self.wording
         now = said.round.format(round=number, max_rounds=max_rounds)
         if number == max_rounds:
@@ -31,20 +31,20 @@ class Prompts:
         return self._request(said.planning, [*self._tools, *self._task, *self._known(information), now, said.ask_plan])
 
     def answer(self, calls: int, servers: int, information: Parts) -> list[dict[str, str]]:
-        """The request for the final answer, after so many calls on so many servers."""
+        """Return the request for the final answer, after so many calls on so many servers."""
         said = self.wording
         executed = said.executed.format(calls=calls, servers=servers)
         return self._request(said.answering, [*self._task, executed, *self._known(information), said.ask_answer])
 
     def summary(self, content: str, tokens: int) -> list[dict[str, str]]:
-        """The request to summarise the result of one call."""
+        """Return the request to summarise the result of one call."""
         said = self.wording
         return self._request(
             said.summarising, [said.ask_summary.format(tokens=tokens), Block(said.content_label, content)]
         )
 
     def compression(self, information: str, tokens: int) -> list[dict[str, str]]:
-        """The request to condense what rounds have found."""
+        """Return the request to condense what rounds have found."""
         said = self.wording
         asked = said.ask_compression.format(tokens=tokens)
         return self._request(said.summarising, [asked, Block(said.compressed_label, information)])
@@ -65,7 +65,7 @@ class Prompts:
 
 
 def _task_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The case's messages as one text: a single one as it is, several each under its role."""
+    """Return the case's messages as one text: a single one as it is, several each under its role."""
     if len(messages) == 1:
         return str(messages[0]["content"])
     return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)

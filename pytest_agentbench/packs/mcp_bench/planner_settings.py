@@ -42,7 +42,7 @@ class PlannerSettings(Record):
 
     @property
     def of_a_run(self) -> dict[str, Any]:
-        """What `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
+        """Return what `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
         return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
 
 

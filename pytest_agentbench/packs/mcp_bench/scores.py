@@ -47,7 +47,7 @@ def measure_tool_use(
 
 
 def parts_of(tool_use: ToolUse) -> str:
-    """The four parts of the overall score, as people read them."""
+    """Return the four parts of the overall score, as people read them."""
     parts = {
         "rules": tool_use.rules,
         "task completion": tool_use.task_completion,
@@ -58,7 +58,8 @@ def parts_of(tool_use: ToolUse) -> str:
 
 
 def judges_cv_percent(judged: JudgeResult) -> float | None:
-    """How far several judge models differ on task completion (0-10): sigma / mu over their means, in percent (6.4).
+    """Return how far several judge models differ on task completion (0-10): sigma / mu over their means, in percent
+    (6.4).
 
     Each judge's mean is over its own iterations; sigma is the population's. None for fewer than two judges.
     """
@@ -96,7 +97,7 @@ FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
 
 
 def tool_use_row(evaluation: Evaluation | None) -> Row | None:
-    """A row's `tool_use`: the record, and both coefficients of variation of its judging. None for other cases."""
+    """Return a row's `tool_use`: the record, and both coefficients of variation of its judging. None for other cases."""
     if evaluation is None or (found := evaluation.part(ToolUse)) is None:
         return None
     judge = evaluation.judge
@@ -108,7 +109,8 @@ def tool_use_row(evaluation: Evaluation | None) -> Row | None:
 
 
 def model_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The figures of one model's rows: of all tasks, of those with one server and with several, and by their number.
+    """Return the figures of one model's rows: of all tasks, of those with one server and with several, and by their
+    number.
 
     None where no row is of an MCP task. A group is `{tasks, runs, figures: {name: {mean, ci95, tasks}}}`: means over
     tasks, of a task the mean of its repetitions; what is unknown of a task is left out, so that `tasks` of a figure may
@@ -144,7 +146,7 @@ def overall_scores(groups: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def tool_use_line(group: Mapping[str, Any], dash: str) -> str:
-    """A group in a line, for people."""
+    """Return a group in a line, for people."""
     means = {name: figure["mean"] for name, figure in group["figures"].items()}
 
     def shown(name: str, form: str) -> str:
@@ -165,7 +167,7 @@ def _group(tasks: Sequence[Task]) -> dict[str, Any] | None:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """One run's figures; what is not in the row is unknown."""
+    """Return one run's figures; what is not in the row is unknown."""
     judge, usage = row["judge"] or {}, row["usage"] or {}
     return {
         **{name: row["metrics"].get(name) for name in TOOL_USE_METRICS},

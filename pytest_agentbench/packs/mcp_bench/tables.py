@@ -44,7 +44,7 @@ class _Column:
 
 
 def tables(models: Models) -> list[Table]:
-    """All tables in which there is something to say."""
+    """Return all tables in which there is something to say."""
     counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
     found = [
         _leaderboard("Table 3: all tasks", models, "total"),
@@ -58,7 +58,7 @@ def tables(models: Models) -> list[Table]:
 
 
 def _leaderboard(title: str, models: Models, group: str) -> Table:
-    """The best overall score first."""
+    """Return the best overall score first."""
     there = [(name, found[group]) for name, found in models if found[group] is not None]
     ordered = sorted(there, key=lambda each: -(_mean(each[1], "overall") or 0.0))
     note = "Rates in percent; the judge's scores, of 10, as fractions of 1. Scores are of the tasks that were judged."
@@ -163,7 +163,7 @@ _ANY_WIDTH = 10_000
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "report",
         help="print the tables of MCP tasks from report.json",
@@ -178,7 +178,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the tables."""
+    """Print the tables."""
     import json
 
     from pytest_agentbench.cli.merge import read_report
@@ -231,7 +231,7 @@ def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def as_markdown(table: Table) -> str:
-    """A table as Markdown has it; names of models cannot break it."""
+    """Return a table as Markdown has it; names of models cannot break it."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -241,7 +241,7 @@ def as_markdown(table: Table) -> str:
 
 
 def _print(shown: Sequence[Table]) -> None:
-    """Prints tables; those that a terminal is too narrow for stand on their side, with a column for each model."""
+    """Print tables; those that a terminal is too narrow for stand on their side, with a column for each model."""
     from rich.console import Console
     from rich.text import Text
 
@@ -258,7 +258,7 @@ def _print(shown: Sequence[Table]) -> None:
 
 
 def _on_its_side(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
-    """The lines of a table with a column for each model, and of more such tables where one is too wide for all."""
+    """Yield the lines of a table with a column for each model, and of more such tables where one is too wide for all."""
     part: list[tuple[str, ...]] = [table.columns]
     for row in table.rows:
         first, *others = zip(*part, row, strict=True)
@@ -281,7 +281,7 @@ def _narrowest(title: str, column: Sequence[str]) -> int:
 
 
 def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
-    """The table; titles are wrapped where it is wider than `width` otherwise."""
+    """Return the table; titles are wrapped where it is wider than `width` otherwise."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table as Grid

@@ -166,7 +166,7 @@ class _Reader:
                 yield BadRow(self._line, str(error), self.path)
 
     def _task(self, own: Any, shared: dict[str, Any]) -> FoundTask:
-        """The value as a task. Raises ConfigError with all that is wrong with it."""
+        """Return the value as a task. Raises ConfigError with all that is wrong with it."""
         if not isinstance(own, dict):
             raise self._problem(
                 (), f"found {describe_kind(own)}, expected a task (an object with a task_id) or a group of tasks"
@@ -197,7 +197,7 @@ class _Reader:
 
 
 def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Where each task of the value at `at` begins, and what the groups around it say of all their tasks.
+    """Yield where each task of the value at `at` begins, and what the groups around it say of all their tasks.
 
     What nests too deeply is given as if it were a task.
     """
@@ -219,14 +219,14 @@ def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterato
 
 
 def _joined(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What is said of a task: its own word wins, and its own `server_name` over its group's `servers` too."""
+    """Return what is said of a task: its own word wins, and its own `server_name` over its group's `servers` too."""
     if "server_name" in own:
         shared = {name: value for name, value in shared.items() if name != "servers"}
     return {**shared, **own}
 
 
 def _has_tasks(keys: dict[str, str]) -> bool:
-    """Whether an object is a group: told by its keys, each with the character that its value begins with."""
+    """Return whether an object is a group: told by its keys, each with the character that its value begins with."""
     return keys.get("task") == "{" or any(keys.get(name) == "[" for name in _LISTS)
 
 
@@ -293,7 +293,7 @@ class TaskSettings:
 
 
 def _tag(name: str) -> str:
-    """The name as -k and -m can be given it. `manual` would keep the task from running unasked."""
+    """Return the name as -k and -m can be given it. `manual` would keep the task from running unasked."""
     tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
     return f"{tag}-server" if tag == _MANUAL else tag
 

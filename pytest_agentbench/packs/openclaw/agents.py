@@ -27,7 +27,7 @@ _OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def _agent_name(name: str, info: ValidationInfo) -> str:
-    """An id as it is, a path as that of the agent's folder."""
+    """Return an id as it is, a path as that of the agent's folder."""
     if not is_path(name):
         if not _OPENCLAW_ID.fullmatch(name):
             raise ValueError(f"found {name!r}, expected a slug, the id of a folder of agents/, or the path of one")
@@ -112,8 +112,8 @@ class AgentFile(ConfigFile):
 
 
 def ways_to_models(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    """All in a part of openclaw.json that would lead to another model than the run's, however deep it stands: where,
-    and what to say.
+    """Yield all in a part of openclaw.json that would lead to another model than the run's, however deep it stands:
+    where, and what to say.
     """
     below: Iterable[tuple[int | str, object]] = ()
     if isinstance(fragment, dict):
@@ -129,7 +129,7 @@ def ways_to_models(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
 
 
 def _way_to_a_model(name: str, value: object) -> str | None:
-    """A run executes against exactly one model, which the suite or --model names."""
+    """Return a run executes against exactly one model, which the suite or --model names."""
     if value is None:
         return None
     if name in _FALLBACKS and value != "none":

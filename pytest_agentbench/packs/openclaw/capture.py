@@ -51,7 +51,7 @@ class CapturedFiles:
 
 
 def capture_files(source: Workspace, target: Path, others: frozenset[str], redactor: Redactor) -> CapturedFiles:
-    """Copies the regular files of `source` that belong to the agent into `target`, without those that hold a key.
+    """Copy the regular files of `source` that belong to the agent into `target`, without those that hold a key.
 
     `others` are the ids of other agents. Raises ConfigError for more files than an agent's workspace may hold and for a
     workspace that cannot be looked into, OSError for a target that takes no more.
@@ -79,7 +79,7 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
 
 
 def _wanted(source: Workspace, others: frozenset[str], captured: CapturedFiles) -> Iterator[str]:
-    """The paths of files, sorted within each folder; notes what is left out by its name or kind."""
+    """Yield the paths of files, sorted within each folder; notes what is left out by its name or kind."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.workspaces.confined import PathRefusedError
 
@@ -105,7 +105,7 @@ def _wanted(source: Workspace, others: frozenset[str], captured: CapturedFiles) 
 
 
 def _unwanted(path: str, entry: Entry, others: frozenset[str]) -> str | None:
-    """Why it is left out whatever it holds."""
+    """Return why it is left out whatever it holds."""
     parent, _, name = path.rpartition("/")
     if not path.isprintable():
         return "its name is no plain text"
@@ -125,7 +125,9 @@ def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _read(source: Workspace, path: str) -> tuple[bytes, bool]:
-    """What the file holds, and whether its owner may execute it. Raises PathRefusedError for one that is too large."""
+    """Return what the file holds, and whether its owner may execute it. Raises PathRefusedError for one that is too
+    large.
+    """
     from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 
     with source.open_read(path) as file:
@@ -164,7 +166,7 @@ _SHOWN = 50
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "capture",
         help="write an agent's folder from a live OpenClaw workspace",
@@ -184,7 +186,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the agent, whole or not at all, and says what is in it and what is not."""
+    """Write the agent, whole or not at all, and say what is in it and what is not."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.packs.openclaw.live_config import captured_agent, choose, read_live, secrets_of
     from pytest_agentbench.store.redaction import Redactor
@@ -211,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(workspace: Path, config: Path | None, target: Path, force: bool) -> None:
-    """Raises ConfigError for what is no workspace, and for a target that stands in the way."""
+    """Raise ConfigError for what is no workspace, and for a target that stands in the way."""
     from pytest_agentbench.errors import ConfigError
 
     if not workspace.is_dir():
@@ -267,7 +269,7 @@ def _written(target: Path) -> Iterator[Path]:
 
 
 def _describe(agent: CapturedAgent, folder: Path, target: Path) -> None:
-    """Writes agent.yaml. Raises ConfigError where it would not load."""
+    """Write agent.yaml. Raises ConfigError where it would not load."""
     import yaml
 
     from pytest_agentbench.cli.schema import schema_line

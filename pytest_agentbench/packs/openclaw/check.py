@@ -41,7 +41,7 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """The file."""
+        """Return the file."""
         return (self.relative_path,)
 
     def check(self, context: CheckContext) -> Verdict:

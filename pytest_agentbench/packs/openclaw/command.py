@@ -15,11 +15,11 @@ _COMMANDS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its own commands."""
+    """Add the command with its own commands."""
     parser = subparsers.add_parser("openclaw", help="the OpenClaw runner", description=__doc__)
     add_commands(parser, "openclaw", _COMMANDS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of them."""
+    """Run one of them."""
     return run_chosen(_COMMANDS, args)

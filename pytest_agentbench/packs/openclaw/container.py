@@ -34,12 +34,12 @@ class OpenClawAgent:
 
     @property
     def openclaw_id(self) -> str:
-        """What OpenClaw itself calls the agent: `openclaw.agent.id`, else the id of the folder."""
+        """Return what OpenClaw itself calls the agent: `openclaw.agent.id`, else the id of the folder."""
         return str(self.file.openclaw.agent.get("id") or self.file.agent_id)
 
     @property
     def prompt(self) -> str | None:
-        """Its prompt, `openclaw.agent.prompt`; None where it has none."""
+        """Return its prompt, `openclaw.agent.prompt`; None where it has none."""
         prompt = self.file.openclaw.agent.get("prompt")
         return None if prompt is None else str(prompt)
 
@@ -58,7 +58,7 @@ _PRIMARY_PARAMS = "primary_params"
 
 
 def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
-    """The request parameters of the run's model.
+    """Return the request parameters of the run's model.
 
     The agent's `model_defaults.primary_params` < the suite's `primary_params` < the model's own < the settings', where
     a None removes one.
@@ -73,7 +73,7 @@ def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSetting
 
 
 def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """The same as the model's endpoint takes them: `reasoning.effort` is `reasoning_effort` but on OpenRouter."""
+    """Return the same as the model's endpoint takes them: `reasoning.effort` is `reasoning_effort` but on OpenRouter."""
     effort = _mapping(parameters.get("reasoning")).get("effort")
     if effort is None or _is_openrouter(model):
         return dict(parameters)
@@ -82,14 +82,14 @@ def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, An
 
 
 def model_ref(model: Model) -> str:
-    """What OpenClaw calls the model: `<provider>/<requested_model>`."""
+    """Return what OpenClaw calls the model: `<provider>/<requested_model>`."""
     return f"{_provider(model)}/{model.requested_model}"
 
 
 def openclaw_config(
     agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any], *, prompt_override: bool
 ) -> dict[str, Any]:
-    """The whole of openclaw.json. It holds no key: the model is reached through the run's relay.
+    """Return the whole of openclaw.json. It holds no key: the model is reached through the run's relay.
 
     The agent's fragments are merged in; the workspace and the one model are the run's own. `prompt_override` says
     whether the agent's prompt is written. An `agents_defaults.sandbox` that is a text, as the reference has it, is left
@@ -122,7 +122,7 @@ def openclaw_config(
 
 
 def _model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """How the model appears: OpenClaw knows one alias of a model, so the first counts."""
+    """Return how the model appears: OpenClaw knows one alias of a model, so the first counts."""
     defaults = agent.file.openclaw.model_defaults
     entry = {name: value for name, value in (defaults.model_extra or {}).items() if name != _PRIMARY_PARAMS}
     if defaults.aliases:
@@ -190,7 +190,7 @@ def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
 
 
 def furnish(folder: Path, name: str, content: bytes) -> None:
-    """Writes a file there that the container's user can read, whatever the umask. Raises SandboxError."""
+    """Write a file there that the container's user can read, whatever the umask. Raises SandboxError."""
     try:
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o644)
@@ -199,7 +199,7 @@ def furnish(folder: Path, name: str, content: bytes) -> None:
 
 
 def mount_of(folder: Path) -> Mount:
-    """The folder as the container sees it."""
+    """Return the folder as the container sees it."""
     return Mount(folder, CONTROL)
 
 
@@ -215,7 +215,7 @@ STANDARD_FILES: Mapping[str, str] = MappingProxyType(
 
 
 def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: bool) -> None:
-    """Adds the standard files that are missing; with `prompt_file` the agent's prompt becomes the head of AGENTS.md.
+    """Add the standard files that are missing; with `prompt_file` the agent's prompt becomes the head of AGENTS.md.
 
     Raises ConfigError for an AGENTS.md that nothing can be put into, OSError for want of room.
     """

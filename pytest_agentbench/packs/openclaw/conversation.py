@@ -36,7 +36,7 @@ _STAMPS = (
 
 
 def without_stamps(text: str) -> str:
-    """A text of OpenClaw's requests without the time, the date, the container's name and the machine's kernel.
+    """Return a text of OpenClaw's requests without the time, the date, the container's name and the machine's kernel.
 
     Cassettes compare requests by it; the model is sent the text itself.
     """
@@ -46,7 +46,7 @@ def without_stamps(text: str) -> str:
 
 
 def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The messages for a scripted model, which knows a conversation by the case's words.
+    """Return the messages for a scripted model, which knows a conversation by the case's words.
 
     A user message that holds the text of one of `turns` becomes that text, the others are left out. Where none holds
     one, as in a sub-agent's conversation, all stay as they are.
@@ -65,7 +65,7 @@ def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mappi
 
 
 def _turn_in(message: Mapping[str, Any], turns: Sequence[str]) -> str | None:
-    """The longest text of a turn in the message; None where there is none, or the message is OpenClaw's own."""
+    """Return the longest text of a turn in the message; None where there is none, or the message is OpenClaw's own."""
     text = message_text(message)
     if text.startswith(_INTERNAL):
         return None
@@ -93,7 +93,7 @@ class _Reply:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call of it has no result yet."""
+        """Return whether a call of it has no result yet."""
         return any(call.is_open for call in self.calls)
 
 
@@ -150,7 +150,7 @@ class ToolTrace:
             self._trace.tool_result(call.call_id, call.tool, self._shortened(content), is_error=is_error)
 
     def _place(self, asked: _Asked, opening: str, end: int) -> int | None:
-        """Where the reply is, of those before `end`, that the message shows; None where it shows none."""
+        """Return where the reply is, of those before `end`, that the message shows; None where it shows none."""
         ids, names, arguments = (list(column) for column in zip(*asked.calls, strict=True))
         best: tuple[bool, bool, bool] | None = None
         at = None
@@ -168,13 +168,13 @@ class ToolTrace:
         return at
 
     def _shortened(self, content: str) -> str:
-        """What there is room for in the trace."""
+        """Return what there is room for in the trace."""
         shown = content[: self._room]
         self._room -= len(shown)
         return shown if len(shown) == len(content) else f"{shown}[{len(content) - len(shown):,} more characters]"
 
     def _unused(self, call_id: str) -> str:
-        """The id, with a number behind it where an earlier call has it."""
+        """Return the id, with a number behind it where an earlier call has it."""
         candidate, number = call_id, 1
         while candidate in self._ids:
             number += 1
@@ -184,7 +184,8 @@ class ToolTrace:
 
 
 def _unwrapped(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-    """The tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it names.
+    """Return the tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it
+    names.
 
     The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. What it takes for it in another form, as some
     models write it, stays the wrapper's own call.
@@ -198,7 +199,7 @@ def _unwrapped(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
 
 
 def _asked(messages: Messages) -> Iterator[_Asked]:
-    """The messages with tool calls and their results, the last one first."""
+    """Yield the messages with tool calls and their results, the last one first."""
     results: list[tuple[str, str]] = []
     for message in reversed(messages):
         role = message.get("role")
@@ -213,7 +214,7 @@ def _asked(messages: Messages) -> Iterator[_Asked]:
 
 
 def _named(call: object) -> tuple[str, str, Any] | None:
-    """The id, name and arguments of a call in a request; None where it is no call of a function."""
+    """Return the id, name and arguments of a call in a request; None where it is no call of a function."""
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         return None
@@ -221,7 +222,7 @@ def _named(call: object) -> tuple[str, str, Any] | None:
 
 
 def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
-    """The calls of the reply that had no result, with those that the message has: by its ids, else in order."""
+    """Return the calls of the reply that had no result, with those that the message has: by its ids, else in order."""
     waiting = {number: call_id for number, (call_id, _, _) in enumerate(asked.calls)}
     found = {}
     for result_id, content in asked.results:
@@ -238,7 +239,7 @@ def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
 
 
 def _comparable(arguments: object) -> Any:
-    """The arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest deep."""
+    """Return the arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest deep."""
     try:
         read = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -251,7 +252,7 @@ def _opening(messages: Messages) -> str:
 
 
 def _is_error(content: str, name: str) -> bool:
-    """Whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
+    """Return whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
     if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
         return True
     if not content.startswith("{"):

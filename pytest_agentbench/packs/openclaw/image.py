@@ -68,7 +68,7 @@ class Staged:
 
 
 def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) -> Staged:
-    """Puts together in an empty folder what the image is built of. `tell` gets a line a step.
+    """Put together in an empty folder what the image is built of. `tell` gets a line a step.
 
     Raises UnavailableError where nothing can download Node, SandboxError for a step that fails or finds no room.
     """
@@ -114,7 +114,7 @@ def _install(node: Path, target: Path, version: str) -> None:
 
 
 def _settled(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """As the image has it: root's, readable by every user, of one time; None for what is not needed."""
+    """Return as the image has it: root's, readable by every user, of one time; None for what is not needed."""
     if any(fnmatch(entry.name, f"*/{each}") for each in _NOT_NEEDED):
         return None
     mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
@@ -122,7 +122,7 @@ def _settled(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _run(command: list[str]) -> str:
-    """What the command prints. Raises SandboxError with its last lines, without keys, where it fails."""
+    """Return what the command prints. Raises SandboxError with its last lines, without keys, where it fails."""
     from pytest_agentbench.store.redaction import Redactor
 
     shown = " ".join(command)
@@ -157,7 +157,7 @@ _NODE, _BASE, _BASE_ID, _RECIPE = (f"{_LABEL}.{part}" for part in ("node", "base
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "image",
         help="build the pinned image that OpenClaw runs in",
@@ -184,7 +184,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Says what it does, a line a step."""
+    """Say what it does, a line a step."""
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
     tag = args.tag or f"{NAME}:{args.version}"
@@ -201,7 +201,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outdated(made: LocalImage, tag: str, version: str, base_name: str, base: LocalImage | None) -> str | None:
-    """Why the image is to be built anew; None where it need not be. A base that is gone is taken for unchanged.
+    """Return why the image is to be built anew; None where it need not be. A base that is gone is taken for unchanged.
 
     Raises ConfigError for an image that is not ours.
     """
@@ -257,7 +257,7 @@ def _make(builder: ImageBuilder, tag: str, version: str, base_name: str, base: L
 
 
 def _pulled(builder: ImageBuilder, name: str) -> LocalImage:
-    """Raises UnavailableError where the base is not to be had."""
+    """Raise UnavailableError where the base is not to be had."""
     from pytest_agentbench.errors import SandboxError
 
     _tell(f"pulling {name}")
@@ -268,7 +268,9 @@ def _pulled(builder: ImageBuilder, name: str) -> LocalImage:
 
 
 def _said_version(builder: ImageBuilder, name: str) -> str:
-    """What `openclaw --version` prints in a container as runs have it. Raises SandboxError where it does not run."""
+    """Return what `openclaw --version` prints in a container as runs have it. Raises SandboxError where it does not
+    run.
+    """
     from pytest_agentbench.errors import SandboxError
 
     code, output = builder.run(name, "openclaw", ["--version"])

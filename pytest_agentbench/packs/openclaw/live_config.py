@@ -44,7 +44,7 @@ class CapturedAgent:
 
 
 def read_live(path: Path) -> LiveConfig:
-    """Raises ConfigError for a file that is no plain JSON, or not all of the configuration."""
+    """Raise ConfigError for a file that is no plain JSON, or not all of the configuration."""
     from pytest_agentbench.config.documents import parse_json, read_bytes
     from pytest_agentbench.errors import ConfigError
 
@@ -70,7 +70,9 @@ def read_live(path: Path) -> LiveConfig:
 
 
 def secrets_of(live: LiveConfig) -> dict[str, str]:
-    """What the configuration says below names of keys, for `Redactor.know_values`. Words of a setting are no keys."""
+    """Return what the configuration says below names of keys, for `Redactor.know_values`. Words of a setting are no
+    keys.
+    """
     return {
         f"{number} {name}": text
         for number, (name, text) in enumerate(_texts(live.whole, ""))
@@ -79,7 +81,7 @@ def secrets_of(live: LiveConfig) -> dict[str, str]:
 
 
 def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
-    """The id of the agent that works in the workspace, else of that with `agent_id`; None where none are listed.
+    """Return the id of the agent that works in the workspace, else of that with `agent_id`; None where none are listed.
 
     Raises ConfigError where it cannot be told.
     """
@@ -101,7 +103,7 @@ def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
 
 
 def captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, redactor: Redactor) -> CapturedAgent:
-    """The agent `name` of the configuration, as agent.yaml for `agent_id`."""
+    """Return the agent `name` of the configuration, as agent.yaml for `agent_id`."""
     data: dict[str, Any] = {"schema_version": 1, "agent_id": agent_id, "title": agent_id}
     if live is None:
         return CapturedAgent(data)
@@ -159,7 +161,7 @@ def _without(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
 
 
 def _keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
-    """Where keys stand, as names or as values."""
+    """Yield where keys stand, as names or as values."""
     below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, each in below:
         if isinstance(name, str) and redactor.text(name) != name:
@@ -172,7 +174,7 @@ def _keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
 
 
 def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Each text with the nearest name above it."""
+    """Yield each text with the nearest name above it."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, Mapping):
@@ -184,7 +186,7 @@ def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
-    """What the agent's primary model is also called."""
+    """Return what the agent's primary model is also called."""
     model = entry.get("model") or defaults.get("model")
     primary = model.get("primary") if isinstance(model, Mapping) else model
     return _mapping(_mapping(defaults.get("models")).get(str(primary))).get("alias")

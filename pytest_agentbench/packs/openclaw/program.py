@@ -48,7 +48,7 @@ class Reply:
 
 
 def find_reply(output: str) -> Reply | None:
-    """The last reply that begins a line of the output; None where there is none.
+    """Return the last reply that begins a line of the output; None where there is none.
 
     A reply is a JSON object with `payloads` and `meta`, or one with `ok: false` and `error`.
     """
@@ -56,7 +56,7 @@ def find_reply(output: str) -> Reply | None:
 
 
 def json_objects(output: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that begin at a line's first character, the last one first.
+    """Yield the JSON objects that begin at a line's first character, the last one first.
 
     None of their own further lines begins with a brace, as in everything that `JSON.stringify` writes.
     """
@@ -77,7 +77,7 @@ def json_objects(output: str) -> Iterator[dict[str, Any]]:
 
 
 def last_lines(output: str) -> str:
-    """The end of a log, as it is shown in an error."""
+    """Return the end of a log, as it is shown in an error."""
     lines = [line for line in output.splitlines() if line.strip()]
     return str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
 
@@ -92,7 +92,7 @@ def _read(found: Mapping[str, Any]) -> Reply | None:
 
 
 def _of_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Reply:
-    """The rules are OpenClaw's own (`agent exec`): what counts as failed and what as timed out."""
+    """Return the rules are OpenClaw's own (`agent exec`): what counts as failed and what as timed out."""
     timed_out = meta.get("stopReason") == "timeout" or meta.get("timeoutPhase") is not None
     failed = meta.get("error") is not None or meta.get("stopReason") == "error" or meta.get("aborted") is True
     errors = [each for each in payloads if each.get("isError") is True]
@@ -177,7 +177,7 @@ class Examiner:
     async def examined(
         self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any]
     ) -> Examined:
-        """What runs of this agent on this model are to know. `parameters` are those of `model_parameters`.
+        """Return what runs of this agent on this model are to know. `parameters` are those of `model_parameters`.
 
         Raises UnavailableError for an image without OpenClaw, ConfigError where OpenClaw refuses the configuration,
         SandboxError.
@@ -190,7 +190,7 @@ class Examiner:
         return await asyncio.shield(known)
 
     async def close(self) -> None:
-        """Ends what is still being examined."""
+        """End what is still being examined."""
         tasks = [task for task in self._examined.values() if not task.done()]
         for task in tasks:
             task.cancel()
@@ -225,7 +225,7 @@ def _encoded(config: Mapping[str, Any]) -> bytes:
 
 
 def _may_work_now(task: asyncio.Task[Examined]) -> bool:
-    """Whether what failed may succeed at the next try: a configuration and an image stay as they are."""
+    """Return whether what failed may succeed at the next try: a configuration and an image stay as they are."""
     return task.cancelled() or not isinstance(task.exception(), ConfigError | UnavailableError | None)
 
 
@@ -243,7 +243,7 @@ async def _version(sandbox: Sandbox, spec: SandboxSpec) -> str:
 
 
 async def _issues(sandbox: Sandbox) -> Issues:
-    """What OpenClaw has against the configuration in the control folder, empty where it takes it."""
+    """Return what OpenClaw has against the configuration in the control folder, empty where it takes it."""
     done = await _run(sandbox, ["openclaw", "config", "validate", "--json"])
     if done.exit_code == 0:
         return ()
@@ -263,7 +263,7 @@ def _ending(done: ExecResult) -> str:
 
 
 def _problem(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
-    """The field of agent.yaml that an issue comes from, and what to say there."""
+    """Return the field of agent.yaml that an issue comes from, and what to say there."""
     path, message = str(issue.get("path")), str(issue.get("message"))
     loc: tuple[str, ...] = ("openclaw",)
     if path.startswith("agents.defaults.models"):

@@ -116,7 +116,7 @@ class ModelRelay:
 
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Listens at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
+        """Listen at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
         async with listening(self._app, socket):
             yield
 
@@ -138,12 +138,12 @@ class ModelRelay:
 
     @property
     def failure(self) -> BaseException | None:
-        """The turn's outage, else why the provider refused the last request; None where there is neither."""
+        """Return the turn's outage, else why the provider refused the last request; None where there is neither."""
         return self._failure
 
     @property
     def refused(self) -> str | None:
-        """The name of another model that was asked for, if any."""
+        """Return the name of another model that was asked for, if any."""
         return self._refused
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,7 +159,7 @@ class ModelRelay:
                 await send_json(send, refused.status, refused.body("agentbench_error"), refused.headers)
 
     async def _read(self, receive: Receive) -> dict[str, Any]:
-        """The request, which may be asked. Raises RequestRefused."""
+        """Return the request, which may be asked. Raises RequestRefused."""
         body = await read_body(receive)
         if not is_plain(body) or is_deep(request := read_request(body)):
             raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
@@ -168,7 +168,7 @@ class ModelRelay:
         return request
 
     def _check_turn(self) -> None:
-        """Raises RequestRefused where nothing may be asked any more, whatever it is."""
+        """Raise RequestRefused where nothing may be asked any more, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if not _is_outage(self._failure) and (reason := self._over_budget(self._trace.usage)) is not None:
@@ -180,7 +180,7 @@ class ModelRelay:
         self._asked += 1
 
     def _check(self, request: Mapping[str, Any]) -> None:
-        """Raises RequestRefused for another model and for tools that the provider would run.
+        """Raise RequestRefused for another model and for tools that the provider would run.
 
         OpenClaw sends its own name for the model where that is `openrouter/` and a name without a slash.
         """
@@ -194,7 +194,7 @@ class ModelRelay:
             raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
 
     async def _respond(self, request: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Asks the model and sends what it says; nothing more where the agent has gone meanwhile."""
+        """Ask the model and sends what it says; nothing more where the agent has gone meanwhile."""
         stream = EventStream(send) if request.get("stream") else None
         asking, gone = asyncio.ensure_future(self._ask(request)), asyncio.ensure_future(receive())
         self._asking.add(asking)
@@ -235,7 +235,9 @@ class ModelRelay:
         return reply
 
     def _parameters_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What the model gets beside messages and tools: the run's own fields, then the agent's, then the model's."""
+        """Return what the model gets beside messages and tools: the run's own fields, then the agent's, then the
+        model's.
+        """
         overruled = {name for alike in _ALIKE if not alike.isdisjoint(self._parameters) for name in alike}
         sent = {name: value for name, value in request.items() if name in _PASSED_ON - overruled}
         replaced = {name for alike in _ALIKE if not alike.isdisjoint(sent) for name in alike}
@@ -243,7 +245,7 @@ class ModelRelay:
 
 
 def _slots_for(scope: Scope) -> int:
-    """How many slots a request of this length needs."""
+    """Return how many slots a request of this length needs."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
 
@@ -254,19 +256,19 @@ def _is_function(tool: object) -> bool:
 
 
 def _is_outage(failure: BaseException | None) -> bool:
-    """Whether it says nothing of the request itself, which could be asked again in other words."""
+    """Return whether it says nothing of the request itself, which could be asked again in other words."""
     return failure is not None and not (isinstance(failure, ProviderError) and failure.code == "bad_request")
 
 
 def _refusal_of(failure: BaseException | None) -> RequestRefused:
-    """What the agent is told: an outage's reasons are none of its business."""
+    """Return what the agent is told: an outage's reasons are none of its business."""
     if _is_outage(failure):
         return RequestRefused(400, NO_ANSWER, "no_answer")
     return RequestRefused(400, str(failure), "bad_request")
 
 
 def _completion(reply: ChatReply) -> dict[str, Any]:
-    """The reply as the protocol has it."""
+    """Return the reply as the protocol has it."""
     completion = {
         "id": reply.response_id or "chatcmpl-agentbench",
         "object": "chat.completion",
@@ -285,7 +287,7 @@ def _completion(reply: ChatReply) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any] | None:
-    """The provider's own account, or one like it; None where the tokens are unknown."""
+    """Return the provider's own account, or one like it; None where the tokens are unknown."""
     if usage.raw:
         return usage.raw[-1]
     if usage.input_tokens is None or usage.output_tokens is None:

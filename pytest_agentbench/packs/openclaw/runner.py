@@ -49,7 +49,7 @@ _HINT = "Expected artifact in the workspace: {}"
 
 
 def turn_texts(case: Case) -> list[str]:
-    """The text of each turn, at least one.
+    """Return the text of each turn, at least one.
 
     A case without `turns` is one turn of all its messages. With them its messages, its attachments and the hint at the
     expected artifact come with the first turn only. Raises ConfigError as `render_messages` does, and for empty turns.
@@ -64,7 +64,7 @@ def turn_texts(case: Case) -> list[str]:
 
 
 def _one_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A user message alone is its text; several messages have their roles above them."""
+    """Return a user message alone is its text; several messages have their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
     return "\n\n".join(f"[{_speaker(message)}]\n{message['content']}" for message in messages)
@@ -80,7 +80,7 @@ def _with_hint(text: str, case: Case) -> str:
 
 
 def turn_end(done: ExecResult, reply: Reply | None, relay: ModelRelay, *, limit: float, turn: str) -> RunEnd | None:
-    """How the run ended with this turn, None where the turn succeeded.
+    """Return how the run ended with this turn, None where the turn succeeded.
 
     `limit` is that of all turns together, in seconds. Raises ProviderError where it failed because the model's provider
     did.
@@ -169,7 +169,7 @@ class _Session:
     relay: ModelRelay
 
     async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
-        """How the run ended: at its first failed turn, or with the last turn's answer."""
+        """Return how the run ended: at its first failed turn, or with the last turn's answer."""
         limit, began = float(self.agent.profile.timeout_seconds), time.monotonic()
         answer = ""
         for number, text in enumerate(texts, start=1):

@@ -161,8 +161,8 @@ class OpenClawRuns(RunnerSession):
 
 
 def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
-    """The container of a run: the image of the profile's `openclaw` block, with the network and the limits of its
-    `sandbox`, whatever type that is.
+    """Return the container of a run: the image of the profile's `openclaw` block, with the network and the limits of
+    its `sandbox`, whatever type that is.
 
     Raises UnavailableError where there is no such block, or no engine for containers here.
     """
@@ -173,7 +173,7 @@ def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
 
 
 def engine_of(block: OpenClawRunProfile) -> str | None:
-    """The program that the containers are made by, None for docker's daemon."""
+    """Return the program that the containers are made by, None for docker's daemon."""
     return None if block.docker_cli == _STOCK_CLI else block.docker_cli
 
 

@@ -35,7 +35,7 @@ class Room:
 
     @contextlib.asynccontextmanager
     async def slots(self, number: int) -> AsyncIterator[None]:
-        """Has that many inside the block, once they are free together."""
+        """Have that many inside the block, once they are free together."""
         while self._free < number:
             self._freed.clear()
             await self._freed.wait()
@@ -48,7 +48,7 @@ class Room:
 
 
 def is_plain(document: bytes) -> bool:
-    """Whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
+    """Return whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
     if _separators(document) <= _MOST_VALUES:
         return True
     document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -58,7 +58,7 @@ def is_plain(document: bytes) -> bool:
 
 
 def is_deep(value: object) -> bool:
-    """Whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
+    """Return whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
     return lies_deep(value, _MOST_LEVELS)
 
 
@@ -82,7 +82,7 @@ _logger = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def listening(app: App, path: Path) -> AsyncIterator[None]:
-    """Serves `app` at `path`, to every user, inside the block.
+    """Serve `app` at `path`, to every user, inside the block.
 
     A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
     chunked one that a client which sends single bytes holds up the loop, and with it all other runs, for seconds.
@@ -157,7 +157,7 @@ class _Exchange:
     begun: bool = False
 
     async def scope(self) -> Scope:
-        """The request's head. Raises _MalformedError."""
+        """Return the request's head. Raises _MalformedError."""
         try:
             async with asyncio.timeout(_READ_SECONDS):
                 head = await self.reader.readuntil(b"\r\n\r\n")
@@ -184,7 +184,9 @@ class _Exchange:
         }
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The next piece of the body; behind its end, that the client has gone, or has sent more than one request."""
+        """Return the next piece of the body; behind its end, that the client has gone, or has sent more than one
+        request.
+        """
         if self.read:
             await self.reader.read(1)
             return {"type": "http.disconnect"}
@@ -194,7 +196,7 @@ class _Exchange:
         return {"type": "http.request", "body": piece, "more_body": not self.read}
 
     async def _piece(self) -> bytes:
-        """The time for the body runs from its first piece on: before that nobody may have been ready for it."""
+        """Return the time for the body runs from its first piece on: before that nobody may have been ready for it."""
         if self.deadline is None:
             self.deadline = asyncio.get_running_loop().time() + _READ_SECONDS
         try:
@@ -223,7 +225,7 @@ class _Exchange:
             await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
 
     async def close(self) -> None:
-        """Waits until all that was sent has left, and the body has come: before that, clients read no response."""
+        """Wait until all that was sent has left, and the body has come: before that, clients read no response."""
         while 0 < self.missing <= _MOST_UNREAD:
             self.missing -= len(await self._piece())
         self.writer.close()
@@ -235,7 +237,9 @@ def _status_line(status: int) -> bytes:
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket at `path`, however long that is: the kernel takes 107 bytes, so it is named below its open folder."""
+    """Return a socket at `path`, however long that is: the kernel takes 107 bytes, so it is named below its open
+    folder.
+    """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)

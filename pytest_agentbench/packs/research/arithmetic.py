@@ -22,7 +22,7 @@ class Expert:
 
     @property
     def cost_usd(self) -> float:
-        """What the expert's work costs."""
+        """Return what the expert's work costs."""
         return self.hours * self.hourly_rate_usd
 
 
@@ -302,7 +302,7 @@ def compat_efficiency(
 
 
 def overall_strategic_score(scores: Mapping[str, float]) -> float:
-    """The original's weighted sum of the eight scores, of 1-5; its weights sum to 1."""
+    """Return the original's weighted sum of the eight scores, of 1-5; its weights sum to 1."""
     return sum(scores[name] * weight for name, weight in _STRATEGIC.items())
 
 
@@ -310,7 +310,7 @@ _NO_EXPERT = Expert(2.0, 100.0)
 
 
 def compat_expert(annotations: Annotations | None, domain: str | None, level: int | str | None) -> Expert:
-    """The expert of a domain under its very name, else one of 2 hours at 100 USD."""
+    """Return the expert of a domain under its very name, else one of 2 hours at 100 USD."""
     found = annotations.domains.get(domain or "") if annotations is not None else None
     expert = _NO_EXPERT if found is None else Expert(found.avg_task_time_hours, found.avg_hourly_rate_usd)
     known = annotations.levels.get(level) if annotations is not None and isinstance(level, int) else None
@@ -318,7 +318,7 @@ def compat_expert(annotations: Annotations | None, domain: str | None, level: in
 
 
 def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:
-    """The task with what the original puts in place of what was not recorded.
+    """Return the task with what the original puts in place of what was not recorded.
 
     Where nothing of the interaction was `measured`, words stand for tokens and the rest is made up: the values of row 0
     of golden_examples/web_interaction.jsonl, which is all that is known of the original's estimates.

@@ -36,7 +36,7 @@ _RULE = re.compile(r"^\s*[-_*=—]{3,}\s*$")
 
 
 def cleaned(article: str) -> str:
-    """The article's text. What is deterministic here a model may do in its place, where it is asked to."""
+    """Return the article's text. What is deterministic here a model may do in its place, where it is asked to."""
     text = _without_references(article)
     text = _LINK.sub(_label, _IMAGE.sub("", text))
     text = _EMPTY.sub("", _MARKER.sub("", _BARE.sub("", text)))
@@ -45,7 +45,8 @@ def cleaned(article: str) -> str:
 
 
 def prose(article: str) -> str:
-    """What no cleaning may leave out: the cleaned text without lines that may list references, wherever they stand.
+    """Return what no cleaning may leave out: the cleaned text without lines that may list references, wherever they
+    stand.
 
     A numbered line without an address is one only below a heading that says so: elsewhere it is a step of a list.
     """
@@ -62,7 +63,7 @@ def prose(article: str) -> str:
 
 
 def _label(link: re.Match[str]) -> str:
-    """What a link says; nothing where that is only a number or the address again."""
+    """Return what a link says; nothing where that is only a number or the address again."""
     said = link[1]
     return "" if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said) else said
 
@@ -105,14 +106,14 @@ class Words:
     numbers: frozenset[str]
 
     def likeness(self, other: Words) -> float:
-        """The share of their pairs that both have (Jaccard), 0-1; 0 where their numbers differ."""
+        """Return the share of their pairs that both have (Jaccard), 0-1; 0 where their numbers differ."""
         if self.numbers != other.numbers:
             return 0.0
         either = len(self.pairs | other.pairs)
         return len(self.pairs & other.pairs) / either if either else 0.0
 
     def stands_in(self, passage: Words) -> float:
-        """The share of its words that the passage has, 0-1; 0 where that lacks one of its numbers."""
+        """Return the share of its words that the passage has, 0-1; 0 where that lacks one of its numbers."""
         if not self.words or not self.numbers <= passage.numbers:
             return 0.0
         return len(self.words & passage.words) / len(self.words)
@@ -141,16 +142,16 @@ class Passages:
         self._passages = [words_of(" ".join(sentences[at : at + _SENTENCES])) for at in starts]
 
     def share_of(self, text: Words) -> float:
-        """The largest share of the text's words that one passage has, 0-1."""
+        """Return the largest share of the text's words that one passage has, 0-1."""
         return max(text.stands_in(passage) for passage in self._passages)
 
     def have(self, text: Words, share: float) -> bool:
-        """Whether a passage has that share of the text's words, and all of its numbers."""
+        """Return whether a passage has that share of the text's words, and all of its numbers."""
         return text.stands_in(self._whole) >= share and self.share_of(text) >= share
 
 
 def _parts(sentence: str) -> list[str]:
-    """The sentence, in parts of at most _LONGEST words; none where it has no word."""
+    """Return the sentence, in parts of at most _LONGEST words; none where it has no word."""
     starts = [match.start() for match in _WORD.finditer(sentence)][::_LONGEST]
     return [sentence[start:end] for start, end in pairwise([*starts, None])]
 
@@ -169,7 +170,7 @@ class _Reply(ReplyPart):
 
 
 async def clean(asking: Asking, case_id: str, language: Language, article: str, *, number: int = 1) -> str:
-    """The article without its apparatus; one whose reply is cut off is asked for in pieces.
+    """Return the article without its apparatus; one whose reply is cut off is asked for in pieces.
 
     `number` tells the texts of one row apart, for scripts. Raises Unscored where replies keep lacking words of the
     article, or have others.

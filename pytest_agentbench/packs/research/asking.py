@@ -36,7 +36,7 @@ WORDINGS: dict[Language, Wording] = {"en": read_wording("en"), "zh": read_wordin
 
 
 def stage_messages(language: Language, task: str, **material: str) -> list[dict[str, str]]:
-    """A system and a user message. `material` is by the names of the wording's labels, in their order."""
+    """Return a system and a user message. `material` is by the names of the wording's labels, in their order."""
     wording = WORDINGS[language]
     blocks = [Block(wording.labels[name], text) for name, text in material.items()]
     boundary = compute_boundary(blocks)
@@ -54,17 +54,17 @@ NUMBER: dict[str, Any] = {"type": "number"}
 
 
 def exactly(**properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of an object with these properties and no others."""
+    """Return the JSON Schema of an object with these properties and no others."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def listed(**properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a list of such objects."""
+    """Return the JSON Schema of a list of such objects."""
     return {"type": "array", "items": exactly(**properties)}
 
 
 def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
-    """The reply's object of each name, as a `form`. Raises InvalidReply with all that is wrong with any of them."""
+    """Return the reply's object of each name, as a `form`. Raises InvalidReply with all that is wrong with any of them."""
     found = read_json_object(text)
     read: dict[str, P] = {}
     problems: list[str] = []
@@ -138,12 +138,12 @@ class Asking:
 
     @property
     def model(self) -> str:
-        """The judge's name in results."""
+        """Return the judge's name in results."""
         return self.judge.requested_model
 
     @property
     def judge(self) -> Model:
-        """The model that is asked."""
+        """Return the model that is asked."""
         return self._client.model
 
     async def __call__(
@@ -159,7 +159,8 @@ class Asking:
         request: int | None = None,
         divisible: bool = False,
     ) -> T:
-        """What `parse` makes of the reply; one that it refuses (InvalidReply) is asked for again, with what was wrong.
+        """Return what `parse` makes of the reply; one that it refuses (InvalidReply) is asked for again, with what was
+        wrong.
 
         `version` is that of the prompt and of how replies are read, `draw` the number of one of several answers to the
         same question, `request` that of one of several questions, by which scripts answer each (default: `draw`).
@@ -208,7 +209,7 @@ class Asking:
         return KeptReply(content=shown, finish_reason=reply.finish_reason)
 
     async def _known(self, kept: Judgements, key: str) -> KeptReply | None:
-        """The reply that is kept here, or in the store that other machines share."""
+        """Return the reply that is kept here, or in the store that other machines share."""
         if self._anew is not None and key not in self._anew:
             return None
         if (found := kept.find_reply(key)) is None and kept.remote is not None:
@@ -222,7 +223,7 @@ R = TypeVar("R")
 
 
 async def together(*parts: Awaitable[R]) -> list[R]:
-    """What all of them give, side by side. The first failure is raised once the others have ended and are kept."""
+    """Return what all of them give, side by side. The first failure is raised once the others have ended and are kept."""
     ended = await asyncio.gather(*parts, return_exceptions=True)
     for each in ended:
         if isinstance(each, BaseException):
@@ -231,7 +232,7 @@ async def together(*parts: Awaitable[R]) -> list[R]:
 
 
 async def by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable[R]]) -> list[tuple[str, R]]:
-    """The text, or the pieces for which replies are not cut off, in order, each with its answer.
+    """Return the text, or the pieces for which replies are not cut off, in order, each with its answer.
 
     Raises ReplyCut where one of fewer than twice `smallest` characters is still too long.
     """
@@ -245,7 +246,7 @@ async def by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable
 
 
 async def listed_by_halves(items: list[S], smallest: int, answer: Callable[[list[S]], Awaitable[list[R]]]) -> list[R]:
-    """The same of a list: the answers to its parts, one behind the other."""
+    """Return the same of a list: the answers to its parts, one behind the other."""
     try:
         return await answer(items)
     except ReplyCut:

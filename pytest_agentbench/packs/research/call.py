@@ -138,7 +138,7 @@ def print_summary(ends: Sequence[StageEnd], ledger: Ledger, seconds: float) -> N
 
 
 def _places(files: Collection[Path]) -> Iterator[str]:
-    """Where the files are: many of them by their folders, so that the counts above stay in sight."""
+    """Yield where the files are: many of them by their folders, so that the counts above stay in sight."""
     folders = Counter(file.parent for file in files)
     told: set[Path] = set()
     for file in files:
@@ -155,7 +155,7 @@ _SCRIPT = ".demo.yaml"
 
 
 def case_id(row_id: RowId) -> str:
-    """The name under which scripts know a row of a file."""
+    """Return the name under which scripts know a row of a file."""
     return f"{_DATASET}.{legal_id(str(row_id))}"
 
 
@@ -190,7 +190,7 @@ async def open_judge(
 
 
 def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
-    """The pages by URL that the script has; none where a judge judges that is not scripted. Raises ConfigError.
+    """Return the pages by URL that the script has; none where a judge judges that is not scripted. Raises ConfigError.
 
     A stage without a judge has those of --script.
     """
@@ -228,7 +228,7 @@ async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str],
 def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
-    """The judge's model, and what the profile sends with each request to it."""
+    """Return the judge's model, and what the profile sends with each request to it."""
     roots = [enclosing_root(file), enclosing_root(Path.cwd())]
     name: str | None = judge or environ.get("OPENAI_MODEL")
     options: Mapping[str, Any] = {}
@@ -248,7 +248,7 @@ def _judge(
 
 
 def _judge_of(profile: str, roots: Sequence[ConfigRoot]) -> JudgeConfig:
-    """The first judge of an evaluation profile that is a chat model. Raises ConfigError where there is none."""
+    """Return the first judge of an evaluation profile that is a chat model. Raises ConfigError where there is none."""
     judge = _profile(profile, roots).first_judge(CHAT_JUDGE)
     if judge is None:
         raise ConfigError(f"evaluation profile {profile!r}: found no judge of type {CHAT_JUDGE} with a model")
@@ -256,7 +256,7 @@ def _judge_of(profile: str, roots: Sequence[ConfigRoot]) -> JudgeConfig:
 
 
 def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
-    """The profile of the first root that has it. Raises ConfigError."""
+    """Return the profile of the first root that has it. Raises ConfigError."""
     missing = []
     for root in roots:
         try:
@@ -269,7 +269,7 @@ def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
 
 
 def _script_case(script: Path | None, file: Path) -> Case:
-    """A case beside which the script lies: `script`, else `<stem>.demo.yaml` beside the input."""
+    """Return a case beside which the script lies: `script`, else `<stem>.demo.yaml` beside the input."""
     if script is not None and not script.name.endswith(_SCRIPT):
         raise ConfigError(f"--script: found {script}, expected a file <name>{_SCRIPT}")
     if script is not None and not script.is_file():
@@ -351,7 +351,7 @@ class Call:
         self._told: set[tuple[str | None, str, str]] = set()
 
     def run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> int:
-        """Runs the stages; prints the end summary, whatever ended them: it tells what they cost.
+        """Run the stages; prints the end summary, whatever ended them: it tells what they cost.
 
         The exit status: 0, 1 with rows that failed, 130 interrupted.
         """
@@ -372,7 +372,7 @@ class Call:
             await stages()
 
     async def asking(self, file: Path) -> Asking:
-        """The judge, opened at the first call. `file` is an input: models and scripts are declared beside it.
+        """Return the judge, opened at the first call. `file` is an input: models and scripts are declared beside it.
 
         Raises ConfigError where no judge is named, or the one named has no key.
         """
@@ -383,7 +383,7 @@ class Call:
         return self._asking
 
     async def pages(self, file: Path) -> Contents:
-        """The pages that reports cite, opened at the first call: each is fetched once for all stages and models.
+        """Return the pages that reports cite, opened at the first call: each is fetched once for all stages and models.
 
         `file` is an input, beside which a script lies; where the judge was opened for another, it lies beside that.
         Raises UnavailableError where a library is missing that reads pages.
@@ -401,7 +401,7 @@ class Call:
         label: Callable[[S], str],
         write: Callable[[Sequence[T | AgentbenchError | None]], tuple[Path, ...]],
     ) -> Sequence[T | AgentbenchError | None]:
-        """What came of each row, None for those that an interruption kept from ending.
+        """Return what came of each row, None for those that an interruption kept from ending.
 
         `write` writes the stage's files, also after an interruption, and gives their paths. Rows that failed are told
         as they end, by their `label`, unless an earlier stage of this call has told the same.
@@ -429,12 +429,12 @@ class Call:
         return table.results
 
     def lost(self, stage: str, error: AgentbenchError) -> None:
-        """Tells why a stage could not be run at all; the exit status tells it too."""
+        """Tell why a stage could not be run at all; the exit status tells it too."""
         self.warn(f"{self._named(stage)}: {error}")
         self.ends.append(StageEnd(self._named(stage), 0, 0, 0, broken=True))
 
     def broke(self, why: str) -> None:
-        """Tells that the stage that has just ended came to nothing; the exit status tells it too."""
+        """Tell that the stage that has just ended came to nothing; the exit status tells it too."""
         self.warn(f"{self.ends[-1].stage}: {why}")
         self.ends[-1] = replace(self.ends[-1], broken=True)
 
@@ -445,11 +445,13 @@ class Call:
             say(f"agentbench research {self.command}: {printable(message)}")
 
     def has_told(self, reason: str) -> bool:
-        """Whether a row was said to have failed for this reason."""
+        """Return whether a row was said to have failed for this reason."""
         return any(told == reason for _, _, told in self._told)
 
     def _was_told(self, row: str, error: AgentbenchError) -> bool:
-        """Whether an earlier stage has said this of the row's input, or has failed itself; it is told from now on."""
+        """Return whether an earlier stage has said this of the row's input, or has failed itself; it is told from now
+        on.
+        """
         told = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
         known = told in self._told and isinstance(error, FailedBefore | ConfigError)
         self._told.add(told)

@@ -103,12 +103,12 @@ class Reports:
 
     @property
     def subjects(self) -> tuple[Path, ...]:
-        """The files that say what is scored: of stored reports, else of the queries that a runner answers."""
+        """Return the files that say what is scored: of stored reports, else of the queries that a runner answers."""
         return self.stored or tuple(_path(self.path.parent, text) for text in filter(None, (self.file.queries,)))
 
     @cached_property
     def partners(self) -> Partners:
-        """What reports are joined with, read at the first need. Raises ConfigError where a file cannot be read."""
+        """Return what reports are joined with, read at the first need. Raises ConfigError where a file cannot be read."""
         return Partners(self)
 
 
@@ -148,7 +148,7 @@ class _Partner(NamedTuple):
 
 
 def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
-    """The reports.yaml at `path` below the config root `root`, with the configuration that it names.
+    """Return the reports.yaml at `path` below the config root `root`, with the configuration that it names.
 
     `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
     """
@@ -183,7 +183,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
 
 def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem | BadRow]:
-    """The reports of a file, or, without one, those that a runner writes on each query.
+    """Yield the reports of a file, or, without one, those that a runner writes on each query.
 
     Queries that the file has no report on are bad, too; after 100 bad rows the rest are only counted. Raises
     ConfigError where a file cannot be read at all.
@@ -192,7 +192,7 @@ def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem |
 
 
 def lost_partners(reports: Reports) -> Iterator[BadRow]:
-    """The rows of queries, criteria and references that no report can be joined with. Raises ConfigError."""
+    """Return the rows of queries, criteria and references that no report can be joined with. Raises ConfigError."""
     return _limited(reports.partners.lost, reports.path)
 
 
@@ -208,7 +208,7 @@ def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
 
 
 def report_case(reports: Reports, item: ReportItem) -> Case:
-    """The case of a report. What its texts say is read by `read_material`."""
+    """Return the case of a report. What its texts say is read by `read_material`."""
     facts = {"language": item.language, "topic": item.topic, "domain": item.domain, "level": item.complexity_level}
     runs = item.article is None
     return Case(
@@ -240,7 +240,7 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
 
 
 def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
-    """The rows of a file of reports, then the queries that it leaves unanswered.
+    """Yield the rows of a file of reports, then the queries that it leaves unanswered.
 
     A row without a prompt stands for one of them: where there are no more than such rows, they are not said again.
     """
@@ -271,7 +271,7 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
 
 
 def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
-    """A report to be written on each query."""
+    """Yield a report to be written on each query."""
     queries = reports.partners.queries
     assert queries is not None
     if not len(queries):
@@ -285,7 +285,7 @@ def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
 
 
 def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, article: RowPlace | None) -> ReportItem:
-    """A row, joined. Raises ConfigError where it lacks a partner, or its annotations."""
+    """Return a row, joined. Raises ConfigError where it lacks a partner, or its annotations."""
     partners = reports.partners
     said: dict[str, Any] = {
         name: next((value for each in (row, query) if (value := getattr(each, name, None)) is not None), None)
@@ -310,7 +310,7 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
 
 
 def _annotated(reports: Reports, name: str | None, level: int | str | None) -> tuple[str | None, int | None]:
-    """The domain as the annotations call it, and the number of the level. Raises ConfigError for unknown ones."""
+    """Return the domain as the annotations call it, and the number of the level. Raises ConfigError for unknown ones."""
     domain = reports.file.domain_map.get(name, name) if name is not None else None
     if reports.annotations is None:
         return domain, level if isinstance(level, int) else None
@@ -326,7 +326,7 @@ def _annotated(reports: Reports, name: str | None, level: int | str | None) -> t
 
 
 def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:
-    """Where units of knowledge are kept, None where nobody says it. Raises ConfigError for a place that is none."""
+    """Return where units of knowledge are kept, None where nobody says it. Raises ConfigError for a place that is none."""
     text = file.knowledge_base or config.knowledge_base
     try:
         return Path(resolve_path(text, scope)) if text is not None else None
@@ -352,7 +352,7 @@ def _as_reference(path: Path, row: GoodRow[ReferenceRow]) -> _Partner:
 
 
 def _name(file: ReportsFile, path: Path, root: Path) -> str:
-    """The declared name, else the path of the folder, or of `<name>` of `<name>.reports.yaml`, below the root."""
+    """Return the declared name, else the path of the folder, or of `<name>` of `<name>.reports.yaml`, below the root."""
     if file.name is not None:
         return legal_id(file.name)
     stem = path.stem.removesuffix("reports").rstrip(".")

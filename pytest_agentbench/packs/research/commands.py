@@ -52,13 +52,13 @@ _COMMANDS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its own commands."""
+    """Add the command with its own commands."""
     parser = subparsers.add_parser("research", help="research reports", description=__doc__)
     add_commands(parser, "research", _COMMANDS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of them."""
+    """Run one of them."""
     return run_chosen(_COMMANDS, args)
 
 
@@ -72,7 +72,7 @@ RESULTS = Path("results")
 
 
 def add(parser: argparse._ActionsContainer, *names: str, **settings: Any) -> None:
-    """Adds an option under each of its names, such as `--input_file`, and under the same with dashes."""
+    """Add an option under each of its names, such as `--input_file`, and under the same with dashes."""
     spellings = [spelling for name in names for spelling in (name.replace("_", "-"), name)]
     settings.setdefault("dest", names[0].removeprefix("--"))
     parser.add_argument(*dict.fromkeys(spellings), **settings)
@@ -142,14 +142,15 @@ Q = TypeVar("Q", bound=Prompted)
 
 
 def spoken(row: ReportRow | QueryRow) -> Language:
-    """The language that a row is judged in: what it says, else its prompt's."""
+    """Return the language that a row is judged in: what it says, else its prompt's."""
     return row.language or language_of(row.prompt)
 
 
 def input_rows(
     call: Call, path: Path, record: type[R], language: Callable[[R], Language] = spoken
 ) -> list[GoodRow[R] | LostRow]:
-    """The rows of a file that --only_zh, --only_en and --limit leave. One that repeats another's prompt or id is lost.
+    """Return the rows of a file that --only_zh, --only_en and --limit leave. One that repeats another's prompt or id is
+    lost.
 
     Rows in a language that the config does not support are skipped, and told. Raises ConfigError where the file cannot
     be read, or has no row.
@@ -160,7 +161,7 @@ def input_rows(
 def chosen_rows(
     call: Call, path: Path, found_rows: Iterable[GoodRow[R] | LostRow], language: Callable[[R], Language] = spoken
 ) -> list[GoodRow[R] | LostRow]:
-    """The same of rows that are already read."""
+    """Return the same of rows that are already read."""
     rows: list[GoodRow[R] | LostRow] = []
     skipped: list[str] = []
     empty = True
@@ -184,12 +185,14 @@ def chosen_rows(
 
 
 def joined(call: Call, path: Path, record: type[P]) -> Joined[P]:
-    """The rows of a file by their prompts; those that cannot be used are told. Raises ConfigError, like input_rows."""
+    """Return the rows of a file by their prompts; those that cannot be used are told. Raises ConfigError, like
+    input_rows.
+    """
     return joined_briefly(call, path, record, lambda row: row)
 
 
 def joined_briefly(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]) -> Joined[Q]:
-    """The same of what `brief` makes of each row, so that rows with whole pages are not all in memory."""
+    """Return the same of what `brief` makes of each row, so that rows with whole pages are not all in memory."""
     good = []
     for row in read_research_rows(path, record):
         if isinstance(row, GoodRow):
@@ -205,32 +208,32 @@ def joined_briefly(call: Call, path: Path, record: type[P], brief: Callable[[P],
 
 
 def value_of(row: GoodRow[R] | LostRow) -> R:
-    """What a row says. Raises ConfigError where it is lost."""
+    """Return what a row says. Raises ConfigError where it is lost."""
     if isinstance(row, LostRow):
         raise ConfigError(row.message)
     return row.value
 
 
 def label(row: GoodRow[Any] | LostRow) -> str:
-    """What a row is called where it failed."""
+    """Return what a row is called where it failed."""
     return f"line {row.line}" if isinstance(row, LostRow) else repr(row.value.id)
 
 
 def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[str, Any]:
-    """What a stage's file has of a row that failed; `key` is such as `race_error`."""
+    """Return what a stage's file has of a row that failed; `key` is such as `race_error`."""
     data = row.data or {}
     named = {name: data[name] for name in ("id", "prompt") if name in data}
     return {**(named or {"line": row.line}), key: str(error)}
 
 
 def _why_lost(path: Path, row: LostRow) -> str:
-    """What an earlier stage said of the row, else what is wrong with it."""
+    """Return what an earlier stage said of the row, else what is wrong with it."""
     said = _said(row)
     return row.message if said is None else f"{path}:{row.line}:1: {said}"
 
 
 def _said(row: LostRow) -> str | None:
-    """What an earlier stage said of the row, where one did."""
+    """Return what an earlier stage said of the row, where one did."""
     said = (value for key, value in (row.data or {}).items() if key.endswith("_error") and isinstance(value, str))
     return next(said, None)
 
@@ -252,7 +255,7 @@ class Tasks:
     domain_map: dict[str, str]
 
     def placed(self, row: ReportRow) -> tuple[str, int | str | None]:
-        """A report's domain, as annotations call it, and its complexity level, from its row or else its query's.
+        """Return a report's domain, as annotations call it, and its complexity level, from its row or else its query's.
 
         Raises ConfigError where neither tells a domain, or the query has another id.
         """
@@ -306,7 +309,7 @@ def add_results(parser: argparse._ActionsContainer) -> None:
 
 
 def read_tasks(call: Call) -> Tasks:
-    """Raises ConfigError where files that are named, or are there, cannot be read."""
+    """Raise ConfigError where files that are named, or are there, cannot be read."""
     from pytest_agentbench.packs.research.efficiency import annotations_of
     from pytest_agentbench.packs.research.records import QueryRow
 
@@ -322,13 +325,13 @@ def read_tasks(call: Call) -> Tasks:
 
 
 def tell_unused(call: Call) -> None:
-    """Says what the file of --config sets that changes nothing."""
+    """Say what the file of --config sets that changes nothing."""
     for name in call.config.unused(compat=call.args.compat):
         call.warn(f"{call.args.config}: not heeded: {name}")
 
 
 def report_of(row: ReportRow, model: str) -> Report:
-    """What scorers take."""
+    """Return what scorers take."""
     from pytest_agentbench.packs.research.call import case_id
     from pytest_agentbench.packs.research.records import ExecutionMetrics, Report
 
@@ -343,7 +346,8 @@ def outcome_document(
     error_key: str,
     means: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A stage's result file: how many rows came to what, the mean of each score over the rows that have it, the rows.
+    """Return a stage's result file: how many rows came to what, the mean of each score over the rows that have it, the
+    rows.
 
     A row that failed says why under `error_key`, with what is known of it.
     """
@@ -376,7 +380,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def need_annotations(tasks: Tasks) -> Annotations:
-    """Raises ConfigError where there are none."""
+    """Raise ConfigError where there are none."""
     if tasks.annotations is None:
         raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name that of the annotations: --annotation-dir")
     return tasks.annotations

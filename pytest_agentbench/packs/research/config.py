@@ -75,7 +75,7 @@ class RaceWeights(_Weights):
 
     @property
     def by_dimension(self) -> dict[RaceDimension, float]:
-        """As criteria have them."""
+        """Return as criteria have them."""
         return {name: getattr(self, name) for name in RACE_DIMENSIONS}
 
 
@@ -95,7 +95,7 @@ class EvaluationSettings(_Section):
 
     @property
     def workers(self) -> int:
-        """One where rows are not to be processed side by side."""
+        """Return one where rows are not to be processed side by side."""
         return self.max_workers if self.enable_parallel_processing else 1
 
 
@@ -214,11 +214,11 @@ class PoetConfig(_Section):
 
     @property
     def knowledge_base(self) -> str | None:
-        """Where knowledge is kept; the seed's two files have it in two places."""
+        """Return where knowledge is kept; the seed's two files have it in two places."""
         return self.knowledge_base_path or self.system_settings.knowledge_base_path
 
     def unused(self, *, compat: bool) -> list[str]:
-        """What the file sets and nothing heeds, each with the reason."""
+        """Return what the file sets and nothing heeds, each with the reason."""
         found = [
             f"{name}: an unknown domain or model is an error, never a default"
             for name in ("default_expert_time", "default_expert_rate", "token_pricing")
@@ -235,5 +235,5 @@ class PoetConfig(_Section):
 
 
 def read_poet_config(path: Path) -> PoetConfig:
-    """Raises ConfigError with all that is wrong with the file."""
+    """Raise ConfigError with all that is wrong with the file."""
     return validate(read_document(path), PoetConfig, Scope(str(path.parent)))

@@ -62,11 +62,11 @@ class Queries:
         return row_id in self._by_id
 
     def of_id(self, row_id: RowId) -> QueryRow:
-        """Raises ConfigError unless it is the id of one row alone."""
+        """Raise ConfigError unless it is the id of one row alone."""
         return self._only(self._by_id.get(str(row_id), []), f"with the id {row_id!r}")
 
     def of_prompt(self, prompt: str) -> QueryRow:
-        """Raises ConfigError unless it is the prompt of one row alone."""
+        """Raise ConfigError unless it is the prompt of one row alone."""
         return self._only(self._by_prompt.get(prompt_key(prompt), []), "with the prompt of the front matter")
 
     def _only(self, rows: list[QueryRow], what: str) -> QueryRow:
@@ -76,12 +76,12 @@ class Queries:
 
 
 def holds_queries(text: str) -> bool:
-    """Whether a Markdown text has headings of queries, and no front matter as reports may have."""
+    """Return whether a Markdown text has headings of queries, and no front matter as reports may have."""
     return _FRONT_MATTER.match(text) is None and bool(markdown_queries(text))
 
 
 def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any]]:
-    """The rows of query.jsonl for the queries of a Markdown text; those that cannot be are told in `problems`."""
+    """Return the rows of query.jsonl for the queries of a Markdown text; those that cannot be are told in `problems`."""
     rows: list[dict[str, Any]] = []
     first_of: dict[int | str, int] = {}
     for query in markdown_queries(text):
@@ -107,7 +107,7 @@ def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any
 
 
 def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedReport:
-    """The row of the report that a Markdown file is, with what can be counted in it; what cannot is null.
+    """Return the row of the report that a Markdown file is, with what can be counted in it; what cannot is null.
 
     Its query is that of the front matter's `id` or `prompt`, else of the id that the file's name begins with
     (`<id>.md`, `<id>-<model>.md`). Raises ConfigError where it is not known, or the file has no text.
@@ -132,7 +132,7 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
 
 
 def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries | None) -> tuple[RowId, str]:
-    """The id and the prompt of what a report answers."""
+    """Return the id and the prompt of what a report answers."""
     if queries is None:
         if said.id is None or said.prompt is None:
             raise ConfigError(
@@ -157,7 +157,7 @@ def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries |
 
 
 def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
-    """What stands between `---` lines at the beginning, where that is a mapping, and the text after it."""
+    """Return what stands between `---` lines at the beginning, where that is a mapping, and the text after it."""
     found = _FRONT_MATTER.match(text)
     if found is None:
         return _FrontMatter(), text
@@ -168,7 +168,7 @@ def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
 
 
 def _of_name(stem: str, queries: Queries | None) -> tuple[str | None, str | None]:
-    """The longest id that the name begins with, and the model's name behind it."""
+    """Return the longest id that the name begins with, and the model's name behind it."""
     if queries is None:
         return None, None
     for end in range(len(stem), 0, -1):
@@ -181,7 +181,7 @@ _Rows = dict[str, list[Mapping[str, Any]]]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "convert",
         help="turn Markdown into JSONL",
@@ -206,7 +206,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes what can be converted; problems go to stderr and make the exit status 1."""
+    """Write what can be converted; problems go to stderr and make the exit status 1."""
     from pytest_agentbench.cli.places import require_existing
 
     problems: list[str] = []
@@ -226,7 +226,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(texts: Mapping[Path, str], queries: Queries | None, problems: list[str]) -> _Rows:
-    """The rows by the stem of the file that they belong to."""
+    """Return the rows by the stem of the file that they belong to."""
     from pytest_agentbench.errors import ConfigError
 
     rows: _Rows = {}
@@ -252,7 +252,7 @@ def _add(
     first_of: dict[tuple[str, str], Path],
     problems: list[str],
 ) -> None:
-    """Adds rows to those of a file, where each id may stand once."""
+    """Add rows to those of a file, where each id may stand once."""
     for row in new:
         first = first_of.setdefault((name, str(row["id"])), path)
         if first == path:
@@ -266,7 +266,7 @@ def _model(report: ConvertedReport) -> str:
 
 
 def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
-    """The Markdown files by path, those of a folder in the order of the numbers in their names."""
+    """Return the Markdown files by path, those of a folder in the order of the numbers in their names."""
     from pytest_agentbench.config.documents import read_bytes
     from pytest_agentbench.errors import ConfigError
 

@@ -96,7 +96,7 @@ async def make_criteria(
     language: Language,
     weights: Mapping[RaceDimension, float] | None = None,
 ) -> RaceCriteria:
-    """The criteria of a query. Raises Unscored.
+    """Return the criteria of a query. Raises Unscored.
 
     `case_id` is the query's name in scripts. Dimensions whose `weights` are given are not weighed.
     """
@@ -115,7 +115,7 @@ async def make_criteria(
 async def dimension_weights(
     asking: Asking, case_id: str, prompt: str, language: Language
 ) -> dict[RaceDimension, float]:
-    """The mean of five samples, which sums to 1. Raises Unscored where one is missing."""
+    """Return the mean of five samples, which sums to 1. Raises Unscored where one is missing."""
     wording = WORDINGS[language]
     task = wording.weigh.format(dimensions="\n".join(f"- {text}" for text in wording.dimensions.values()))
     messages = stage_messages(language, task, query=prompt)
@@ -131,7 +131,7 @@ async def dimension_weights(
 
 
 def normalised(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
-    """The mean of the samples, each as a share of its own sum."""
+    """Return the mean of the samples, each as a share of its own sum."""
     shares = [{name: each[name] / fsum(each.values()) for name in RACE_DIMENSIONS} for each in samples]
     means = {name: fsum(each[name] for each in shares) / len(shares) for name in RACE_DIMENSIONS}
     total = fsum(means.values())
@@ -181,7 +181,7 @@ class CriteriaProblem(NamedTuple):
 
 
 def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
-    """The dimensions by which nothing can be judged, as they have no weight or no criterion that counts."""
+    """Yield the dimensions by which nothing can be judged, as they have no weight or no criterion that counts."""
     for name in RACE_DIMENSIONS:
         if name not in criteria.dimension_weight:
             yield CriteriaProblem(f"dimension_weight.{name}", "nothing", "a weight")
@@ -194,7 +194,9 @@ def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
 
 
 def problems_of(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
-    """What is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that repeat."""
+    """Yield what is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that
+    repeat.
+    """
     yield from lacks(criteria)
     for name in RACE_DIMENSIONS:
         if found := criteria.criterions.get(name):
@@ -203,7 +205,7 @@ def problems_of(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
 
 
 def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterator[CriteriaProblem]:
-    """What is wrong with the criteria of one dimension, given as texts and weights."""
+    """Yield what is wrong with the criteria of one dimension, given as texts and weights."""
     seen: set[str] = set()
     for text, _ in criteria:
         if not plain(text):
@@ -235,7 +237,7 @@ class CriteriaFile:
 
     @classmethod
     def read(cls, path: Path) -> CriteriaFile:
-        """A file that is not there has no lines. Raises ConfigError where it cannot be read, or is no JSONL."""
+        """Return a file that is not there has no lines. Raises ConfigError where it cannot be read, or is no JSONL."""
         try:
             text = read_file(path).decode("utf-8-sig")
         except FileNotFoundError:
@@ -254,7 +256,7 @@ class CriteriaFile:
         rows: Sequence[GoodRow[QueryRow] | LostRow],
         results: Sequence[RaceCriteria | AgentbenchError | None],
     ) -> list[str]:
-        """Writes the rows' criteria in their order, then the lines of other queries; tells what a user should know.
+        """Write the rows' criteria in their order, then the lines of other queries; tells what a user should know.
 
         A line stays where there are no new criteria in its place. Raises UnwritableError.
         """
@@ -309,7 +311,7 @@ STAGE = "criteria"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "criteria",
         help="make RACE's criteria for queries",
@@ -328,7 +330,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the criteria."""
+    """Make the criteria."""
     from pytest_agentbench.packs.research.call import Call
 
     call = Call(STAGE, args)
@@ -336,7 +338,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def make_criteria_file(call: Call, queries: Path, output: Path, *, regenerate: bool = False) -> None:
-    """Adds criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
+    """Add criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
 
     With `regenerate` all of these queries get new ones, and rows of other queries stay. Raises ConfigError where a file
     cannot be read, or no judge is named.

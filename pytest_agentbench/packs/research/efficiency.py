@@ -48,7 +48,7 @@ class AnnotatedTask:
 
 
 def annotations_of(folder: Path, config: PoetConfig) -> Annotations:
-    """The annotation files of a folder, with the domains that only the configuration has. Raises ConfigError.
+    """Return the annotation files of a folder, with the domains that only the configuration has. Raises ConfigError.
 
     A domain that the files have by its other name (SAME_DOMAINS) is theirs.
     """
@@ -62,7 +62,7 @@ def annotations_of(folder: Path, config: PoetConfig) -> Annotations:
 
 
 def domain_of(domain: str | None, topic: str | None, domain_map: Mapping[str, str]) -> str:
-    """What annotations call a row's domain, else its topic. Raises ConfigError where it has neither."""
+    """Return what annotations call a row's domain, else its topic. Raises ConfigError where it has neither."""
     name = domain or topic
     if not name:
         raise ConfigError("domain: found neither a domain nor a topic, expected one in the report's row or its query's")
@@ -70,7 +70,7 @@ def domain_of(domain: str | None, topic: str | None, domain_map: Mapping[str, st
 
 
 def task_of(annotations: Annotations, config: PoetConfig, domain: str, level: int | str | None) -> AnnotatedTask:
-    """What the annotations say of a domain's task of a level. Raises ConfigError: neither has a default."""
+    """Return what the annotations say of a domain's task of a level. Raises ConfigError: neither has a default."""
     if level is None:
         raise ConfigError(
             "complexity_level: missing, expected it in the report's row or its query's, such as "
@@ -115,7 +115,7 @@ class EfficiencyScore(Record):
     reasons: dict[str, str] = Field(default_factory=dict)
 
     def rests_on(self, metrics: ExecutionMetrics) -> bool:
-        """Whether it was computed of these metrics."""
+        """Return whether it was computed of these metrics."""
         seconds, usage = metrics.total_duration_seconds, metrics.token_usage
         mine = (self.hours, self.automation_rate, self.input_tokens, self.output_tokens)
         hours = None if seconds is None else seconds / _SECONDS
@@ -126,7 +126,7 @@ class EfficiencyScore(Record):
 
     @property
     def missing(self) -> str | None:
-        """Why there is no score; None where there is one."""
+        """Return why there is no score; None where there is one."""
         if self.efficiency_score is not None:
             return None
         return self.reasons["efficiency_score"]
@@ -142,7 +142,8 @@ def efficiency_of(
     priced_as: str | None = None,
     compat: bool = False,
 ) -> EfficiencyScore:
-    """A report against the expert of its domain and complexity level. What was not recorded leaves its part None.
+    """Return a report against the expert of its domain and complexity level. What was not recorded leaves its part
+    None.
 
     A report that tells its tokens and no cost is priced as `priced_as`, else as its own model. Raises ConfigError for a
     domain, level or model that the annotations do not have. `compat` scores as the original, which takes an automation
@@ -235,7 +236,7 @@ _MEANS = (
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "efficiency",
         help="compare the time and cost of reports with an expert's",
@@ -265,7 +266,7 @@ def add_pricing(parser: argparse._ActionsContainer) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report."""
+    """Write the report."""
     from pytest_agentbench.packs.research.call import Call
 
     call = Call("efficiency", args)

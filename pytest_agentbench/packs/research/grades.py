@@ -53,12 +53,12 @@ class Found:
     poet: PoetRow | None = None
 
     def score(self, part: Part) -> Any:
-        """What a part came to, None where that is nothing."""
+        """Return what a part came to, None where that is nothing."""
         found = getattr(self, part)
         return None if isinstance(found, Failed) else found
 
     def why(self, part: Part) -> str | None:
-        """Why a part came to nothing; None where it did not."""
+        """Return why a part came to nothing; None where it did not."""
         found = getattr(self, part)
         if isinstance(found, Failed):
             return found.reason
@@ -70,7 +70,7 @@ Scores = Iterator[tuple[str, float | None, Mapping[str, Any]]]
 
 
 def results(scoring: ResearchScoring, found: Found, usages: Mapping[Part, Usage]) -> list[MetricResult]:
-    """A metric for each score of the parts that are asked for; one with an error for each part that failed.
+    """Return a metric for each score of the parts that are asked for; one with an error for each part that failed.
 
     The score that stands for a part tells what judging it has used, of `usages`.
     """
@@ -204,7 +204,7 @@ _LONGEST = 500
 def evidence(
     task: ResearchTask, report: Report, found: Found, config: PoetConfig, ledger: Ledger, judge: Model | None
 ) -> ResearchScores:
-    """The evidence of the parts that came to something, and what judging all of them took.
+    """Return the evidence of the parts that came to something, and what judging all of them took.
 
     `judge` is the model that was asked, None where none was.
     """

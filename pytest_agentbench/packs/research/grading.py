@@ -50,7 +50,7 @@ from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
 
 
 def execution_metrics(job: Job, case: Case, artifact: RunArtifact) -> ExecutionMetrics:
-    """What the file says of a stored report; else what was measured. What nobody told or measured is None.
+    """Return what the file says of a stored report; else what was measured. What nobody told or measured is None.
 
     A report that is a prediction was written by a run that nobody saw: only its text can be counted.
     """
@@ -73,14 +73,14 @@ def execution_metrics(job: Job, case: Case, artifact: RunArtifact) -> ExecutionM
 
 
 def _was_helped(case: Case, artifact: RunArtifact) -> bool:
-    """Whether anybody may have said more to the agent than the query: a user's turn after its first word."""
+    """Return whether anybody may have said more to the agent than the query: a user's turn after its first word."""
     said = [event.role for event in artifact.trace if isinstance(event, MessageEvent) and event.role != "system"]
     first = next((at for at, role in enumerate(said) if role != "user"), len(said))
     return bool(case.turns) or "user" in said[first:]
 
 
 def cited_pages(services: GradingServices, job: Job, case: Case, tape: Tape | None) -> Contents:
-    """Nothing is fetched from where the run profile's network settings let nobody go."""
+    """Return nothing is fetched from where the run profile's network settings let nobody go."""
     if job.plan.first_judge().scripted and (pages := services.scripts.pages(case.case_id)):
         return ScriptedPages(pages)
     web = _Web(services.shared(ResearchSession), job.plan.run_profile.network)
@@ -169,7 +169,7 @@ class _Scorer:
         self.services.on_spent("judge", select_paid(self.tape, [usage]))
 
     async def found(self) -> Found:
-        """What each part came to."""
+        """Return what each part came to."""
         scoring = self.task.scoring
         efficiency = self._now("efficiency", self._efficiency)
         async with asyncio.TaskGroup() as group:
@@ -182,7 +182,7 @@ class _Scorer:
         return found
 
     async def _part(self, part: Part, score: Callable[[], Awaitable[T]]) -> T | Failed | None:
-        """What the part came to, or why it came to nothing; None where nobody asks for it."""
+        """Return what the part came to, or why it came to nothing; None where nobody asks for it."""
         if part not in self.task.scoring.parts:
             return None
         try:
@@ -191,7 +191,7 @@ class _Scorer:
             return Failed(str(error))
 
     def _now(self, part: Part, score: Callable[[], T]) -> T | Failed | None:
-        """The same of a part that asks nobody."""
+        """Return the same of a part that asks nobody."""
         if part not in self.task.scoring.parts:
             return None
         try:
@@ -215,7 +215,9 @@ class _Scorer:
         )
 
     def _criteria(self) -> RaceCriteria:
-        """The criteria with the weights that the configuration wants. Raises ConfigError where a dimension lacks."""
+        """Return the criteria with the weights that the configuration wants. Raises ConfigError where a dimension
+        lacks.
+        """
         criteria = self.material.criteria
         assert criteria is not None
         if not self.config.query_selection.enable_dynamic_weighting:
@@ -247,12 +249,12 @@ class _Scorer:
 
     @property
     def judge(self) -> Model | None:
-        """The model that was asked, None where none was."""
+        """Return the model that was asked, None where none was."""
         return self._asking.judge if self._asking is not None else None
 
     @property
     def asking(self) -> Asking:
-        """The judge, at the first need."""
+        """Return the judge, at the first need."""
         if self._asking is None:
             services, lane = self.services, self.job.plan.lane
             client = services.client(self.job.plan.first_judge(), self.tape)
@@ -284,19 +286,19 @@ class ItemLedger(Ledger):
         self._told, self._over_budget = spent, over_budget
 
     def book(self, stage: str, usage: Usage) -> None:
-        """Adds a reply's usage."""
+        """Add a reply's usage."""
         super().book(stage, usage)
         part, used = _PARTS[stage], usage.model_copy(update={"raw": ()})
         self.usages[part] = self.usages[part] + used if part in self.usages else used
         self._told(usage)
 
     def used_up(self) -> str | None:
-        """Why nothing more is to be asked for this report."""
+        """Return why nothing more is to be asked for this report."""
         return self._over_budget(reduce(add, self.usages.values())) if self.usages else None
 
 
 def _parts(found: Found) -> Parts:
-    """The parts of the composite as far as they came to a score, and why others did not."""
+    """Return the parts of the composite as far as they came to a score, and why others did not."""
     race, fact = found.score("race"), found.score("fact")
     shared = race is not None and race.overall is not None
     names: tuple[EvidencePart, ...] = ("race", "fact", "efficiency", "strategic")

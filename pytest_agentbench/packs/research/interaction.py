@@ -167,7 +167,7 @@ def interaction_of(
     *,
     compat: bool = False,
 ) -> InteractionScore:
-    """What was recorded of a report, with what follows. `row` has the further fields of the report's row.
+    """Return what was recorded of a report, with what follows. `row` has the further fields of the report's row.
 
     Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for those that the
     annotations do not have, and for recorded values that cannot be. `compat` fills in what the original estimates.
@@ -187,7 +187,7 @@ def interaction_of(
 
 
 def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert | None) -> Interaction:
-    """What was recorded, wherever it stands."""
+    """Return what was recorded, wherever it stands."""
     metrics, usage = report.metrics, report.metrics.token_usage
     more = recorded.interaction_metrics or _Interactions()
     timing, tokens, performance, details = (
@@ -226,7 +226,7 @@ def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert
 
 
 def _success(calls: tuple[_ToolCall, ...]) -> float | None:
-    """The share of calls that succeeded; None without calls, or where one does not say."""
+    """Return the share of calls that succeeded; None without calls, or where one does not say."""
     total = sum(each.call_count for each in calls)
     rates = [each.success_rate for each in calls]
     if not total or None in rates:
@@ -300,7 +300,7 @@ REPORT = "web_interaction_report.json"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "interaction",
         help="say how the agent worked with the web",
@@ -324,7 +324,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report."""
+    """Write the report."""
     from pytest_agentbench.packs.research.call import Call
 
     call = Call("interaction", args)
@@ -364,7 +364,7 @@ async def score_interaction(call: Call, file: Path, output: Path) -> None:
 
 
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
-    """Its domain and complexity level, as far as they are told; the original has them below `task_metadata`."""
+    """Return its domain and complexity level, as far as they are told; the original has them below `task_metadata`."""
     told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
     if told.domain is None and told.topic is None and tasks.queries is None:
         return None, told.complexity_level

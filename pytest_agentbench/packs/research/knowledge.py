@@ -50,7 +50,7 @@ class Contribution(Record):
 
 
 def unit(text: str, quality: float) -> Unit:
-    """A unit, with the same id wherever it is drawn again."""
+    """Return a unit, with the same id wherever it is drawn again."""
     text = _writable(text)
     return Unit(id=sha256(" ".join(text.split()).casefold().encode()).hexdigest()[:12], text=text, quality=quality)
 
@@ -58,7 +58,7 @@ def unit(text: str, quality: float) -> Unit:
 def contribution(
     model: str, task_id: RowId, prompt: str, article: str, units: Sequence[Unit], batch: str | None = None
 ) -> Contribution:
-    """What a report adds now."""
+    """Return what a report adds now."""
     return Contribution(
         model=_writable(model),
         task_id=_writable(task_id) if isinstance(task_id, str) else task_id,
@@ -82,12 +82,12 @@ class KnowledgeBase:
         self._forget()
 
     def check(self) -> None:
-        """Reads the file: better now than when units are paid for."""
+        """Read the file: better now than when units are paid for."""
         with self._locked():
             pass
 
     def enter(self, new: Contribution) -> list[Unit]:
-        """Adds what a report contributes, unless it stands there, and gives the units that are known to the report.
+        """Add what a report contributes, unless it stands there; return the units that are known to the report.
 
         Each unit is given once: those of the same model's reports on other tasks that were added before it, or before
         the first of its batch, and not longer before than they are retained.
@@ -107,7 +107,7 @@ class KnowledgeBase:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps other processes from the file, of which all is read."""
+        """Keep other processes from the file, of which all is read."""
         from filelock import FileLock, Timeout
 
         try:
@@ -145,7 +145,7 @@ class KnowledgeBase:
         self._size = self._line_number = 0
 
     def _read_on(self) -> None:
-        """Reads what other processes have added since; a last line that a killed one left half is taken off."""
+        """Read what other processes have added since; a last line that a killed one left half is taken off."""
         if not self.path.exists():
             self._forget()
             return
@@ -166,7 +166,7 @@ class KnowledgeBase:
         self._size += len(text)
 
     def _mended(self, file: IO[bytes], text: bytes, half: bytes) -> bytes:
-        """What was read, with the end of its last line, or without that line."""
+        """Return what was read, with the end of its last line, or without that line."""
         if _is_contribution(half):
             file.write(b"\n")
             return text + b"\n"

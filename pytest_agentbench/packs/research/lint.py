@@ -85,7 +85,9 @@ class ResultRow:
 
 
 def read_results(path: Path) -> list[ResultRow]:
-    """The rows of `raw_results.jsonl` or of `<model>_poet_summary.json`. Raises ConfigError with all that are none."""
+    """Return the rows of `raw_results.jsonl` or of `<model>_poet_summary.json`. Raises ConfigError with all that are
+    none.
+    """
     rows, problems = [], []
     for item in read_items(path, "results"):
         if isinstance(item, BadItem):
@@ -101,7 +103,7 @@ def read_results(path: Path) -> list[ResultRow]:
 
 
 def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
-    """Rows that repeat, scores outside of 0-1, and outliers among the others."""
+    """Yield rows that repeat, scores outside of 0-1, and outliers among the others."""
     lines: dict[str, int] = {}
     for row in rows:
         name = str(row.value.get("id", row.value.get("task_id", f"line {row.line}")))
@@ -123,7 +125,7 @@ def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
 
 
 def outliers(values: Sequence[float]) -> dict[int, float]:
-    """The indexes of values whose modified z-score is above LIMIT, with it; none of fewer than FEWEST values."""
+    """Return the indexes of values whose modified z-score is above LIMIT, with it; none of fewer than FEWEST values."""
     if len(values) < FEWEST:
         return {}
     middle = median(values)
@@ -141,7 +143,7 @@ def _far(path: Path, name: str, known: Sequence[tuple[int, float]]) -> Iterator[
 
 
 def _failed(row: Any) -> bool:
-    """Whether it is the row of a report that has no scores, and says why."""
+    """Return whether it is the row of a report that has no scores; it says why then."""
     return isinstance(row, dict) and any(key.endswith("_error") for key in row)
 
 
@@ -170,7 +172,7 @@ class Files:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All of them."""
+        """Return all of them."""
         single = (self.queries, self.criteria, self.references, self.annotations, self.config)
         return (*(path for path in single if path is not None), *self.reports, *self.results)
 
@@ -185,7 +187,7 @@ class Linted:
 
 
 def lint(files: Files) -> Linted:
-    """Everything that is wrong with the files, in the order of the files and of their lines."""
+    """Return everything that is wrong with the files, in the order of the files and of their lines."""
     linted = Linted(len(files.paths))
     queries = _table(files.queries, QueryRow, linted)
     criteria = _table(files.criteria, RaceCriteria, linted)
@@ -240,7 +242,7 @@ def _joins(
     references: Table[ReferenceRow] | None,
     reports: Sequence[Table[ReportRow]],
 ) -> Iterator[Join]:
-    """Reports need all that is given; criteria and references are of queries, and queries want them."""
+    """Report need all that is given; criteria and references are of queries, and queries want them."""
     given: dict[str, Table[Any] | None] = {"query": queries, "criteria": criteria, "reference": references}
     for table in reports:
         for what, partners in given.items():
@@ -290,7 +292,7 @@ _USAGE = 2
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "lint",
         help="find what is wrong with the files of a benchmark",
@@ -312,7 +314,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints every finding and a summary."""
+    """Print every finding and a summary."""
 
     files = _files(args)
     if not files.paths:
@@ -338,7 +340,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> Files:
-    """What the options name, else what is there of the seed's layout. Raises ConfigError for what does not exist."""
+    """Return what the options name, else what is there of the seed's layout. Raises ConfigError for what does not
+    exist.
+    """
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.errors import ConfigError
 

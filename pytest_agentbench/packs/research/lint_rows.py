@@ -50,7 +50,7 @@ class Finding:
 
 
 def findings_of(message: str, path: Path) -> Iterator[Finding]:
-    """The lines of an error, `file:line:column: field: found ..., expected ...`, as findings."""
+    """Yield the lines of an error, `file:line:column: field: found ..., expected ...`, as findings."""
     for text in message.splitlines():
         place = _PLACE.match(text.removeprefix(str(path)))
         line, field, said = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
@@ -60,7 +60,7 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
 
 
 def quoted(text: str, length: int = 60) -> str:
-    """A text as findings show it: on one line, its beginning."""
+    """Return a text as findings show it: on one line, its beginning."""
     line = " ".join(text.split())
     return repr(line if len(line) <= length else f"{line[: length - 1]}…")
 
@@ -85,14 +85,14 @@ class Table(Generic[R]):
 
 
 def read_table(path: Path, record: type[R]) -> Table[R]:
-    """Raises ConfigError where the file cannot be read at all."""
+    """Raise ConfigError where the file cannot be read at all."""
     rows = list(read_research_rows(path, record))
     good = tuple(row for row in rows if isinstance(row, GoodRow))
     return Table(path, good, tuple(row for row in rows if isinstance(row, LostRow)))
 
 
 def row_findings(table: Table[R]) -> Iterator[Finding]:
-    """Rows that cannot be read or are empty, and ids and prompts that stand in the file before."""
+    """Yield rows that cannot be read or are empty, and ids and prompts that stand in the file before."""
     path = table.path
     if not len(table):
         yield Finding(path, 1, "error", "", "no row", "at least one")
@@ -113,7 +113,7 @@ def row_findings(table: Table[R]) -> Iterator[Finding]:
 
 
 def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Finding]:
-    """Rows whose `language` is not that of their prompt, and reports in another language than their query."""
+    """Yield rows whose `language` is not that of their prompt, and reports in another language than their query."""
     for row in table.rows:
         value = row.value
         said, seen = value.language, language_of(value.prompt)
@@ -124,7 +124,7 @@ def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Fin
 
 
 def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> Iterator[Finding]:
-    """Reports with the very text of another: a copy by mistake, or a reference that is scored against itself."""
+    """Report with the very text of another: a copy by mistake, or a reference that is scored against itself."""
     first_of: dict[str, tuple[Path, int]] = {}
     for table in tables:
         for row in table.rows:
@@ -163,7 +163,7 @@ class Join:
 
 
 def join_findings(join: Join) -> Iterator[Finding]:
-    """Rows whose partner has another id or another prompt, or that have none; then partners that have no row."""
+    """Yield rows whose partner has another id or another prompt, or that have none; then partners that have no row."""
     by_prompt = {prompt_key(row.value.prompt): row for row in reversed(join.partners.rows)}
     by_id = {str(row.value.id): row for row in reversed(join.partners.rows)}
     found: set[str] = set()
@@ -191,7 +191,7 @@ def join_findings(join: Join) -> Iterator[Finding]:
 
 
 def _together(join: Join, alone: list[Finding]) -> Iterator[Finding]:
-    """Rows without a partner: each, unless that is no error."""
+    """Yield rows without a partner: each, unless that is no error."""
     if join.missing == "error":
         yield from alone
     elif alone:
@@ -213,7 +213,7 @@ _DOMAINS, _LEVELS, _TYPES = "domain_expert_data.json", "complexity_level_data.js
 
 
 def read_linted(folder: Path, config: PoetConfig, findings: list[Finding]) -> Annotations | None:
-    """The annotations of a folder, and the config's; None where they cannot be used, and why in `findings`."""
+    """Return the annotations of a folder, and the config's; None where they cannot be used, and why in `findings`."""
     try:
         return annotations_of(folder, config)
     except ConfigError as error:
@@ -245,7 +245,7 @@ def annotation_findings(annotations: Annotations) -> Iterator[Finding]:
 def unknown_findings(
     table: Named, annotations: Annotations, config: PoetConfig, domain_map: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Rows whose domain or level the annotations do not have, and topics that are no domain, each topic once."""
+    """Yield rows whose domain or level the annotations do not have, and topics that are no domain, each topic once."""
     domains = f"one of {', '.join(sorted(annotations.domains))} ({annotations.folder / _DOMAINS})"
     levels = f"one of {', '.join(map(str, sorted(annotations.levels)))} ({annotations.folder / _LEVELS})"
     topics: dict[str, list[int]] = {}
@@ -266,7 +266,7 @@ def unknown_findings(
 
 
 def lacking_findings(table: Named) -> Iterator[Finding]:
-    """What experts cannot be told without: rows with neither domain nor topic, and rows without a level."""
+    """Yield what experts cannot be told without: rows with neither domain nor topic, and rows without a level."""
     lacking = {
         "domain": [row.line for row in table.rows if not (row.value.domain or row.value.topic)],
         "complexity_level": [row.line for row in table.rows if row.value.complexity_level is None],
@@ -315,7 +315,7 @@ def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) 
 
 
 def _lacking(metrics: ExecutionMetrics) -> Iterator[tuple[str, str, str]]:
-    """What the efficiency of a report cannot be computed without."""
+    """Yield what the efficiency of a report cannot be computed without."""
     if metrics.total_duration_seconds is None:
         yield "total_duration_seconds", "nothing", "seconds; without them there is no efficiency"
     if metrics.automation_level is None:
@@ -343,7 +343,7 @@ def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, st
 
 
 def _uncounted(metrics: ExecutionMetrics, own: Counted, *, by_links: bool) -> Iterator[tuple[str, str, str]]:
-    """Counts that are not the article's own; those of citations only where it has markers such as [3], or no links."""
+    """Count that are not the article's own; those of citations only where it has markers such as [3], or no links."""
     if metrics.word_count is not None and _far(metrics.word_count, own.words):
         yield "word_count", f"{metrics.word_count:g}", f"{own.words}, as the article has"
     if not own.citations and by_links:
@@ -355,7 +355,7 @@ def _uncounted(metrics: ExecutionMetrics, own: Counted, *, by_links: bool) -> It
 
 
 def _costs(path: Path, line: int, metrics: ExecutionMetrics, price: TokenPrice | None) -> Iterator[Finding]:
-    """A cost that is not that of the tokens; discounts and paid tools may be why."""
+    """Yield a cost that is not that of the tokens; discounts and paid tools may be why."""
     usage = metrics.token_usage
     field = "execution_metrics.token_usage.total_cost_usd"
     if usage.input_tokens is None or usage.output_tokens is None:
@@ -371,7 +371,7 @@ def _costs(path: Path, line: int, metrics: ExecutionMetrics, price: TokenPrice |
 
 
 def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:
-    """Rows that took exactly as long and cost exactly as much as another: copied, not measured."""
+    """Yield rows that took exactly as long and cost exactly as much as another: copied, not measured."""
     first_of: dict[tuple[float, float], int] = {}
     for row in table.rows:
         metrics = row.value.execution_metrics or ExecutionMetrics()

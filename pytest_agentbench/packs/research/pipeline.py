@@ -39,7 +39,7 @@ _YES, _NO = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
 
 
 def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Sets what no option has set. Raises ConfigError for values that say nothing."""
+    """Set what no option has set. Raises ConfigError for values that say nothing."""
     args.target_models = args.target_models or _names(environ.get("TARGET_MODELS", ""))
     args.enable_query_selection = args.enable_query_selection or _flag(environ, "ENABLE_QUERY_SELECTION")
     if not args.model_cleaning:
@@ -54,7 +54,7 @@ def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> No
 
 
 def _names(text: str) -> list[str]:
-    """As a shell writes them: `a b`, `("a" "b")`, `a,b`."""
+    """Return as a shell writes them: `a b`, `("a" "b")`, `a,b`."""
     return [name for name in re.split(r"[\s,\"'()]+", text) if name]
 
 
@@ -80,13 +80,13 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def target_models(args: argparse.Namespace) -> list[str]:
-    """The models that are named, each once, else all that have a file of reports."""
+    """Return the models that are named, each once, else all that have a file of reports."""
     named = list(dict.fromkeys(args.target_models or ()))
     return named or sorted(file.stem for file in args.raw_data_dir.glob("*.jsonl"))
 
 
 def require_inputs(call: Call, models: Sequence[str]) -> None:
-    """Raises ConfigError with every file that is missing: which stage needs it, and how it comes about."""
+    """Raise ConfigError with every file that is missing: which stage needs it, and how it comes about."""
     if problems := list(_problems(call, models)):
         raise ConfigError("\n".join(problems))
 
@@ -135,7 +135,7 @@ RAW_QUERIES = Path("query_analysis/raw_query.md")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "run",
         help="the whole pipeline",
@@ -196,7 +196,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the pipeline."""
+    """Run the pipeline."""
     from pytest_agentbench.packs.research.call import Call
     from pytest_agentbench.packs.research.commands import tell_unused
 
@@ -230,7 +230,7 @@ async def _pipeline(call: Call, models: list[str]) -> None:
 
 
 async def _select(call: Call) -> None:
-    """Writes query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too."""
+    """Write query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too."""
     from pytest_agentbench.packs.research.select_queries import score_queries
 
     args = call.args
@@ -240,7 +240,7 @@ async def _select(call: Call) -> None:
 
 
 async def _criteria(call: Call) -> None:
-    """Makes those that the file of criteria lacks."""
+    """Make those that the file of criteria lacks."""
     from pytest_agentbench.packs.research.criteria import make_criteria_file
 
     made = make_criteria_file(call, call.args.query_file, call.args.criteria_file)
@@ -248,7 +248,7 @@ async def _criteria(call: Call) -> None:
 
 
 async def _score(call: Call, model: str) -> Outcome | None:
-    """All parts of one model's reports, of which one that cannot be had keeps no other from being scored."""
+    """Return all parts of one model's reports, of which one that cannot be had keeps no other from being scored."""
     from pytest_agentbench.packs.research.efficiency import score_efficiency
     from pytest_agentbench.packs.research.fact.command import all_stages
     from pytest_agentbench.packs.research.interaction import score_interaction
@@ -270,7 +270,7 @@ async def _score(call: Call, model: str) -> Outcome | None:
 
 
 async def _stage(call: Call, name: str, stage: Coroutine[Any, Any, T]) -> T | None:
-    """What a stage gives; None, once it is told, where it could not be run."""
+    """Return what a stage gives; None, once it is told, where it could not be run."""
     try:
         return await stage
     except AgentbenchError as error:

@@ -90,7 +90,7 @@ def poet(
     why: Mapping[str, str],
     weights: PoetWeights = PoetWeights(),
 ) -> Poet:
-    """Puts the parts together. `why` says for `efficiency`, `race`, `fact` and `strategic` why they are missing."""
+    """Put the parts together. `why` says for `efficiency`, `race`, `fact` and `strategic` why they are missing."""
     parts = {"efficiency": efficiency, "race": race, "fact": fact_accuracy, "strategic": strategic}
     missing = [name for name, value in parts.items() if value is None]
     quality = quality_value(race, fact_accuracy, weights)
@@ -131,7 +131,7 @@ class Parts:
 
 
 def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:
-    """The weights of a configuration. Its top of RACE's scale is the original's, heeded with `compat` only."""
+    """Return the weights of a configuration. Its top of RACE's scale is the original's, heeded with `compat` only."""
     own, quality, tops = config.poet_weights, config.quality_value_weights, config.evaluation_parameters
     return PoetWeights(
         efficiency=own.efficiency_value,
@@ -145,18 +145,20 @@ def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:
 
 
 def quality_of(parts: Parts, weights: PoetWeights) -> float | None:
-    """A report's quality, 0-1; None without RACE or without a citation that could be checked."""
+    """Return a report's quality, 0-1; None without RACE or without a citation that could be checked."""
     accuracy = None if parts.fact is None else parts.fact.counts.accuracy
     return quality_value(None if parts.race is None else parts.race.overall, accuracy, weights)
 
 
 def adaptability_of(quality: float | None, task: EfficiencyScore) -> float | None:
-    """A report's adaptability to complexity, 0-1; None for a task of less than half an hour or an unknown quality."""
+    """Return a report's adaptability to complexity, 0-1; None for a task of less than half an hour or an unknown
+    quality.
+    """
     return complexity_adaptability(quality, task.difficulty, task.expert_hours)
 
 
 def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = False) -> PoetRow:
-    """The report's row in the business report: the composite, 0-1, or None with the parts that it lacks."""
+    """Return the report's row in the business report: the composite, 0-1, or None with the parts that it lacks."""
     weights = weights_of(config, compat=compat)
     race, fact, work, strategic = parts.race, parts.fact, parts.efficiency, parts.strategic
     accuracy = None if fact is None else fact.counts.accuracy
@@ -210,7 +212,7 @@ _SHARED = set(EfficiencyScore.model_fields) & set(PoetRow.model_fields)
 
 
 def race_evidence(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, ...]:
-    """The criteria by which a report has the fewest points, one a line."""
+    """Return the criteria by which a report has the fewest points, one a line."""
     entries = sorted(
         ((each, name) for name, scores in scored.items() for each in scores), key=lambda entry: entry[0].target
     )
@@ -223,7 +225,7 @@ def race_evidence(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str
 
 
 def fact_evidence(pages: Mapping[str, CitedPage]) -> tuple[str, ...]:
-    """The statements that their pages do not back, one a line."""
+    """Return the statements that their pages do not back, one a line."""
     found = (
         f"{page.facts[verdict.idx]} ({url})"
         for url, page in pages.items()
@@ -266,7 +268,7 @@ def _within(value: float | None) -> float | None:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "poet",
         help="put the parts together and write the business report",
@@ -299,7 +301,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report of one model, or of each."""
+    """Write the report of one model, or of each."""
     from pytest_agentbench.packs.research.call import Call
 
     if args.session is not None:
@@ -332,7 +334,7 @@ async def _models(call: Call) -> None:
 async def score_poet(
     call: Call, model: str, file: Path, output: Path, spent: Mapping[str, Spent] = MappingProxyType({})
 ) -> Outcome:
-    """Writes the business report on the reports of a file. `spent` is what judges cost for them, by stage.
+    """Write the business report on the reports of a file. `spent` is what judges cost for them, by stage.
 
     Raises ConfigError where a file cannot be read.
     """
@@ -351,7 +353,9 @@ async def score_poet(
 
 
 def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, report: Report) -> Parts:
-    """What other stages found out, and the efficiency: computed where there are annotations, else as it is stored."""
+    """Return what other stages found out, and the efficiency: computed where there are annotations, else as it is
+    stored.
+    """
     from pytest_agentbench.packs.research.efficiency import efficiency_of
 
     found = stages.parts(row, efficiency=tasks.annotations is None)

@@ -49,7 +49,8 @@ class RawQuery:
 
 
 def markdown_queries(text: str) -> list[RawQuery]:
-    """The queries of a Markdown text: headings `#### **Query N: title**`, each followed by its content in quotes.
+    """Return the queries of a Markdown text: headings `#### **Query N: title**`, each followed by its content in
+    quotes.
 
     What stands behind the last quote is a note and left out; content without quotes is taken whole.
     """
@@ -108,7 +109,7 @@ Queries = Iterator[GoodRow[ProposedQuery] | LostRow]
 
 
 def read_queries(path: Path, warn: Callable[[str], None]) -> Queries:
-    """Every query of the file, by its suffix. One without a number is called by a hash of its text.
+    """Return every query of the file, by its suffix. One without a number is called by a hash of its text.
 
     A file in GBK is read and told: other encodings of two bytes may look like it. Raises ConfigError where the file
     cannot be read, or holds no queries.
@@ -170,7 +171,7 @@ def _csv(path: Path, text: str) -> Queries:
 
 
 def _delimiter(path: Path, text: str) -> str:
-    """The one by which the header names the queries' texts. Raises ConfigError where none does."""
+    """Return the one by which the header names the queries' texts. Raises ConfigError where none does."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     for delimiter in _DELIMITERS:
         if "prompt" in _fields(dict.fromkeys(next(csv.reader([first], delimiter=delimiter), []), "")):
@@ -189,7 +190,7 @@ def _distinct(path: Path, line: int, header: list[str]) -> list[str]:
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The query's fields under their own names; what is called otherwise is no field of it."""
+    """Return the query's fields under their own names; what is called otherwise is no field of it."""
     by_name = {key.strip().casefold(): value for key, value in data.items()}
     return {
         field: next(by_name[alias] for alias in aliases if alias in by_name)
@@ -204,12 +205,12 @@ def _number(cell: str, field: str) -> Any:
 
 
 def as_cell(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
+    """Return a text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
     return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA) else value
 
 
 def from_cell(cell: str) -> str:
-    """The text that `as_cell` made this of."""
+    """Return the text that `as_cell` made this of."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell
 
 
@@ -229,7 +230,7 @@ def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery
 
 
 def _text(path: Path, warn: Callable[[str], None]) -> str:
-    """The text of a file in UTF-8, with or without a mark, or in GBK. Raises ConfigError for others."""
+    """Return the text of a file in UTF-8, with or without a mark, or in GBK. Raises ConfigError for others."""
     try:
         content = read_file(path)
     except OSError as error:
@@ -247,7 +248,7 @@ def _text(path: Path, warn: Callable[[str], None]) -> str:
 
 
 def _chinese(content: bytes) -> str | None:
-    """The text where GBK makes Chinese of it, None where it makes rare characters of other letters."""
+    """Return the text where GBK makes Chinese of it, None where it makes rare characters of other letters."""
     try:
         text = content.decode("gb18030")
     except UnicodeDecodeError:

@@ -82,7 +82,7 @@ class RaceRow(QueryRow):
 
     @property
     def scored(self) -> Self:
-        """The row itself. Raises Unscored where it has no score."""
+        """Return the row itself. Raises Unscored where it has no score."""
         if self.race_error is not None:
             raise Unscored(self.race_error)
         if self.overall_score is None:
@@ -91,7 +91,7 @@ class RaceRow(QueryRow):
 
 
 def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged) -> RaceRow:
-    """The row of a judged report; it names the language only where the prompt would not tell it.
+    """Return the row of a judged report; it names the language only where the prompt would not tell it.
 
     Raises Unscored where nothing can be shared.
     """
@@ -109,7 +109,7 @@ def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged)
 
 
 def race_details(row_id: RowId, judged: RaceJudged) -> dict[str, Any]:
-    """What the judge said in each draw of a report, as `{id, draws: [{overall_score, judge_details}]}`."""
+    """Return what the judge said in each draw of a report, as `{id, draws: [{overall_score, judge_details}]}`."""
     draws = [
         {
             "overall_score": result.overall,
@@ -128,7 +128,7 @@ def _entry(scored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
-    """The mean of each score by its name, over the rows that have it; None where none has."""
+    """Return the mean of each score by its name, over the rows that have it; None where none has."""
     return {name: _mean(getattr(row, name) for row in rows) for name in LABELS}
 
 
@@ -157,7 +157,7 @@ class Partners:
 
     @classmethod
     def read(cls, call: Call, criteria: Path, references: Path | None, queries: Path | None) -> Partners:
-        """Tells what is wrong with rows. Raises ConfigError where a file cannot be read."""
+        """Tell what is wrong with rows. Raises ConfigError where a file cannot be read."""
         config = call.config
         found = cls(
             joined(call, criteria, RaceCriteria),
@@ -171,14 +171,14 @@ class Partners:
         return found
 
     def language(self, report: ReportRow) -> Language:
-        """The language of the report's query."""
+        """Return the language of the report's query."""
         try:
             return spoken(report if self.queries is None else self.queries.partner(report))
         except ConfigError:  # told once the report is judged
             return spoken(report)
 
     def question(self, report: ReportRow) -> RaceQuestion:
-        """What is judged. Raises ConfigError where a partner is missing, has another id, or lacks a dimension."""
+        """Return what is judged. Raises ConfigError where a partner is missing, has another id, or lacks a dimension."""
         if self.queries is not None:
             self.queries.partner(report)
         criteria = self.criteria.partner(report)
@@ -196,7 +196,7 @@ class Partners:
         )
 
     def unanswered(self, reports: Iterable[GoodRow[ReportRow] | LostRow]) -> list[QueryRow]:
-        """The queries of which there is no report, not even one that is lost."""
+        """Return the queries of which there is no report, not even one that is lost."""
         prompts = ((row.data or {}).get("prompt") for row in reports)
         answered = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
         return [row for row in self.queries or () if prompt_key(row.prompt) not in answered]
@@ -208,7 +208,7 @@ _RESULTS = RESULTS / "race"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "race",
         help="judge the quality of reports",
@@ -245,7 +245,7 @@ def add_judging(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judges the reports, or computes the means of stored scores."""
+    """Judge the reports, or computes the means of stored scores."""
     from pytest_agentbench.packs.research.call import Call
 
     if (problem := _wrong_usage(args)) is not None:
@@ -270,7 +270,7 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
 
 
 async def stored_scores(call: Call, file: Path, output: Path) -> None:
-    """Writes race_result.txt of a raw_results.jsonl. Raises ConfigError where that cannot be read."""
+    """Write race_result.txt of a raw_results.jsonl. Raises ConfigError where that cannot be read."""
     from pytest_agentbench.packs.research.commands import input_rows, label, value_of
     from pytest_agentbench.store.output_files import write_text
 
@@ -286,7 +286,7 @@ async def stored_scores(call: Call, file: Path, output: Path) -> None:
 
 
 async def judge_reports(call: Call, model: str, output: Path) -> None:
-    """Judges the reports of one model. Raises ConfigError where a file cannot be read, or no judge is named."""
+    """Judge the reports of one model. Raises ConfigError where a file cannot be read, or no judge is named."""
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.packs.research.commands import chosen_rows, failed_row, label, value_of
     from pytest_agentbench.packs.research.race_judging import judge_race, strip_apparatus
@@ -345,7 +345,7 @@ def _queries(args: argparse.Namespace) -> Path | None:
 
 
 def _tell(rows: Sequence[RaceRow]) -> None:
-    """Prints the means, also those of each language where there are several."""
+    """Print the means, also those of each language where there are several."""
     from pytest_agentbench.packs.research.commands import spoken
 
     print(result_text(race_means(rows)), end="")

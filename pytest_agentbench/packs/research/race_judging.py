@@ -78,7 +78,7 @@ class UnmatchedCriteria(ValueError):
 
 
 def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]], *, compat: bool = False) -> Race:
-    """The scores of a report whose criteria a judge has scored, all with a reference or all without one.
+    """Return the scores of a report whose criteria a judge has scored, all with a reference or all without one.
 
     `compat` is the original's: criteria that the judge left out are left out of the sums, others are found by a part of
     their text, and one that is not found weighs as the mean of its dimension's. Raises UnmatchedCriteria (else).
@@ -96,7 +96,7 @@ def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]
 
 
 def share(target: float, reference: float) -> float | None:
-    """The target's part of both, None where there is nothing to share."""
+    """Return the target's part of both, None where there is nothing to share."""
     return target / (target + reference) if target + reference else None
 
 
@@ -111,12 +111,12 @@ def _weighted(values: Mapping[RaceDimension, float], shares: Mapping[RaceDimensi
 
 
 def _among(mean: float, values: Collection[float]) -> float:
-    """The mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than all."""
+    """Return the mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than all."""
     return min(max(mean, min(values)), max(values))
 
 
 def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]]) -> None:
-    """Raises UnmatchedCriteria unless every criterion is scored once, under its own text but for case and blanks."""
+    """Raise UnmatchedCriteria unless every criterion is scored once, under its own text but for case and blanks."""
     missing, unknown, repeated = [], [], []
     for name in RACE_DIMENSIONS:
         wanted = {plain(each.criterion): each.criterion for each in criteria.criterions[name]}
@@ -134,12 +134,12 @@ def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[
 
 
 def plain(text: str) -> str:
-    """A criterion's text as it is compared: without case, with single blanks."""
+    """Return a criterion's text as it is compared: without case, with single blanks."""
     return " ".join(text.split()).casefold()
 
 
 def _totals(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
-    """The weighted means of target and reference, 0-10; the latter is 0 where there is none."""
+    """Return the weighted means of target and reference, 0-10; the latter is 0 where there is none."""
     exact = {each.criterion: each.weight for each in criteria}
     weight_of = {plain(text): weight for text, weight in exact.items()}
     target = reference = total = 0.0
@@ -235,7 +235,9 @@ _PAIRS, _SINGLES = _reply(_Pair), _reply(_Single)
 
 
 async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Cleaning) -> RaceQuestion:
-    """The question with article and reference as they are judged. Raises Unscored where a model cannot clean them."""
+    """Return the question with article and reference as they are judged. Raises Unscored where a model cannot clean
+    them.
+    """
     if cleaning == "none":
         return question
     texts = [question.article, *([] if question.reference is None else [question.reference])]
@@ -255,7 +257,7 @@ async def judge_race(
     position_swap: bool = False,
     compat: bool = False,
 ) -> RaceJudged:
-    """Asks `samples` times, with `position_swap` in both orders. `compat` takes criteria as the original does.
+    """Ask `samples` times, with `position_swap` in both orders. `compat` takes criteria as the original does.
 
     Raises Unscored where a draw is missing, and where there is no text to judge.
     """
@@ -296,7 +298,7 @@ async def _draw(
 
 
 def criteria_text(criteria: RaceCriteria) -> str:
-    """The criteria as a judge sees them: without their weights, which are no matter of the scores."""
+    """Return the criteria as a judge sees them: without their weights, which are no matter of the scores."""
     parts = []
     for name in RACE_DIMENSIONS:
         lines = [
@@ -313,7 +315,7 @@ def _one_line(text: str) -> str:
 
 
 def response_format(*, pairwise: bool) -> dict[str, Any]:
-    """A strict schema of the reply."""
+    """Return a strict schema of the reply."""
     scores = ("article_1_score", "article_2_score") if pairwise else ("target_score",)
     entries = listed(criterion=TEXT, analysis=TEXT, **dict.fromkeys(scores, NUMBER))
     return structured(f"research_{STAGE}", dict.fromkeys(RACE_DIMENSIONS, entries))
@@ -322,7 +324,8 @@ def response_format(*, pairwise: bool) -> dict[str, Any]:
 def parse(
     text: str, form: type[ReplyPart], criteria: RaceCriteria, *, swapped: bool = False, compat: bool = False
 ) -> dict[RaceDimension, tuple[Scored, ...]]:
-    """The scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its own.
+    """Return the scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its
+    own.
 
     With `compat` scores stay under the reply's texts, whichever these are.
     """

@@ -296,7 +296,7 @@ class Counted:
 
 
 def counted(article: str) -> Counted:
-    """What is in the text of a report."""
+    """Return what is in the text of a report."""
     markers = _MARKER.findall(article)
     return Counted(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))
 

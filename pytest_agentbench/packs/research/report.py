@@ -117,13 +117,13 @@ def _made_of(evaluation: Evaluation) -> str:
 
 
 def _dimensions(failed: Collection[str]) -> Collection[str]:
-    """Those that failed, or all where RACE as a whole did."""
+    """Return those that failed, or all where RACE as a whole did."""
     named = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
     return named if named and not {"race", "race_weighted_dims", "quality"} & set(failed) else RACE_DIMENSIONS
 
 
 def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:
-    """Those in which the report lost most against its reference, or has least where there is none."""
+    """Yield those in which the report lost most against its reference, or has least where there is none."""
     asked = [each for each in criteria if each.dimension in dimensions]
     for each in sorted(asked, key=lambda each: each.target - (each.reference or 0))[:_MOST]:
         against = f" against {each.reference:g}" if each.reference is not None else " of 10"
@@ -132,7 +132,7 @@ def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collecti
 
 
 def _citations(found: ResearchScores) -> Iterator[str]:
-    """The first that a page does not support, before those whose page could not be read."""
+    """Yield the first that a page does not support, before those whose page could not be read."""
     bad = [each for label in ("unsupported", "unknown") for each in found.statements if each.label == label]
     for each in bad[:_MOST]:
         yield f"{each.label}: {each.fact} <{each.url}>"

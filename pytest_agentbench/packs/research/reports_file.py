@@ -85,7 +85,7 @@ class ReportsFile(ConfigFile):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The paths and patterns of all rows that it names."""
+        """Return the paths and patterns of all rows that it names."""
         return (*(self.reports or ()), *filter(None, (self.queries, self.criteria, self.references)))
 
     @field_validator("reports")
@@ -147,7 +147,7 @@ class ReportsFile(ConfigFile):
 
 
 def _shared_stems(reports: tuple[str, ...], scope: Scope) -> Iterator[tuple[Loc, str]]:
-    """Files whose stems are the same stand for one model twice."""
+    """Yield files whose stems are the same stand for one model twice."""
     first: dict[str, Path] = {}
     for at, pattern in enumerate(reports):
         for path in match_files(pattern, scope.folder):

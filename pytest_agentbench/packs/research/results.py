@@ -84,7 +84,7 @@ class _Details(Record):
 
     @property
     def said(self) -> dict[RaceDimension, tuple[Scored, ...]]:
-        """The first draw, from the article's point of view."""
+        """Return the first draw, from the article's point of view."""
         found: dict[RaceDimension, tuple[Scored, ...]] = {}
         for name, entries in self.draws[0].judge_details.items() if self.draws else ():
             targets = [
@@ -118,7 +118,7 @@ class StageResults:
         self._call, self._folder, self._model = call, folder, model
 
     def parts(self, row: ReportRow, *, efficiency: bool) -> Parts:
-        """What is there of a report, and why the rest is not. `efficiency`: whether that is looked for too."""
+        """Return what is there of a report, and why the rest is not. `efficiency`: whether that is looked for too."""
         why: dict[Missing, str] = {}
         race = _or_why(why, "race", lambda: self._race(row))
         fact = _or_why(why, "fact", lambda: self._fact(row))
@@ -131,7 +131,7 @@ class StageResults:
         return Parts(race, fact, work, strategic, why)
 
     def quality(self, row: ReportRow, *, compat: bool) -> tuple[float | None, str]:
-        """A report's quality, 0-1, or None and why."""
+        """Return a report's quality, 0-1, or None and why."""
         why: dict[Missing, str] = {}
         parts = Parts(_or_why(why, "race", lambda: self._race(row)), _or_why(why, "fact", lambda: self._fact(row)))
         quality = quality_of(parts, weights_of(self._call.config, compat=compat))
@@ -167,7 +167,7 @@ class StageResults:
         return score
 
     def _require_same(self, part: Missing, row: ReportRow, digest: object) -> None:
-        """Raises Unscored for what is told to be of another article."""
+        """Raise Unscored for what is told to be of another article."""
         if digest is not None and digest != article_digest(row.article):
             raise Unscored(self._stale(part, "article"))
 
@@ -205,7 +205,7 @@ class StageResults:
 
     @cached_property
     def _race_evidence(self) -> dict[str, tuple[str, ...]]:
-        """What the judge said first of each report, by its id, where that is kept."""
+        """Return what the judge said first of each report, by its id, where that is kept."""
         path = self._path("race").with_name("race_details.jsonl")
         rows = read_research_rows(path, _Details) if path.is_file() else ()
         return {str(row.value.id): race_evidence(row.value.said) for row in rows if isinstance(row, GoodRow)}
@@ -254,7 +254,7 @@ def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
 
 
 def _is_lost(row: Any) -> bool:
-    """Whether the stage itself could not read the report: it has said so, and has no more than its line or id."""
+    """Return whether the stage itself could not read the report: it has said so, and has no more than its line or id."""
     return isinstance(row, dict) and any(name.endswith("_error") for name in row)
 
 

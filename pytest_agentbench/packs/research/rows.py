@@ -40,11 +40,11 @@ class Prompted(Protocol):
 
     @property
     def id(self) -> RowId:
-        """As the file has it."""
+        """Return as the file has it."""
 
     @property
     def prompt(self) -> str:
-        """The query."""
+        """Return the query."""
 
 
 R = TypeVar("R", bound=Record)
@@ -78,7 +78,7 @@ class LostRow:
 
 
 def prompt_key(prompt: str) -> str:
-    """What rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form only."""
+    """Return what rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form only."""
     return sha256(" ".join(unicodedata.normalize("NFKC", prompt).split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -89,7 +89,7 @@ def language_of(text: str) -> Language:
 
 
 def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | LostRow]:
-    """Every row of a JSONL or JSON file, in order. Raises ConfigError where the file cannot be read at all."""
+    """Yield every row of a JSONL or JSON file, in order. Raises ConfigError where the file cannot be read at all."""
     scope = Scope(str(path.parent))
     for item in read_items(path):
         if isinstance(item, BadItem):
@@ -106,7 +106,7 @@ def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | Los
 
 
 def distinct(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
-    """The same, but a row that has the prompt or the id of one before it is lost."""
+    """Yield the same, but a row that has the prompt or the id of one before it is lost."""
     prompts: dict[str, int] = {}
     ids: dict[str, int] = {}
     for row in rows:
@@ -163,11 +163,11 @@ class Joined(Generic[P]):
         return (row for _, row in self._rows.values())
 
     def __contains__(self, row: Prompted) -> bool:
-        """Whether there is a row of the same prompt."""
+        """Return whether there is a row of the same prompt."""
         return prompt_key(row.prompt) in self._rows
 
     def partner(self, row: Prompted) -> P:
-        """The row of the same prompt. Raises ConfigError where there is none, or where it has another id."""
+        """Return the row of the same prompt. Raises ConfigError where there is none, or where it has another id."""
         found = self._rows.get(prompt_key(row.prompt))
         if found is None:
             raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
@@ -203,7 +203,7 @@ class Material:
 
 
 def read_material(task: ResearchTask) -> Material:
-    """The texts of a report. Raises ConfigError where a row is not what it was when it was collected."""
+    """Return the texts of a report. Raises ConfigError where a row is not what it was when it was collected."""
     report = _read_row(task.article, ReportRow, report_content)
     criteria = _read_row(task.criteria, RaceCriteria, criteria_content)
     reference = _read_row(task.reference, ReferenceRow, reference_content)
@@ -217,20 +217,20 @@ def read_material(task: ResearchTask) -> Material:
 
 
 def place(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
-    """Where a row of a file stands that says `said`."""
+    """Return where a row of a file stands that says `said`."""
     digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
     return RowPlace(path, row.line, row.offset, row.size, digest)
 
 
 def report_content(row: ReportRow) -> str:
-    """What of a report can change its scores."""
+    """Return what of a report can change its scores."""
     metrics = row.execution_metrics.model_dump(mode="json") if row.execution_metrics is not None else None
     further = {name: value for name, value in (row.model_extra or {}).items() if name in _RECORDED}
     return json.dumps([row.article, metrics, further], sort_keys=True)
 
 
 def criteria_content(row: RaceCriteria) -> str:
-    """The same of criteria."""
+    """Return the same of criteria."""
     criteria = {
         name: [[each.criterion, each.explanation, each.weight] for each in group]
         for name, group in row.criterions.items()
@@ -239,12 +239,12 @@ def criteria_content(row: RaceCriteria) -> str:
 
 
 def reference_content(row: ReferenceRow) -> str:
-    """The same of a reference report."""
+    """Return the same of a reference report."""
     return row.article
 
 
 def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[StoredRow], str]) -> StoredRow | None:
-    """The row at a place, None without one. Raises ConfigError where it is another one by now."""
+    """Return the row at a place, None without one. Raises ConfigError where it is another one by now."""
     if place is None:
         return None
     try:

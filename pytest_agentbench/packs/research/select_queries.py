@@ -46,7 +46,7 @@ class QueryDimension:
 
     @property
     def key(self) -> str:
-        """As query_scores.json has it."""
+        """Return as query_scores.json has it."""
         return f"{self.letter}. {self.chinese}"
 
 
@@ -120,7 +120,9 @@ class ScoredQuery(QueryRow):
 
     @property
     def value(self) -> float:
-        """The score of the seven, 1-5. Raises Unscored where there are none, LackingScores where some are missing."""
+        """Return the score of the seven, 1-5. Raises Unscored where there are none, LackingScores where some are
+        missing.
+        """
         if self.scoring_result is None:
             raise Unscored(self.select_error or "found neither scoring_result nor select_error")
         return query_value({key: each.score for key, each in self.scoring_result.scores.items()})
@@ -129,7 +131,7 @@ class ScoredQuery(QueryRow):
 def scored_query(
     query: ProposedQuery, result: Mapping[str, Any], classification: Classification | None = None
 ) -> ScoredQuery:
-    """The row of a query that a judge has scored."""
+    """Return the row of a query that a judge has scored."""
     own = query.model_dump(exclude_unset=True, exclude={"id", "title", "prompt"})
     return ScoredQuery(
         query_number=query.id,
@@ -142,14 +144,14 @@ def scored_query(
 
 
 def scores_row(query: ScoredQuery) -> dict[str, Any]:
-    """A row of query_scores.json."""
+    """Return a row of query_scores.json."""
     row = query.model_dump(by_alias=True, exclude_unset=True)
     first = ("query_number", "query_title", "query_content", "scoring_result")
     return {name: row.get(name) for name in first} | row
 
 
 def failed_scores_row(data: Mapping[str, Any] | None, line: int, error: Exception) -> dict[str, Any]:
-    """The same of a query without scores, given its fields as far as they are known and the line of its file."""
+    """Return the same of a query without scores, given its fields as far as they are known and the line of its file."""
     names = {"id": "query_number", "title": "query_title", "prompt": "query_content"}
     known = {names.get(field, field): value for field, value in (data or {}).items()}
     return {**(known or {"line": line}), "select_error": str(error)}
@@ -168,7 +170,7 @@ def _csv_row(rank: int, query: ScoredQuery) -> list[Any]:
 
 
 def selected_row(query: ScoredQuery) -> dict[str, Any]:
-    """A row of selected_queries.jsonl. Domain and level are the file's own, else the judge's, else null."""
+    """Return a row of selected_queries.jsonl. Domain and level are the file's own, else the judge's, else null."""
     assert query.scoring_result is not None
     domain, domain_from = _known(query.domain, query.classification.domain)
     level, level_from = _known(query.complexity_level, query.classification.complexity_level)
@@ -191,7 +193,7 @@ def selected_row(query: ScoredQuery) -> dict[str, Any]:
 
 
 def query_row(query: ScoredQuery, language: str) -> dict[str, Any]:
-    """A row of query.jsonl. Without a topic of its own the query's domain stands for it."""
+    """Return a row of query.jsonl. Without a topic of its own the query's domain stands for it."""
     domain, _ = _known(query.domain, query.classification.domain)
     return {"id": query.id, "topic": query.topic or domain, "language": language, "prompt": query.prompt}
 
@@ -228,7 +230,7 @@ class _Classification(ReplyPart):
 async def score_query(
     asking: Asking, case_id: str, language: Language, query: str
 ) -> tuple[dict[str, Any], Classification]:
-    """What query_scores.json has as `scoring_result`, and what the judge takes the query for. Raises Unscored.
+    """Return what query_scores.json has as `scoring_result`, and what the judge takes the query for. Raises Unscored.
 
     `scoring_result` has `scores` by dimension, each with its reason, and the `overall_score`.
     """
@@ -258,7 +260,7 @@ _NAMED_THRESHOLDS = (4.0, 4.5)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "select-queries",
         help="score queries and keep the valuable ones",
@@ -343,7 +345,7 @@ async def score_queries(call: Call, file: Path, output: Path) -> None:
 
 
 async def select_scored(call: Call, file: Path, output: Path) -> None:
-    """Keeps queries by the scores of a query_scores.json. Raises ConfigError where that cannot be read."""
+    """Keep queries by the scores of a query_scores.json. Raises ConfigError where that cannot be read."""
     from pytest_agentbench.packs.research.commands import input_rows, label, value_of
 
     async def score(row: GoodRow[ScoredQuery] | LostRow) -> ScoredQuery:
@@ -363,7 +365,7 @@ async def select_scored(call: Call, file: Path, output: Path) -> None:
 
 
 def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tuple[Path, ...]:
-    """The files of the queries that reach the threshold, in the order of the input."""
+    """Return the files of the queries that reach the threshold, in the order of the input."""
     from pytest_agentbench.packs.research.commands import spoken
     from pytest_agentbench.store.output_files import write_rows
 
@@ -378,7 +380,7 @@ def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tupl
 
 
 def _tell(call: Call, scored: Sequence[ScoredQuery]) -> None:
-    """Prints how many queries are kept, also at both thresholds of the seed."""
+    """Print how many queries are kept, also at both thresholds of the seed."""
     for threshold in sorted({*_NAMED_THRESHOLDS, call.args.threshold}):
         kept = sum(query.value >= threshold for query in scored)
         chosen = " (chosen)" if threshold == call.args.threshold else ""

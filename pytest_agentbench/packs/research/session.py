@@ -50,7 +50,7 @@ class ResearchSession:
         self._pages: dict[NetworkSettings, asyncio.Task[Pages]] = {}
 
     def config(self, scoring: ResearchScoring) -> PoetConfig:
-        """The weights. Raises ConfigError."""
+        """Return the weights. Raises ConfigError."""
         from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 
         path = scoring.config
@@ -62,7 +62,7 @@ class ResearchSession:
         return self._configs[key]
 
     def annotations(self, scoring: ResearchScoring) -> Annotations | None:
-        """The annotations, None where no part needs any. Raises ConfigError."""
+        """Return the annotations, None where no part needs any. Raises ConfigError."""
         from pytest_agentbench.packs.research.efficiency import annotations_of
 
         folder = scoring.annotations
@@ -75,7 +75,7 @@ class ResearchSession:
         return self._annotations[key]
 
     def knowledge_base(self, scoring: ResearchScoring) -> KnowledgeBase:
-        """The units of knowledge that reports have added. Raises ConfigError for a file that is none."""
+        """Return the units of knowledge that reports have added. Raises ConfigError for a file that is none."""
         from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase
 
         path = scoring.knowledge_base or self._output / KNOWLEDGE_BASE
@@ -84,7 +84,7 @@ class ResearchSession:
 
     @cached_property
     def batch(self) -> str:
-        """What reports know nothing of one another in: all that are or could be scored in this session.
+        """Return what reports know nothing of one another in: all that are or could be scored in this session.
 
         So that a score does not depend on order, selection and workers, nor on where a session was interrupted. Raises
         ConfigError.
@@ -96,7 +96,7 @@ class ResearchSession:
         return sha256("".join(sorted(digests)).encode()).hexdigest()[:16]
 
     async def pages(self, network: NetworkSettings) -> Pages:
-        """The pages of the web as far as these settings let anybody go. Raises UnavailableError, ConfigError."""
+        """Return the pages of the web as far as these settings let anybody go. Raises UnavailableError, ConfigError."""
         from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
         from pytest_agentbench.packs.research.fact.pages import Pages
 
@@ -106,7 +106,7 @@ class ResearchSession:
         return await asyncio.shield(self._pages[network])
 
     async def close(self) -> None:
-        """Ends what fetches pages."""
+        """End what fetches pages."""
         for opened in self._pages.values():
             if opened.done() and not opened.cancelled() and opened.exception() is None:
                 await opened.result().__aexit__(None, None, None)
@@ -136,7 +136,7 @@ class StoredReports:
 
     @property
     def model_id(self) -> str:
-        """What stands for a model in ids and reports: the file's name without its suffix."""
+        """Return what stands for a model in ids and reports: the file's name without its suffix."""
         return self.path.stem
 
     def digest(self, case: Case, repetition: int) -> str | None:
@@ -145,7 +145,7 @@ class StoredReports:
         return article.digest if article is not None else None
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
-        """The run is `failed` where the article is empty. Raises ConfigError where the file has changed."""
+        """Return the run is `failed` where the article is empty. Raises ConfigError where the file has changed."""
         task = task_of_case(case)
         material = read_material(task)
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, context.repetition))

@@ -91,7 +91,7 @@ class _Reuse(ReplyPart):
 async def judge_strategic(
     asking: Asking, case_id: str, language: Language, query: str, article: str
 ) -> dict[str, tuple[float, str]]:
-    """Each of the eight scores (1-5) with its reason. Raises Unscored: no score is ever a default."""
+    """Return each of the eight scores (1-5) with its reason. Raises Unscored: no score is ever a default."""
     messages = stage_messages(language, WORDINGS[language].strategic.format(), query=query, article=article)
     return await asking(STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
 
@@ -102,7 +102,7 @@ def _parse(text: str) -> dict[str, tuple[float, str]]:
 
 
 async def draw_knowledge(asking: Asking, case_id: str, language: Language, article: str, most: int) -> list[Unit]:
-    """The units of knowledge that the article has, at most `most`, each once. Raises Unscored."""
+    """Return the units of knowledge that the article has, at most `most`, each once. Raises Unscored."""
     task = WORDINGS[language].knowledge.format(most=most)
     messages = stage_messages(language, task, article=article)
 
@@ -116,7 +116,7 @@ async def draw_knowledge(asking: Asking, case_id: str, language: Language, artic
 async def confirm_reuse(
     asking: Asking, case_id: str, language: Language, article: str, candidates: Sequence[Unit]
 ) -> list[Unit]:
-    """Those of the known units that the article states, as the judge says. Raises Unscored."""
+    """Return those of the known units that the article states, as the judge says. Raises Unscored."""
     shown = "\n".join(json.dumps({"id": each.id, "text": each.text}, ensure_ascii=False) for each in candidates)
     messages = stage_messages(language, WORDINGS[language].reuse.format(), article=article, known=shown)
     by_id = {each.id: each for each in candidates}
@@ -164,7 +164,8 @@ async def strategic_of(
     turn: AbstractAsyncContextManager[None] | None = None,
     batch: str | None = None,
 ) -> StrategicScore:
-    """What the judge says of a report; its knowledge is added to the base. Raises Unscored, ConfigError, Unwritable.
+    """Return what the judge says of a report; its knowledge is added to the base. Raises Unscored, ConfigError,
+    Unwritable.
 
     The base is entered once, after the report's units are drawn and before it is asked which known ones it uses: what
     is known is what reports before it added, and a repeated call changes and finds nothing else. That is done while
@@ -200,7 +201,7 @@ async def strategic_of(
 
 
 def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> list[Unit]:
-    """The drawn units that neither a known one nor one drawn before says: those are at least so alike (0-1)."""
+    """Return the drawn units that neither a known one nor one drawn before says: those are at least so alike (0-1)."""
     new: list[Unit] = []
     for each in drawn:
         words = _words(each.text)
@@ -210,7 +211,7 @@ def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> 
 
 
 def found_units(article: str, known: Sequence[Unit], settings: KnowledgeBaseSettings) -> list[Unit]:
-    """The known units that three sentences of the article have the words of, so that it may state them."""
+    """Return the known units that three sentences of the article have the words of, so that it may state them."""
     passages, share = Passages(article), settings.knowledge_similarity_threshold
     found = [each for each in known if passages.have(_words(each.text), share)]
     return sorted(found, key=lambda each: -passages.share_of(_words(each.text)))[:_MOST_CANDIDATES]
@@ -221,7 +222,7 @@ _MEANS = ("strategic_score", "complexity_adaptability", "knowledge_creation_valu
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "strategic",
         help="judge what reports are worth beyond their task",
@@ -253,7 +254,7 @@ def add_knowledge_base(parser: argparse._ActionsContainer) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report."""
+    """Write the report."""
     from pytest_agentbench.packs.research.call import Call
 
     call = Call("strategic", args)
@@ -310,7 +311,7 @@ async def score_strategic(call: Call, file: Path, output: Path) -> None:
 
 
 def _adaptability(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow) -> tuple[float | None, str]:
-    """A report's adaptability to complexity, or None and why."""
+    """Return a report's adaptability to complexity, or None and why."""
     from pytest_agentbench.packs.research.arithmetic import SHORTEST_HOURS, complexity_adaptability
     from pytest_agentbench.packs.research.efficiency import task_of
 
@@ -335,7 +336,7 @@ class _Turns:
 
     @asynccontextmanager
     async def turn(self, number: int) -> AsyncIterator[None]:
-        """Waits until all rows before have had theirs, or have failed."""
+        """Wait until all rows before have had theirs, or have failed."""
         while self._next < number:
             await self._over[self._next].wait()
             while self._next < number and self._over[self._next].is_set():

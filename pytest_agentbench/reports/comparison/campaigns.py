@@ -61,7 +61,7 @@ class CaseRuns:
         return self.counts.pass_rate
 
     def first(self, runs: int) -> Sample:
-        """Its first `runs` judged runs, of at least one."""
+        """Return its first `runs` judged runs, of at least one."""
         taken = self.judged[:runs]
         figures: dict[str, list[float]] = defaultdict(list)
         for name, value in (figure for run in taken for figure in run.values.items()):
@@ -86,12 +86,12 @@ class Campaign:
 
     @cached_property
     def label(self) -> str:
-        """What it is called in sentences."""
+        """Return what it is called in sentences."""
         shown = self.name or "this session"
         return shown if self.model is None else f"{shown}#{self.model}"
 
     def as_dict(self) -> dict[str, Any]:
-        """How report.json and pages name it."""
+        """Return how report.json and pages name it."""
         return {
             "report": self.name,
             "model": self.model,
@@ -101,7 +101,7 @@ class Campaign:
 
 
 def campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
-    """What of a report is compared, of one `model` or of all. Raises ConfigError for a model it does not have."""
+    """Return what of a report is compared, of one `model` or of all. Raises ConfigError for a model it does not have."""
     groups: dict[str, dict[CaseKey, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
         if model is None or row["model_id"] == model:
@@ -143,7 +143,7 @@ def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
 
 
 def _figures(row: Row) -> dict[str, float]:
-    """What is known of a run, by name."""
+    """Return what is known of a run, by name."""
     figures = {
         "score": row["final_score"],
         **{f"metric.{name}": value for name, value in row["metrics"].items()},
@@ -157,13 +157,13 @@ def _figures(row: Row) -> dict[str, float]:
 
 
 def named_report(text: str) -> tuple[Path, str | None]:
-    """The file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
+    """Return the file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
     path, mark, model = text.rpartition("#")
     return (Path(path), model) if mark and path and model and not Path(text).exists() else (Path(text), None)
 
 
 def read_campaign(text: str, here: Path) -> tuple[Campaign, dict[str, Any]]:
-    """A side and its whole report. It is named as seen from `here`, where it lies below.
+    """Return a side and its whole report. It is named as seen from `here`, where it lies below.
 
     Raises ConfigError for a file that is no report.json, and for a model without a run in it.
     """

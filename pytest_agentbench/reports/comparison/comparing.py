@@ -87,7 +87,7 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
 
 
 def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelComparison]) -> str | None:
-    """Why not a single case could be compared, None where one was."""
+    """Return why not a single case could be compared, None where one was."""
     if any(model.pass_rate.cases for model in models):
         return None
     if not models:
@@ -135,7 +135,7 @@ def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -
 
 
 def _uneven(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]], labels: tuple[str, str]) -> Iterator[str]:
-    """A sentence for each side on which cases were judged more often than on the other."""
+    """Yield a sentence for each side on which cases were judged more often than on the other."""
     counts = [(before.counts.judged, after.counts.judged) for before, after in pairs]
     for more, label in enumerate(labels):
         found = [each for each in counts if each[1 - more] and each[more] > each[1 - more]]
@@ -196,7 +196,7 @@ def _matched(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:
 
 
 def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int) -> ModelComparison:
-    """One model without its verdicts, which depend on the others'."""
+    """Return one model without its verdicts, which depend on the others'."""
     common = sorted(old.keys() & new.keys())  # in no file's order: what is drawn for the tests does not depend on it
     both = [(old[key], new[key]) for key in common]
     counted = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
@@ -238,7 +238,7 @@ def _counts(cases: Cases) -> Counts:
 
 
 def _values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
-    """A figure of the cases that have it on both sides."""
+    """Return a figure of the cases that have it on both sides."""
     return [
         (before.values[name], after.values[name])
         for before, after in pairs
@@ -247,7 +247,7 @@ def _values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
 
 
 def _names(pairs: Pairs) -> list[str]:
-    """The figures of either side but the score, in order of first appearance."""
+    """Return the figures of either side but the score, in order of first appearance."""
     found = dict.fromkeys(name for pair in pairs for side in pair for name in side.values)
     return [name for name in found if name != SCORE]
 
@@ -271,7 +271,9 @@ def _told(values: Sequence[tuple[float, float]]) -> Measure:
 def _tested(
     values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
 ) -> Measure:
-    """The same with its test, and what so many cases could show at `alpha`: of a pass `rate`, maybe of single runs."""
+    """Return the same with its test, and what so many cases could show at `alpha`: of a pass `rate`, maybe of single
+    runs.
+    """
     told = _told(values)
     if not values:
         return told
@@ -294,7 +296,7 @@ def _tested(
 
 
 def _severity(change: Change) -> tuple[bool, float]:
-    """What must pass comes first, then the largest change."""
+    """Return what must pass comes first, then the largest change."""
     return not change.must_pass, -abs(change.difference)
 
 
@@ -320,7 +322,7 @@ def _change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
 
 
 def _concluded(models: Sequence[ModelComparison]) -> list[ModelComparison]:
-    """The verdicts, by p values that Holm adjusted over the models; pass rate and score are a family each."""
+    """Return the verdicts, by p values that Holm adjusted over the models; pass rate and score are a family each."""
     rates = _judged([model.pass_rate for model in models])
     scores = _judged([model.score for model in models])
     concluded = [
@@ -331,7 +333,7 @@ def _concluded(models: Sequence[ModelComparison]) -> list[ModelComparison]:
 
 
 def _without_chance(model: ModelComparison) -> ModelComparison:
-    """The model with those changes as regressions and gains that the test supports.
+    """Return the model with those changes as regressions and gains that the test supports.
 
     Where it finds the pass rate worse, these are the cases that it goes by, and the other way round. Else a case has to
     stand alone: by Fisher's test of its repetitions, adjusted (Holm) for all cases that could. What must pass is named

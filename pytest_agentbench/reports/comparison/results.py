@@ -38,7 +38,7 @@ class Measure:
     verdict: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return as JSON has it."""
         return {**asdict(self), "ci95": pair(self.ci95), "bootstrap_ci95": pair(self.bootstrap_ci95)}
 
 
@@ -63,7 +63,7 @@ class Change:
     message: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return as JSON has it."""
         sides = {"baseline": self.baseline, "current": self.current}
         return {
             **{name: value for name, value in asdict(self).items() if name != "tested"},
@@ -97,11 +97,11 @@ class ModelComparison:
 
     @property
     def worse(self) -> list[Change]:
-        """Every case whose pass rate fell, supported by the test or not."""
+        """Return every case whose pass rate fell, supported by the test or not."""
         return [*self.regressions, *(change for change in self.by_chance if change.difference < 0)]
 
     def as_dict(self) -> dict[str, Any]:
-        """An entry of `models`."""
+        """Return an entry of `models`."""
         return {
             "model_id": self.model_id,
             "baseline_model_id": self.baseline_model_id,
@@ -177,7 +177,7 @@ class Comparison:
             yield f"{cases} worse than in {self.baseline.label}, {allowed}: {', '.join(named[:5])}{more}."
 
     def as_dict(self) -> dict[str, Any]:
-        """The `comparison` of report.json, and what `agentbench compare --json` prints."""
+        """Return the `comparison` of report.json, and what `agentbench compare --json` prints."""
         return {
             "baseline": self.baseline.as_dict(),
             "current": self.current.as_dict(),

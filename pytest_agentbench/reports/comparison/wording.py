@@ -37,14 +37,14 @@ CHANCE = "not more than chance"
 
 
 def chance_text(changes: Sequence[Mapping[str, Any]]) -> str:
-    """How many changed cases the test does not support, each way."""
+    """Return how many changed cases the test does not support, each way."""
     worse = sum(change["difference"] < 0 for change in changes)
     parts = [f"{number} {way}" for number, way in ((worse, "worse"), (len(changes) - worse, "better")) if number]
     return f"{CHANCE}: {', '.join(parts)}"
 
 
 def summary(model: ModelComparison, models: int) -> str:
-    """What the pass rate of one of `models` says, in up to three sentences."""
+    """Return what the pass rate of one of `models` says, in up to three sentences."""
     same = model.baseline_model_id == model.model_id
     name = model.model_id if same else f"{model.model_id} against {model.baseline_model_id}"
     measure = model.pass_rate
@@ -58,20 +58,20 @@ def summary(model: ModelComparison, models: int) -> str:
 
 
 def compared_with(comparison: Mapping[str, Any]) -> str:
-    """The title: what is compared with what."""
+    """Return the title: what is compared with what."""
     current, baseline = comparison["current"], comparison["baseline"]
     named = "This session" if current["report"] is None else side_name(current)
     return f"{named} compared with {side_name(baseline)}"
 
 
 def side_name(side: Mapping[str, Any]) -> str:
-    """The report and its model, as the command line names them."""
+    """Return the report and its model, as the command line names them."""
     shown = side["report"] or "this session"
     return shown if side["model"] is None else f"{shown}#{side['model']}"
 
 
 def change_text(change: Mapping[str, Any]) -> str:
-    """How a case's runs went on both sides, and what that alone says."""
+    """Return how a case's runs went on both sides, and what that alone says."""
     sides = [f"{side['passed']}/{side['judged']}" for side in (change["baseline"], change["current"])]
     p_value = change["p_value"]
     return " -> ".join(sides) + ("" if p_value is None else f" ({p_text(p_value)})")
@@ -110,7 +110,7 @@ def p_text(p_value: float) -> str:
 
 
 def points(difference: float) -> str:
-    """A difference of rates in percentage points, signed."""
+    """Return a difference of rates in percentage points, signed."""
     shown = f"{difference * 100:+.1f}"
     return "0.0" if shown in ("+0.0", "-0.0") else shown
 
@@ -122,7 +122,7 @@ def _level(name: str, value: float | None, *, rate: bool) -> str:
 
 
 def _signed(name: str, value: float | None, *, rate: bool) -> str:
-    """A difference in its unit, of rates in percentage points."""
+    """Return a difference in its unit, of rates in percentage points."""
     if value is None:
         return "-"
     if rate:
@@ -158,7 +158,7 @@ def _evidence(measure: Measure, models: int) -> str:
 
 
 def _limits(measure: Measure) -> Sequence[str]:
-    """What the cases could have shown, where they showed nothing."""
+    """Return what the cases could have shown, where they showed nothing."""
     if measure.verdict in ("worse", "better"):
         return []
     cases = _cases(measure.cases)

@@ -130,7 +130,7 @@ def live_page() -> str:
 
 
 def content_policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
-    """Nothing may be loaded, sent or run but the page's own style and scripts.
+    """Return nothing may be loaded, sent or run but the page's own style and scripts.
 
     `chunks`: and scripts beside the page, which hold details of runs. `live`: and data from where the page is from.
     """
@@ -184,7 +184,7 @@ def _packed(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Everything is escaped, and what a name is not there for is an error."""
+    """Return everything is escaped, and what a name is not there for is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

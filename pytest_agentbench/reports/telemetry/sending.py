@@ -58,7 +58,7 @@ _PROVIDERS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP{signal}_CREDENTIAL_PROVIDER"
 
 
 def collector_session() -> requests.Session | None:
-    """The session for an exporter; None where a variable names a provider of sessions, which the SDK then asks."""
+    """Return the session for an exporter; None where a variable names a provider of sessions, which the SDK then asks."""
     if any(name in os.environ for name in _PROVIDERS):
         return None
     session = requests.Session()
@@ -69,7 +69,7 @@ def collector_session() -> requests.Session | None:
 
 class _Guarded(HTTPAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """Raises RequestException for a redirect: the SDK follows none, and takes it for success."""
+        """Raise RequestException for a redirect: the SDK follows none, and takes it for success."""
         response = super().send(request, *args, **kwargs)
         raw = response.raw
         try:
@@ -131,7 +131,7 @@ class Telemetry:
         self._logger = self._loggers.get_logger(_PACKAGE, version(_PACKAGE))
 
     def run(self, artifact: RunArtifact, evaluation: Evaluation | None, model: Model | None, *, reused: bool) -> None:
-        """Takes a run with its verdict, both without secrets. Of a `reused` run only the verdict is new.
+        """Take a run with its verdict, both without secrets. Of a `reused` run only the verdict is new.
 
         `model` is how the session reaches the model, None where the user's own agent is the subject.
         """
@@ -144,7 +144,7 @@ class Telemetry:
 
     @pytest.hookimpl(tryfirst=True)  # the report is written next, with the warning
     def pytest_sessionfinish(self) -> None:
-        """Sends what is left, for a while."""
+        """Send what is left, for a while."""
         ending = [
             threading.Thread(target=provider.shutdown, daemon=True) for provider in (self._tracers, self._loggers)
         ]
@@ -213,11 +213,11 @@ class _RunIds(RandomIdGenerator):
         self._is_next = True
 
     def generate_trace_id(self) -> int:
-        """The run's."""
+        """Return the run's."""
         return self.root.trace_id
 
     def generate_span_id(self) -> int:
-        """The run's for its first span, which is the root."""
+        """Return the run's for its first span, which is the root."""
         if self._is_next:
             self._is_next = False
             return self.root.span_id
@@ -237,7 +237,7 @@ class _Counted:
         self.made = self.sent = 0
 
     def export(self, batch: Sequence[Any]) -> Any:
-        """One request, tried again for as long as the exporter's timeout allows."""
+        """Return one request, tried again for as long as the exporter's timeout allows."""
         if self._is_over:
             return self.failure
         with self._complaints.heard():
@@ -246,13 +246,13 @@ class _Counted:
         return result
 
     def shutdown(self) -> None:
-        """Gives up on what is not sent."""
+        """Give up on what is not sent."""
         if not self._is_over:
             self._is_over = True
             self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 0) -> bool:
-        """Nothing waits here."""
+        """Return nothing waits here."""
         return True
 
 
@@ -284,7 +284,7 @@ class _Complaints(logging.Filter):
             self._threads.discard(here)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether somebody else is to see it."""
+        """Return whether somebody else is to see it."""
         if record.thread not in self._threads:
             return True
         self.first = self.first or record.getMessage()[:MESSAGE_LIMIT]
@@ -297,7 +297,7 @@ class _Complaints(logging.Filter):
 
 
 def _resource(session_id: str) -> Resource:
-    """What all spans of the process have; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
+    """Return what all spans of the process have; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
     ours = {
         "service.name": _PACKAGE,
         "service.version": version(_PACKAGE),
@@ -308,7 +308,7 @@ def _resource(session_id: str) -> Resource:
 
 
 def _room(variable: str) -> int | None:
-    """How many may wait; None leaves it to the SDK, which reads the variable."""
+    """Return how many may wait; None leaves it to the SDK, which reads the variable."""
     return None if variable in os.environ else QUEUE
 
 

@@ -107,7 +107,7 @@ class _Told:
 
 
 def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
-    """The span of the whole run. With `content` it has the messages that the agent was given, and its answer."""
+    """Return the span of the whole run. With `content` it has the messages that the agent was given, and its answer."""
     told, answered, error = _Told(), artifact.provider, artifact.error
     agent = artifact.model["model_id"] if model is None else artifact.runner_type
     finish = answered.get("finish_reason")
@@ -143,7 +143,7 @@ def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> 
 
 
 def call_spans(artifact: RunArtifact, model: Model | None, *, content: bool) -> Iterator[SpanFacts]:
-    """The spans below: one of each request to a model that the trace tells of, and of each tool call."""
+    """Yield the spans below: one of each request to a model that the trace tells of, and of each tool call."""
     yield from _chats(artifact, model)
     yield from _tools(artifact, content)
 
@@ -176,7 +176,7 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
 
 
 def _usages(artifact: RunArtifact, model: Model | None, replies: int) -> dict[int, Usage]:
-    """What each reply used, by its event, where the run's blocks of usage are those of its replies."""
+    """Return what each reply used, by its event, where the run's blocks of usage are those of its replies."""
     blocks = artifact.usage.raw
     if model is None or len(blocks) != replies:
         return {}
@@ -209,7 +209,7 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
 
 
 def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: RunArtifact) -> float:
-    """Calls of one reply run side by side, and their results are noted together, behind the slowest."""
+    """Call of one reply run side by side, and their results are noted together, behind the slowest."""
     if result is None:
         return max(call.at, artifact.duration_seconds)
     if result.duration_seconds is None:
@@ -252,7 +252,7 @@ def _tokens(usage: Usage | None) -> dict[str, Attribute | None]:
 
 
 def _conversation(artifact: RunArtifact) -> dict[str, Attribute | None]:
-    """The messages that the agent was given, and its answer, in the conventions' JSON."""
+    """Return the messages that the agent was given, and its answer, in the conventions' JSON."""
     given: list[MessageEvent] = []
     for event in artifact.trace:
         if isinstance(event, MessageEvent) and event.role != "assistant":
@@ -282,7 +282,7 @@ EVENT = "gen_ai.evaluation.result"
 
 
 def evaluation_events(evaluation: Evaluation, *, content: bool) -> Iterator[dict[str, Any]]:
-    """The attributes of each event. Explanations quote what the agent wrote: only with `content`."""
+    """Yield the attributes of each event. Explanations quote what the agent wrote: only with `content`."""
     reasons = " ".join(evaluation.reasons) if content else None
     yield _result("outcome", evaluation.outcome, evaluation.final_score, reasons, evaluation.error and "error")
     for check in evaluation.checks:

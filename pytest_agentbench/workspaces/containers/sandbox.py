@@ -75,7 +75,7 @@ class ContainerSandbox(SharedFolder):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """As the protocol says."""
+        """Return as the protocol says."""
         async with self._lock:
             for _ in range(2):  # where programs that stay took all processes there may be, a new start makes room
                 command = _Command(Capture(output_limit))
@@ -90,7 +90,7 @@ class ContainerSandbox(SharedFolder):
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """As the protocol says."""
+        """Return as the protocol says."""
         script = STAY if stderr == "merged" else STAY_APART
         async with self._lock:
             for _ in range(2):
@@ -234,7 +234,7 @@ class ContainerProcess:
         await self._stream.finish(b"")
 
     async def read(self) -> bytes:
-        """As the protocol says."""
+        """Return as the protocol says."""
         if self._early:
             piece, self._early = self._early, b""
             return piece
@@ -246,7 +246,7 @@ class ContainerProcess:
         return piece
 
     def errors(self) -> str:
-        """As the protocol says."""
+        """Return as the protocol says."""
         return self._errors.text()
 
     async def stop(self) -> None:

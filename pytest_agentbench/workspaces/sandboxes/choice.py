@@ -41,7 +41,7 @@ class Sandboxes:
         self._pools: dict[str | None, ContainerPool] = {}
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
-        """What a run gets by its profile and its case. What works here is found out once.
+        """Return what a run gets by its profile and its case. What works here is found out once.
 
         Raises UnavailableError, with what to do, where that is not to be had here.
         """
@@ -59,7 +59,7 @@ class Sandboxes:
         )
 
     def container(self, image: str, settings: SandboxSettings, cli: str | None = None) -> SandboxSpec:
-        """A container of that image with the network and the limits of the settings, whatever type they say.
+        """Return a container of that image with the network and the limits of the settings, whatever type they say.
 
         `cli` is as in SandboxSpec. Raises UnavailableError, with what to do, where there is no such engine here.
         """
@@ -81,7 +81,7 @@ class Sandboxes:
         return engine_problem(cli) if self._starts_engines else missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Has what is slow to be had on this machine, before anything is paid: the image.
+        """Have what is slow to be had on this machine, before anything is paid: the image.
 
         Raises UnavailableError where it cannot be pulled, SandboxError where it cannot be built.
         """
@@ -91,24 +91,24 @@ class Sandboxes:
             await provider.prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
-        """Says that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
+        """Say that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
         if spec.kind == "docker":
             self._of(spec).expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec | None, case_id: str) -> Workspace:
-        """A fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
+        """Return a fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
         ready = self._of(spec).workspace(spec) if spec is not None and spec.kind == "docker" else None
         return ready or self.workspaces.create(case_id)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
-        """What a sandbox that was started is."""
+        """Return what a sandbox that was started is."""
         if spec.kind != "docker":
             return SandboxUsed(kind=spec.kind)
         image = await self._of(spec).image(spec)
         return SandboxUsed(kind="docker", image=image.name, image_id=image.image_id)
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """The sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now.
+        """Return the sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now.
 
         One that is `beside` is a further one, and never the container that was made with the workspace.
         """
@@ -123,7 +123,7 @@ class Sandboxes:
         return LocalSandbox(workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
-        """Says that the run which has the workspace has ended: what was made for it and never started is removed."""
+        """Say that the run which has the workspace has ended: what was made for it and never started is removed."""
         for pool in tuple(self._pools.values()):
             pool.release(workspace)
 
@@ -150,7 +150,7 @@ class Sandboxes:
 
 
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
-    """Raises UnavailableError where none of the kinds that would do is to be had."""
+    """Raise UnavailableError where none of the kinds that would do is to be had."""
     kinds: tuple[SandboxKind, ...] = ("docker", "bubblewrap") if settings.type == "auto" else (settings.type,)
     if needs != _NO_NEEDS:
         if "docker" not in kinds:
@@ -172,7 +172,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
 
 
 def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:
-    """Why the run cannot have such a sandbox, with what to do."""
+    """Return why the run cannot have such a sandbox, with what to do."""
     if kind == "local":
         return None
     if kind == "bubblewrap":

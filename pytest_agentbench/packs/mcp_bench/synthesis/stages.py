@@ -30,7 +30,7 @@ Filling = Sequence[str | Block]
 
 
 def fill_request(wording: SynthesisWording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
-    """The messages of a request: the template with its slots filled, each on lines of its own."""
+    """Return the messages of a request: the template with its slots filled, each on lines of its own."""
     parts: list[str | Block] = []
     for at, piece in enumerate(_SLOT.split(template)):
         if at % 2:
@@ -212,7 +212,7 @@ QUALITY_FORMAT = structured(
 def gate_request(
     wording: SynthesisWording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]
 ) -> list[dict[str, str]]:
-    """Asks how good a task is."""
+    """Ask how good a task is."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],

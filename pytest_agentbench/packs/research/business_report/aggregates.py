@@ -141,7 +141,8 @@ def poet_report(
     language: Language = "en",
     race_max: float = 1.0,
 ) -> PoetReport:
-    """The report on a model's rows. `spent` is what judges cost for them by stage; `language` that of recommendations.
+    """Return the report on a model's rows. `spent` is what judges cost for them by stage; `language` that of
+    recommendations.
 
     `race_max` is what RACE was divided by in the quality score.
     `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption left.
@@ -192,7 +193,7 @@ def _weights(config: PoetConfig) -> dict[str, float]:
 
 
 def _ends(n: int, reporting: ReportingSettings) -> tuple[int, int]:
-    """How many of n reports are among the highest and the lowest: of a few each half has its own."""
+    """Return how many of n reports are among the highest and the lowest: of a few each half has its own."""
     top = min(reporting.top_tasks_count, max(n - n // 2, n - reporting.bottom_tasks_count))
     return top, min(reporting.bottom_tasks_count, n - top)
 
@@ -310,7 +311,7 @@ def _rank(model: Scored) -> tuple[bool, float]:
 
 
 def _by_task(model: Scored) -> dict[str, float]:
-    """A model's score on each task, of several reports on one their mean."""
+    """Return a model's score on each task, of several reports on one their mean."""
     scored = [(row.task, row.overall_poet_score) for row in model.rows if row.overall_poet_score is not None]
     groups = by_task((task, (task, score)) for task, score in scored)
     return {group[0][0]: fmean(score for _, score in group) for group in groups}

@@ -94,5 +94,5 @@ def dots(pairs: Iterable[tuple[float, float]], highest: float) -> list[Point]:
 
 
 def bar(value: float) -> float:
-    """How long the bar of a score is; what an interval has outside 0-1 is cut off."""
+    """Return how long the bar of a score is; what an interval has outside 0-1 is cut off."""
     return round(BARS_WIDTH * min(1.0, max(0.0, value)), 1)

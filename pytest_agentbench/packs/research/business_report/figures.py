@@ -103,7 +103,7 @@ class PoetRow(Record):
 
     @property
     def task(self) -> str:
-        """What several reports on one task have in common: their prompt, else their id."""
+        """Return what several reports on one task have in common: their prompt, else their id."""
         return self.prompt_key or str(self.task_id)
 
     @property
@@ -125,7 +125,7 @@ DASH = "–"
 
 
 def share(value: float | None) -> str:
-    """A score: two decimals, as far as the judges' scores carry."""
+    """Return a score: two decimals, as far as the judges' scores carry."""
     return DASH if value is None else f"{value:.2f}"
 
 
@@ -139,13 +139,13 @@ def apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
 
 
 def classed(value: float, thresholds: Iterable[float]) -> str:
-    """A score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
+    """Return a score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
     above = min((each for each in thresholds if each > value), default=None)
     return share(value) if above is None else apart(value, above)[0]
 
 
 def interval(value: tuple[float, float] | None, to: str) -> str:
-    """Both ends, with a sign where one is negative; a third decimal where two do not tell them apart."""
+    """Return both ends, with a sign where one is negative; a third decimal where two do not tell them apart."""
     if value is None:
         return DASH
     low, high = value
@@ -164,19 +164,21 @@ def usd(value: float | None) -> str:
 
 
 def hours(value: float | None) -> str:
-    """One decimal, below one hour minutes."""
+    """Return one decimal, below one hour minutes."""
     if value is None:
         return DASH
     return f"{value:,.1f} h" if abs(value) >= 1 or not value else f"{value * 60:.1f} min"
 
 
 def format_count(value: float | None) -> str:
-    """A whole number with separators."""
+    """Return a whole number with separators."""
     return DASH if value is None else f"{value:,.0f}"
 
 
 def line(text: object) -> str:
-    """One line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn text."""
+    """Return one line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn
+    text.
+    """
     shown = " ".join(str(text)[: 2 * LONGEST].split())
     return visible(shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…")
 
@@ -231,7 +233,7 @@ def thresholds_of(config: PoetConfig) -> dict[PerformanceClass, float]:
 
 
 def performance_class(score: float, thresholds: Mapping[PerformanceClass, float]) -> PerformanceClass:
-    """The highest class whose threshold the score reaches, else `insufficient`."""
+    """Return the highest class whose threshold the score reaches, else `insufficient`."""
     return next((name for name, threshold in thresholds.items() if score >= threshold), "insufficient")
 
 
@@ -247,7 +249,7 @@ def mean(values: Iterable[float | None], tasks: Iterable[object] | None = None) 
 
 
 def by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
-    """The values of each task's reports together: of several on one task, intervals take them as repetitions."""
+    """Return the values of each task's reports together: of several on one task, intervals take them as repetitions."""
     groups: dict[object, list[T]] = {}
     for task, value in values:
         groups.setdefault(task, []).append(value)

@@ -52,7 +52,7 @@ COLUMNS = {
 
 
 def page(models: Sequence[Scored], made: datetime, language: Language = "en", *, charts_shown: bool = True) -> str:
-    """The HTML text. One model: with all its reports; several: what they come to, side by side."""
+    """Return the HTML text. One model: with all its reports; several: what they come to, side by side."""
     environment = _environment()
     style, script = (_source(name) for name in ("style.css", "sort.js"))
     return environment.get_template("page.html").render(
@@ -74,7 +74,7 @@ def page(models: Sequence[Scored], made: datetime, language: Language = "en", *,
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded, sent or run but the page's own style and script."""
+    """Return nothing may be loaded, sent or run but the page's own style and script."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -199,7 +199,7 @@ def _source(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Everything is escaped, and what a name is not there for is an error."""
+    """Return everything is escaped, and what a name is not there for is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -234,5 +234,5 @@ def _radar_means(report: PoetReport) -> list[float | None]:
 
 
 def _finalized(value: Any) -> Any:
-    """What others wrote cannot turn text around; the template's own markup stays."""
+    """Return what others wrote cannot turn text around; the template's own markup stays."""
     return visible(value) if type(value) is str else value  # markup is of a type of its own

@@ -56,7 +56,7 @@ Find = Callable[[Sequence[PoetRow], Thresholds], Iterable[Finding]]
 
 
 def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: Language) -> tuple[Recommendation, ...]:
-    """What all rules of the table find, in its order."""
+    """Return what all rules of the table find, in its order."""
     labels = read_labels(language)
     return tuple(
         Recommendation(
@@ -71,7 +71,7 @@ def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: L
 
 
 def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str]:
-    """Those of the numbers that have a form of their own in texts."""
+    """Return those of the numbers that have a form of their own in texts."""
     forms: Mapping[str, Callable[[Any], str]] = {
         "dimension": labels.__getitem__,
         "domain": line,
@@ -89,14 +89,14 @@ def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, s
 
 
 def _incomplete(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports without a composite."""
+    """Report without a composite."""
     found = [row.task_id for row in rows if row.overall_poet_score is None]
     if found:
         yield Finding({"n": len(found), "of": len(rows)}, tuple(found))
 
 
 def _unfit(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports whose composite is below acceptable."""
+    """Report whose composite is below acceptable."""
     scored = [(row.overall_poet_score, row.task_id) for row in rows if row.overall_poet_score is not None]
     threshold = thresholds["acceptable"]
     if found := _lowest((score, task) for score, task in scored if score < threshold):
@@ -127,7 +127,7 @@ def _unreadable_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> It
 
 
 def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports whose citations were counted and that have none."""
+    """Report whose citations were counted and that have none."""
     counted = [row for row in rows if row.citations_known is not None]
     found = tuple(row.task_id for row in counted if not row.citations_known and row.citations_unknown == 0)
     if found:
@@ -135,17 +135,17 @@ def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Findin
 
 
 def _slower(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports that took longer than the expert."""
+    """Report that took longer than the expert."""
     yield from _negative([(row.time_saving_hours, row.task_id) for row in rows], "hours")
 
 
 def _dearer(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports that cost more than the expert."""
+    """Report that cost more than the expert."""
     yield from _negative([(row.cost_saving_usd, row.task_id) for row in rows], "usd")
 
 
 def _attended(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Reports with an automation below good."""
+    """Report with an automation below good."""
     known = [(row.automation_rate, row.task_id) for row in rows if row.automation_rate is not None]
     threshold = thresholds["good"]
     if found := _lowest((rate, task) for rate, task in known if rate < threshold):
@@ -201,7 +201,7 @@ def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[F
 
 
 def _of_tasks(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
-    """The mean score of each task."""
+    """Return the mean score of each task."""
     return [fmean(scores) for scores in by_task((row.task, score) for score, row in scored)]
 
 

@@ -32,7 +32,7 @@ MOST_TASKS = 10
 
 
 def report_text(report: PoetReport, made: datetime, language: Language = "en") -> str:
-    """Lines of at most 100 terminal cells, in English or Chinese."""
+    """Return lines of at most 100 terminal cells, in English or Chinese."""
     from rich.console import Console
 
     target = StringIO()
@@ -238,12 +238,12 @@ class _Text:
 
 
 def _with_n(shown: str, n: int, of: int) -> str:
-    """A figure with its n, where that is not the one beside it."""
+    """Return a figure with its n, where that is not the one beside it."""
     return shown if n == of else f"{shown} (n = {n})"
 
 
 def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:
-    """A group's name as people read it; `title` says of what the groups are."""
+    """Return a group's name as people read it; `title` says of what the groups are."""
     if group.name is None:
         return labels["untold"]
     return labels[group.name] if title == "languages" else line(group.name)

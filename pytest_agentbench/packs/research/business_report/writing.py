@@ -56,7 +56,7 @@ def write_poet_files(
     race_max: float = 1.0,
     made: datetime | None = None,
 ) -> tuple[Path, ...]:
-    """Writes what `reporting_settings` ask for of `{model}_poet_{detailed,summary,report}.json`, text and page.
+    """Write what `reporting_settings` ask for of `{model}_poet_{detailed,summary,report}.json`, text and page.
 
     `model` is in the files' names as far as file systems bear it. `spent` is what judges cost for these reports by
     stage; `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption
@@ -85,7 +85,7 @@ def write_comparison(
     race_max: float = 1.0,
     made: datetime | None = None,
 ) -> tuple[Path, ...]:
-    """Writes `poet_comparison.{json,html}`: several models side by side, each as `write_poet_files` has it."""
+    """Write `poet_comparison.{json,html}`: several models side by side, each as `write_poet_files` has it."""
     scored = [
         Scored(
             poet_report(
@@ -120,7 +120,7 @@ def write_comparison(
 
 
 def file_stem(model: str) -> str:
-    """A model's name as the beginning of a file's, which cannot lead to another folder."""
+    """Return a model's name as the beginning of a file's, which cannot lead to another folder."""
     bad = set(model) & {"/", "\\"} or model.startswith(".") or not model.isprintable()
     return slug(model) if bad or len(os.fsencode(model)) > LONGEST_STEM else model
 
@@ -168,7 +168,7 @@ class Outcome:
 
 
 def compare(call: Call, outcomes: Mapping[str, Outcome], output: Path) -> None:
-    """Writes the comparison of several models; nothing for a single one."""
+    """Write the comparison of several models; nothing for a single one."""
     from pytest_agentbench.packs.research.call import StageEnd
     from pytest_agentbench.packs.research.poet import weights_of
 
@@ -194,7 +194,7 @@ async def report_on(
     output: Path,
     spent: Mapping[str, Spent],
 ) -> Outcome:
-    """Writes the business report on what `row_of` makes of each row; it raises AgentbenchError for a lost one."""
+    """Write the business report on what `row_of` makes of each row; it raises AgentbenchError for a lost one."""
     from pytest_agentbench.packs.research.poet import weights_of
 
     async def score(row: S) -> PoetRow:
@@ -250,7 +250,7 @@ _NAMES = frozenset(name for names in SCORES.values() for name in names)
 
 
 def report_on_session(args: argparse.Namespace) -> int:
-    """Writes the report of one model of the session, or of each; the exit status.
+    """Write the report of one model of the session, or of each; the exit status.
 
     Raises ConfigError where the session has no reports, or has scored them in different ways.
     """
@@ -313,7 +313,9 @@ class Session:
 
     @cached_property
     def models(self) -> dict[str, list[ScoredItem]]:
-        """The reports by their models, without those that could not be scored here (a language is not supported)."""
+        """Return the reports by their models, without those that could not be scored here (a language is not
+        supported).
+        """
         named = len({row["dataset"] for row in self._rows}) > 1
         found: dict[str, list[ScoredItem]] = defaultdict(list)
         for row in self._rows:
@@ -323,7 +325,7 @@ class Session:
 
     @cached_property
     def scored_by(self) -> tuple[PoetConfig, bool]:
-        """The configuration that all reports were scored with, and whether `compat` was set. Raises ConfigError."""
+        """Return the configuration that all reports were scored with, and whether `compat` was set. Raises ConfigError."""
         ways: list[tuple[dict[str, Any], bool]] = []
         for each in (each for reports in self.models.values() for each in reports):
             if each.scores is not None and (way := (each.scores.config, each.scores.compat)) not in ways:
@@ -337,7 +339,7 @@ class Session:
         return PoetConfig.model_validate(config), compat
 
     def tell(self, call: Call) -> None:
-        """Says what a reader of the figures has to know of the session."""
+        """Say what a reader of the figures has to know of the session."""
         name, status = self.part.name, self.part.session.get("exit_status")
         if status not in _DONE:
             call.warn(f"{name}: the session ended with exit status {status}: it may lack reports")
@@ -362,7 +364,7 @@ class Session:
         return ScoredItem(row["nodeid"], task_id, row["model_id"], row["fields"].get("language"), scores, lost)
 
     def _scores(self, row: Row, fingerprint: str) -> ResearchScores:
-        """Raises ConfigError where the evaluation is no longer stored, or another has taken its place."""
+        """Raise ConfigError where the evaluation is no longer stored, or another has taken its place."""
         for path, evaluation in self._evaluations(row):
             found = evaluation.part(ResearchScores)
             if evaluation.fingerprint == fingerprint and found is not None:
@@ -376,7 +378,7 @@ class Session:
         )
 
     def _evaluations(self, row: Row) -> Iterator[tuple[Path, Evaluation]]:
-        """Those that may be on the run."""
+        """Yield those that may be on the run."""
         run = row["artifact"] or ""
         if run.count("/") != _RUN_LEVELS - 1:
             return
@@ -389,7 +391,7 @@ class Session:
 
 
 def row_of(item: ScoredItem) -> PoetRow:
-    """The report's row. Raises ConfigError where it has none."""
+    """Return the report's row. Raises ConfigError where it has none."""
     if item.scores is None:
         raise ConfigError(f"{item.nodeid}: {item.lost}")
     try:
@@ -400,7 +402,7 @@ def row_of(item: ScoredItem) -> PoetRow:
 
 
 def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
-    """What judges cost for the reports, by stage."""
+    """Return what judges cost for the reports, by stage."""
     found: dict[str, Spent] = defaultdict(Spent)
     for stage, cost in (entry for each in reports if each.scores for entry in each.scores.judge.items()):
         found[stage].add(Spent(**cost.model_dump()))
@@ -408,7 +410,7 @@ def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
 
 
 def _is_left_out(row: Row) -> bool:
-    """Whether the item was skipped for what it is; one that the session stopped before has failed."""
+    """Return whether the item was skipped for what it is; one that the session stopped before has failed."""
     return row["outcome"] == "skipped" and not str(row["message"]).startswith(_NOT_RUN)
 
 

@@ -54,7 +54,8 @@ class Citation:
 
 
 def canonical_url(url: str) -> str:
-    """The address under which a page is fetched once: without fragment, default port and what tracks its visitors.
+    """Return the address under which a page is fetched once: without fragment, default port and what tracks its
+    visitors.
 
     A text that is no address stays what it is, but for blanks and punctuation at its end.
     """
@@ -74,7 +75,7 @@ def canonical_url(url: str) -> str:
 
 
 def references(article: str) -> dict[str, str]:
-    """The addresses in the article's list of references, by the markers' numbers; the first of a number counts.
+    """Return the addresses in the article's list of references, by the markers' numbers; the first of a number counts.
 
     Entries begin with `[1]`, `[^1]:` or, below a heading that says what the list is, with `1.`.
     """
@@ -87,7 +88,7 @@ def references(article: str) -> dict[str, str]:
 
 
 def by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
-    """The statements of each page by its canonical address, each once, in their order."""
+    """Return the statements of each page by its canonical address, each once, in their order."""
     pages: dict[str, dict[str, str]] = {}
     for each in citations:
         facts = pages.setdefault(canonical_url(each.url), {})
@@ -155,7 +156,7 @@ def resolved(citations: Iterable[Citation], article: str) -> list[Citation]:
 
 
 def _addresses(article: str) -> Iterator[str]:
-    """Every text that may be an address: in prose it is not told where one ends."""
+    """Yield every text that may be an address: in prose it is not told where one ends."""
     for start in _START.finditer(article):
         run = _RUN.match(article, start.start())
         assert run is not None
@@ -198,7 +199,7 @@ _EXTRACT_FORMAT = structured(f"research_{EXTRACT_STAGE}", {"citations": listed(f
 
 
 async def extract(asking: Asking, case_id: str, language: Language, article: str) -> list[Citation]:
-    """All citations of an article, in its order. Raises Unscored where a part of it could not be had.
+    """Return all citations of an article, in its order. Raises Unscored where a part of it could not be had.
 
     A part whose reply is cut off is asked for again in halves. An address that stands nowhere in the article is not
     believed: the citation has the one of its marker, else none.
@@ -252,7 +253,7 @@ class _DeduplicateReply(ReplyPart):
 async def deduplicate(
     asking: Asking, case_id: str, language: Language, facts: list[str], request: int = 1
 ) -> list[str]:
-    """The statements that are kept, in their order. One alone is kept without asking. Raises Unscored.
+    """Return the statements that are kept, in their order. One alone is kept without asking. Raises Unscored.
 
     Where the reply is cut off each half is asked about alone: two that say the same may stay then. `request` numbers
     the page for scripts.
@@ -288,7 +289,7 @@ async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: 
 
 
 def numbered(facts: list[str]) -> str:
-    """The statements as a judge sees them, one a line, counted from 0."""
+    """Return the statements as a judge sees them, one a line, counted from 0."""
     return "\n".join(json.dumps({"idx": number, "fact": fact}, ensure_ascii=False) for number, fact in enumerate(facts))
 
 
@@ -317,17 +318,17 @@ class Counts:
 
     @property
     def known(self) -> int:
-        """Those whose page could be read and compared."""
+        """Return those whose page could be read and compared."""
         return self.supported + self.unsupported
 
     @property
     def accuracy(self) -> float | None:
-        """The share of known citations that hold, 0-1."""
+        """Return the share of known citations that hold, 0-1."""
         return self.supported / self.known if self.known else None
 
     @property
     def total(self) -> int:
-        """All citations."""
+        """Return all citations."""
         return self.known + self.unknown
 
     @property
@@ -361,7 +362,7 @@ class Statistics:
 
     @property
     def n_scored(self) -> int:
-        """Reports whose citations could be looked into."""
+        """Report whose citations could be looked into."""
         return self.n_total - self.n_failed
 
 

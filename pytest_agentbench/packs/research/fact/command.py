@@ -109,7 +109,7 @@ async def _add_keys(call: Call, stage: str, source: Path, target: Path, language
             return number
 
         async def _ended(data: Mapping[str, Any], number: int) -> AgentbenchError | None:
-            """Why the row has failed. Nothing is left of it in memory, not even by an error's traceback."""
+            """Return why the row has failed. Nothing is left of it in memory, not even by an error's traceback."""
             try:
                 added = await add(*_report(rows[number], data, stage, source, languages))
             except AgentbenchError as error:
@@ -131,7 +131,7 @@ async def _add_keys(call: Call, stage: str, source: Path, target: Path, language
 def _report(
     row: HeadRow, data: Mapping[str, Any], stage: str, source: Path, languages: _Languages
 ) -> tuple[FactRow, Report]:
-    """What a row says. Raises AgentbenchError where it has failed before, or cannot be used."""
+    """Return what a row says. Raises AgentbenchError where it has failed before, or cannot be used."""
     if (failed := failure(data, STAGES[: STAGES.index(stage)])) is not None:
         raise FailedBefore(*failed)
     language = languages.expected(value_of(row))
@@ -140,7 +140,7 @@ def _report(
 
 
 def _bare(error: AgentbenchError) -> AgentbenchError:
-    """The error of its kind without its traceback."""
+    """Return the error of its kind without its traceback."""
     if isinstance(error, FailedBefore):
         return FailedBefore(error.stage, error.reason)
     return ConfigError(str(error)) if isinstance(error, ConfigError) else Unscored(str(error))
@@ -177,7 +177,7 @@ async def _count(call: Call, source: Path, target: Path, languages: _Languages, 
 def _lost_before(
     call: Call, source: Path, rows: Sequence[HeadRow], reports: Path, languages: _Languages
 ) -> list[LostRow]:
-    """The reports that no row is of: what wrote the rows has lost them without a word."""
+    """Return the reports that no row is of: what wrote the rows has lost them without a word."""
     prompts = [row.value.prompt if isinstance(row, GoodRow) else (row.data or {}).get("prompt") for row in rows]
     known = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
     found = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
@@ -195,12 +195,12 @@ class _Languages:
         self._queries: Joined[QueryRow] | None = None if queries is None else joined(call, queries, QueryRow)
 
     def expected(self, row: QueryRow) -> Language:
-        """Raises ConfigError where the queries lack the row's."""
+        """Raise ConfigError where the queries lack the row's."""
         partner = self._queries.partner(row) if self._queries is not None else None
         return (partner.language if partner is not None else None) or spoken(row)
 
     def of(self, row: QueryRow) -> Language:
-        """The same, by the row alone where its query is missing."""
+        """Return the same, by the row alone where its query is missing."""
         try:
             return self.expected(row)
         except ConfigError:
@@ -208,7 +208,7 @@ class _Languages:
 
 
 async def _adding(call: Call, stage: str, source: Path) -> _Adding:
-    """What a stage adds to a row."""
+    """Return what a stage adds to a row."""
     if stage == "scrape":
         return partial(_scrape, await call.pages(source))
     judged = {"extract": _extract, "deduplicate": _deduplicate, "validate": _validate}
@@ -246,7 +246,9 @@ def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
 
 
 def _failed(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapping[str, Any]:
-    """The row as the stage's file has it, with why the stage has nothing to add. What failed before stays as it is."""
+    """Return the row as the stage's file has it, with why the stage has nothing to add. What failed before stays as it
+    is.
+    """
     if failure(data, STAGES[: STAGES.index(stage)]) is not None:
         return data
     found = {"citations_deduped": pages_as_json(error.pages)} if isinstance(error, FactPagesFailed) else {}
@@ -254,7 +256,7 @@ def _failed(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapp
 
 
 def _cleared(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
-    """The row without what it said of this stage and later ones."""
+    """Return the row without what it said of this stage and later ones."""
     since = {f"{each}_error" for each in STAGES[STAGES.index(stage) :]}
     return {name: value for name, value in data.items() if name not in since}
 
@@ -303,7 +305,7 @@ _STAGES = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command, and each of its stages as a command of its own."""
+    """Add the command, and each of its stages as a command of its own."""
     whole = subparsers.add_parser(
         "fact",
         help="say whether the citations of reports hold",
@@ -368,7 +370,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the stage that is named, else all of them."""
+    """Run the stage that is named, else all of them."""
     from pytest_agentbench.packs.research.call import Call
 
     stage = args.chosen.partition(" ")[2]

@@ -83,7 +83,7 @@ _NOTHING = {
 
 
 def wanted_bytes(most: int) -> Wanted:
-    """How much of each kind of body is fetched: `most` bytes, four times that of what may be a PDF."""
+    """Return how much of each kind of body is fetched: `most` bytes, four times that of what may be a PDF."""
 
     def wanted(status: int, media_type: str) -> int:
         if status >= 400:
@@ -125,7 +125,7 @@ def joined(title: str, description: str, text: str, left_out: int) -> str:
 
 
 def _kind(reply: Reply) -> Kind | None:
-    """What a body is by how it begins, which servers say wrongly more often than not; None for anything else."""
+    """Return what a body is by how it begins, which servers say wrongly more often than not; None for anything else."""
     start = reply.body[:_LOOK].lower()
     if start.lstrip().startswith(b"%pdf-") or (reply.media_type == _PDF and b"%pdf-" in start):
         return "pdf"
@@ -224,7 +224,7 @@ class Sites:
         site.delay = max(site.delay, min(says.delay or 0.0, _LONGEST_DELAY))
 
     async def _rules(self, origin: str) -> _Rules:
-        """What the site has: 2xx is read, 4xx allows all, anything else forbids all."""
+        """Return what the site has: 2xx is read, 4xx allows all, anything else forbids all."""
         hops: list[Hop] = []
         try:
             async with self._asking, asyncio.timeout(self._settings.seconds):
@@ -283,7 +283,9 @@ class Direct:
         await self._opened.aclose()
 
     async def content(self, url: str) -> str:
-        """As the protocol `Source` says: few of one site at once, few in all; who waits to be read holds no place."""
+        """Return as the protocol `Source` says: few of one site at once, few in all; who waits to be read holds no
+        place.
+        """
         hops: list[Hop] = []
         target = check_url(url, self._settings.network)
         async with self._sites.slot(target), self._free:

@@ -87,7 +87,9 @@ class Jina:
         await self._opened.aclose()
 
     async def content(self, url: str) -> str:
-        """As the protocol `Source` says. Raises ProviderError where the key is refused, from then on for all pages."""
+        """Return as the protocol `Source` says. Raises ProviderError where the key is refused, from then on for all
+        pages.
+        """
         target = check_url(url, self._settings.network)
         try:
             await check_addresses(target, self._settings.network, self._resolve)
@@ -189,7 +191,7 @@ class KeptPages:
             self._say(error)
 
     def close(self) -> None:
-        """Lets go of what is claimed."""
+        """Let go of what is claimed."""
         if self._claims is not None:
             os.close(self._claims)
             self._claims = None
@@ -200,7 +202,7 @@ class KeptPages:
         return hashlib.sha256(f"{version} {url}".encode("utf-8", "replace")).hexdigest()
 
     def find(self, key: str) -> str | None:
-        """What the page says; None where it is not kept, or in no file that this version can read."""
+        """Return what the page says; None where it is not kept, or in no file that this version can read."""
         try:
             page = KeptPage.model_validate_json(read_file("/".join(self._place(key))))
         except (OSError, ValidationError):
@@ -208,7 +210,7 @@ class KeptPages:
         return page.content if page.key == key else None
 
     async def get(self, key: str, url: str, fetch: Callable[[str], Awaitable[str]]) -> tuple[str, bool]:
-        """What another session has fetched meanwhile, else what `fetch` gives; and whether it is kept now."""
+        """Return what another session has fetched meanwhile, else what `fetch` gives; and whether it is kept now."""
         async with self._claim(key):
             if (known := self.find(key)) is not None:
                 return known, True
@@ -218,7 +220,7 @@ class KeptPages:
 
     @contextlib.asynccontextmanager
     async def _claim(self, key: str) -> AsyncIterator[None]:
-        """Holds the key among all processes; without, where the folder's file system has no locks."""
+        """Hold the key among all processes; without, where the folder's file system has no locks."""
         place, pause = int(key, 16) % _OFFSETS, _FIRST_CLAIM_WAIT
         while not self._lock(place):
             await asyncio.sleep(pause)
@@ -261,7 +263,7 @@ class KeptPages:
             _log.warning("%s: pages cannot be kept there, so they will be fetched again: %s", self._folder, reason)
 
     def _place(self, key: str) -> tuple[str, str]:
-        """The folder and the name of its file."""
+        """Return the folder and the name of its file."""
         return f"{self._folder}/{key[:1]}", f"{key}.json"
 
 
@@ -274,11 +276,11 @@ class Source(Protocol):
 
     @property
     def version(self) -> str:
-        """As the protocol says."""
+        """Return as the protocol says."""
         ...
 
     async def content(self, url: str) -> str:
-        """Fetches it when its turn has come. Raises FetchError and RefusedError."""
+        """Fetch it when its turn has come. Raises FetchError and RefusedError."""
         ...
 
 
@@ -297,7 +299,7 @@ class Pages:
         self._source: Source | None = None
 
     async def __aenter__(self) -> Self:
-        """Raises UnavailableError where a library is missing, or the network settings deny the web."""
+        """Raise UnavailableError where a library is missing, or the network settings deny the web."""
         require_web(self._settings.network, "fetching the pages that are cited")
         if self._settings.jina_key is not None:
             self._source = await self._opened.enter_async_context(Jina(self._settings))
@@ -349,7 +351,7 @@ class Pages:
         return content
 
     async def _fetched(self, address: str) -> str:
-        """What the page says; a page that itself begins like a failure does not become one."""
+        """Return what the page says; a page that itself begins like a failure does not become one."""
         assert self._source is not None
         content = await self._source.content(address)
         return f" {content}" if content.startswith(SCRAPE_FAILED) else content
@@ -370,5 +372,5 @@ class ScriptedPages:
         self._pages = {canonical_url(url): text for url, text in pages.items()}
 
     async def content(self, url: str) -> str:
-        """The page's text, or `scrape failed: <reason>`."""
+        """Return the page's text, or `scrape failed: <reason>`."""
         return self._pages.get(canonical_url(url), f"{SCRAPE_FAILED}the script has no such page")

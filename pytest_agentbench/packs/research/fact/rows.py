@@ -85,7 +85,8 @@ class _Reply(ReplyPart):
 async def validate(
     asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int = 1
 ) -> list[Label]:
-    """A label for each statement. Of a page that could not be had all are unknown without asking. Raises Unscored.
+    """Return a label for each statement. Of a page that could not be had all are unknown without asking. Raises
+    Unscored.
 
     A long page is shown in parts that overlap, as long as there are statements that none has backed: one is supported
     where a part backs it, unsupported where all parts say so, else unknown.
@@ -114,7 +115,7 @@ async def validate(
 
 
 def requests_for(page: str, facts: Sequence[str]) -> int:
-    """How many numbers of requests it takes, at least one."""
+    """Return how many numbers of requests it takes, at least one."""
     return max(1, len(_parts(page)) * -(-len(facts) // MOST_AT_ONCE))
 
 
@@ -123,7 +124,9 @@ def _readable(page: str) -> bool:
 
 
 def _parts(page: str) -> list[str]:
-    """The page, or parts of it that share _OVERLAP characters with the next. Of more than _LONGEST both ends count."""
+    """Return the page, or parts of it that share _OVERLAP characters with the next. Of more than _LONGEST both ends
+    count.
+    """
     text = clip_middle(page, _LONGEST)
     starts = range(0, max(1, len(text) - _OVERLAP), _SHOWN - _OVERLAP)
     return [_part(text, start) for start in starts]
@@ -137,7 +140,7 @@ def _part(text: str, start: int) -> str:
 
 
 def _together(said: set[Label]) -> Label:
-    """What all parts of a page say of a statement."""
+    """Return what all parts of a page say of a statement."""
     if "supported" in said:
         return "supported"
     return "unsupported" if said == {"unsupported"} else "unknown"
@@ -217,7 +220,7 @@ class CitedPage(Record):
 
     @property
     def readable(self) -> bool:
-        """Whether its content could be had."""
+        """Return whether its content could be had."""
         return bool(self.url_content) and not str(self.url_content).startswith(SCRAPE_FAILED)
 
 
@@ -248,12 +251,12 @@ class FactScore:
 
     @property
     def statistics(self) -> Statistics:
-        """Those of this report alone."""
+        """Return those of this report alone."""
         return statistics([self.counts])
 
 
 async def score_fact(asking: Asking, pages: Contents, report: Report) -> FactScore:
-    """All stages, on one report. Raises Unscored."""
+    """Return all stages, on one report. Raises Unscored."""
     citations = await extracted(asking, report)
     cited = await scraped(pages, await deduplicated(asking, report, citations))
     found = await validated(asking, report, cited)
@@ -261,12 +264,13 @@ async def score_fact(asking: Asking, pages: Contents, report: Report) -> FactSco
 
 
 async def extracted(asking: Asking, report: Report) -> tuple[Citation, ...]:
-    """The report's citations. Raises Unscored."""
+    """Return the report's citations. Raises Unscored."""
     return tuple(await extract(asking, report.case_id, report.language, report.article))
 
 
 async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citation]) -> dict[str, CitedPage]:
-    """Each cited page by its canonical address with its statements, those that say the same once. Raises Unscored.
+    """Return each cited page by its canonical address with its statements, those that say the same once. Raises
+    Unscored.
 
     The address "" has those that are cited without one: nothing is asked about them.
     """
@@ -282,7 +286,7 @@ async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citat
 
 
 async def scraped(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
-    """The pages with their contents: `scrape failed: ...` for those that cannot be had. What is there is kept."""
+    """Return the pages with their contents: `scrape failed: ...` for those that cannot be had. What is there is kept."""
 
     async def page(url: str, page: CitedPage) -> CitedPage:
         if page.readable:
@@ -294,7 +298,7 @@ async def scraped(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, 
 
 
 async def validated(asking: Asking, report: Report, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
-    """The pages with a label for each statement. Raises FactPagesFailed once all are through."""
+    """Return the pages with a label for each statement. Raises FactPagesFailed once all are through."""
     firsts = _first_requests(cited.values())
 
     async def page(page: CitedPage, request: int) -> CitedPage:
@@ -314,13 +318,17 @@ async def validated(asking: Asking, report: Report, cited: Mapping[str, CitedPag
 
 
 def failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str, str] | None:
-    """The stage in which a row of a stage's file has failed, with the reason; None where it has in none of `stages`."""
+    """Return the stage in which a row of a stage's file has failed, with the reason; None where it has in none of
+    `stages`.
+    """
     errors = ((stage, row.get(f"{stage}_error")) for stage in stages)
     return next(((stage, str(error)) for stage, error in errors if error is not None), None)
 
 
 def counts_of(row: FactRow) -> Counts:
-    """The citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks any."""
+    """Return the citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks
+    any.
+    """
     if (failed := failure(row.model_extra or {})) is not None:
         raise Unscored("failed in {}: {}".format(*failed))
     if row.citations_deduped is None:
@@ -341,7 +349,7 @@ def counts_of(row: FactRow) -> Counts:
 
 
 def counts_of_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
-    """The labels of pages that are all compared, with the article's length."""
+    """Return the labels of pages that are all compared, with the article's length."""
     labels: Counter[Label] = Counter(each.result for page in pages.values() for each in page.validate_res or ())
     return Counts(
         supported=labels["supported"],
@@ -353,12 +361,12 @@ def counts_of_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
 
 
 def pages_as_json(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
-    """As `citations_deduped` has them, without what no stage has said yet."""
+    """Return as `citations_deduped` has them, without what no stage has said yet."""
     return {url: page.model_dump(mode="json", exclude_unset=True) for url, page in pages.items()}
 
 
 def _first_requests(pages: Iterable[CitedPage]) -> Sequence[int]:
-    """The number of each page's first request, from 1, as if all pages were asked about."""
+    """Return the number of each page's first request, from 1, as if all pages were asked about."""
     firsts, request = [], 1
     for page in pages:
         firsts.append(request)
@@ -389,7 +397,7 @@ class StoredRows:
         self._file.close()
 
     def heads(self) -> Iterator[HeadRow]:
-        """All rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
+        """Yield all rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
         for row in read_research_rows(self._path, FactRow):
             if isinstance(row, LostRow):
                 yield replace(row, data=None if row.data is None else _head(row.data))
@@ -399,7 +407,7 @@ class StoredRows:
                 yield GoodRow(row.line, head, _head(row.data), row.offset, row.size)
 
     def data(self, row: HeadRow) -> Mapping[str, Any]:
-        """All that the row says; where that cannot be read, its line. Raises ConfigError where it has changed."""
+        """Return all that the row says; where that cannot be read, its line. Raises ConfigError where it has changed."""
         if row.data is None:
             return {"line": row.line}
         self._file.seek(row.offset)
@@ -429,7 +437,7 @@ class EndedRows:
         self._file.close()
 
     def add(self, number: int, row: Mapping[str, Any]) -> None:
-        """Keeps the row that is to be the `number`th. Raises UnwritableError."""
+        """Keep the row that is to be the `number`th. Raises UnwritableError."""
         line = encode_row(row)
         try:
             at = self._file.seek(0, 2)
@@ -440,7 +448,7 @@ class EndedRows:
         self._places[number] = at, len(line)
 
     def write(self) -> Path:
-        """Writes those that are kept, in order, as JSONL. Raises UnwritableError."""
+        """Write those that are kept, in order, as JSONL. Raises UnwritableError."""
         return write_lines(self._path, self._lines())
 
     def _lines(self) -> Iterator[bytes]:
