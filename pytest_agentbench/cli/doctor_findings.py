@@ -326,7 +326,10 @@ async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
 
 
 def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
-    """Return what the profile gives a case that names nothing of its own. Whether one needs it is told with the cases."""
+    """Return what the profile gives a case that names nothing of its own.
+
+    Whether one needs it is told with the cases.
+    """
     settings = profile.sandbox_settings
     name = f"profile {profile.run_profile_id}"
     try:

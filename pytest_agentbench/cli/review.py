@@ -301,7 +301,10 @@ def _name(text: str) -> str:
 
 
 def _cases(paths: list[Path]) -> Iterator[Case]:
-    """Yield the cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
+    """Yield the cases below the paths.
+
+    What cannot be read is told on stderr: the runs of the others can be reviewed.
+    """
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.terminal_text import visible

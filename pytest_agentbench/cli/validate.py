@@ -233,7 +233,9 @@ def _as_warning(problem: str) -> str:
 
 
 def _doubts(case: Case, known: Known) -> Iterator[str]:
-    """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
+    """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done
+    for.
+    """
     stored = any(part.is_answered for part in case.case_parts)
     yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
@@ -247,7 +249,10 @@ def _doubts(case: Case, known: Known) -> Iterator[str]:
 
 
 def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
-    """Yield the same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
+    """Yield the same of servers that no file near the case declares.
+
+    Raises ConfigError for such a file that is wrong.
+    """
     further = [name for part in case.case_parts for name in part.named_servers]
     named = [name for name in dict.fromkeys((*case.mcp_servers, *further)) if case.mcp_servers.get(name) is None]
     declared = root.mcp_servers(case.path) if named else {}

@@ -108,7 +108,10 @@ class Planner:
         return self._own_agents[folder]
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
-        """Return one plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
+        """Return one plan per model.
+
+        Raises ConfigError at the first call and gives none at the next: it is said once.
+        """
         own_agent = own_agent and self.predicted is None
         key = (root, own_agent)
         if key not in self._plans:

@@ -18,7 +18,9 @@ from typing import Any, NoReturn, TypeVar
 
 
 def as_raised(error: BaseException) -> BaseException:
-    """Return the error with the agent's frames only; what would end the loop or pytest is the cause of a RuntimeError."""
+    """Return the error with the agent's frames only; what would end the loop or pytest is the cause of a
+    RuntimeError.
+    """
     error = error.with_traceback(_agent_frames(error.__traceback__))
     if not isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
@@ -53,7 +55,10 @@ class DaemonThreads:
         self._busy = 0
 
     def run(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Return the function's value or exception, awaited on the running loop. The context's variables travel along."""
+        """Return the function's value or exception, awaited on the running loop.
+
+        The context's variables travel along.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -147,7 +152,10 @@ class LoopWatch:
         )
 
     def _culprit(self) -> tuple[str, str] | None:
-        """Return the run whose step it is, and where in the agent's code it is; None where it is in none of an agent's."""
+        """Return the run whose step it is, and where in the agent's code it is;
+
+        None where it is in none of an agent's.
+        """
         frame = _agent_frame(sys._current_frames().get(self._thread.ident or 0))
         if frame is None:
             return None

@@ -116,7 +116,10 @@ def parse_answer_verdict(text: str) -> AnswerVerdict:
 
 
 def parse_word(text: str) -> AnswerVerdict:
-    """Return the original's reading: correct where the reply is exactly `Correct`. Raises InvalidReply for a blank one."""
+    """Return the original's reading: correct where the reply is exactly `Correct`.
+
+    Raises InvalidReply for a blank one.
+    """
     word = text.strip()
     if not word:
         raise InvalidReply("- the reply is empty")

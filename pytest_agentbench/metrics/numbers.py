@@ -150,7 +150,9 @@ def _is_whole(number: Decimal) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return the text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of LaTeX."""
+    """Return the text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of
+    LaTeX.
+    """
     text = _SUPERSCRIPT.sub(r"^\g<0>", _VULGAR.sub(" ", text))
     text = normal(text).translate(_SAME).replace("+/-", "±")
     if "\\" in text or "{" in text:

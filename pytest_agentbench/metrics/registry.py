@@ -206,7 +206,10 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] 
 
 
 def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
-    """Return why the metric cannot be computed here: the package that it needs is not installed. None when all is well."""
+    """Return why the metric cannot be computed here: the package that it needs is not installed.
+
+    None when all is well.
+    """
     module = _REQUIRED.get(name)
     if module is None or (compat == "v1" and name in V1_METRICS) or importlib.util.find_spec(module) is not None:
         return None

@@ -53,7 +53,10 @@ def score(
 def _ask_alone(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what the metric returns. `kwargs` are its options, and `question` for the context. Raises what it raises."""
+    """Return what the metric returns.
+
+    `kwargs` are its options, and `question` for the context. Raises what it raises.
+    """
     if not isinstance(prediction, str):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     options = dict(kwargs)

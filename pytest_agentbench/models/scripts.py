@@ -198,7 +198,10 @@ class Scripts:
         return script.web_fetch[url]
 
     def pages(self, case_id: str) -> Mapping[str, str]:
-        """Return the pages that the case's script has, by URL. Raises NoScript where several scripts answer the case."""
+        """Return the pages that the case's script has, by URL.
+
+        Raises NoScript where several scripts answer the case.
+        """
         script = self._of(case_id)
         return {} if script is None else script.web_fetch
 

@@ -225,7 +225,10 @@ class RunArtifact(Record):
 
     @property
     def changes_untold(self) -> str | None:
-        """Return what `changes` leaves out: why nothing was compared, or how many there are besides; None for nothing."""
+        """Return what `changes` leaves out: why nothing was compared, or how many there are besides;
+
+        None for nothing.
+        """
         note = self.metadata.get(WORKSPACE_NOTE) or {}
         if (reason := note.get("not_compared")) is not None:
             return f"not compared: {reason}"

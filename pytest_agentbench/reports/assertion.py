@@ -211,7 +211,9 @@ def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[F
 
 
 def _unmet(case: Case, judge: JudgeResult) -> str:
-    """Return the expectations that count against the run: hard ones below 1, soft ones that most of the verdicts deny."""
+    """Return the expectations that count against the run: hard ones below 1, soft ones that most of the verdicts
+    deny.
+    """
     verdicts = [each.verdict for each in judge.iterations if each.verdict is not None]
     met: dict[int, list[float]] = {}
     for each in (said for verdict in verdicts for said in verdict.expectations if said.kind == "soft"):

@@ -150,7 +150,9 @@ def _hidden(values: Values, x: str, y: str) -> list[str]:
 
 
 def by_tag(report: Mapping[str, Any]) -> Chart:
-    """Return the pass rate by tag and model, for the tags that most judged runs have; one that all have tells nothing."""
+    """Return the pass rate by tag and model, for the tags that most judged runs have; one that all have tells
+    nothing.
+    """
     judged = [row for row in report["runs"] if has_verdict(row)]
     frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
     telling = {tag: n for tag, n in frequent.items() if n < len(judged)}

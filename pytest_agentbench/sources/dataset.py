@@ -262,7 +262,9 @@ def open_dataset(
 
 
 def legal_id(identifier: str) -> str:
-    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its neighbours."""
+    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
+    neighbours.
+    """
     if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
         return identifier
     digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()

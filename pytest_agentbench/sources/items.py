@@ -196,7 +196,10 @@ def load_item_class(name: str, folder: Path) -> ItemParser:
 
 
 def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[str, Any]:
-    """Return what the user's code makes of a row, as a row of the standard form. Raises ValueError for what is no item."""
+    """Return what the user's code makes of a row, as a row of the standard form.
+
+    Raises ValueError for what is no item.
+    """
     called = getattr(parse, "__qualname__", "_parse_item")
     try:
         item = parse(data, line_num)
@@ -237,7 +240,9 @@ def _is_importable(name: str) -> bool:
 
 
 def _import_file(file: Path) -> ModuleType:
-    """Return the module of a file, under a name of its own: files of the same name in other folders are other modules."""
+    """Return the module of a file, under a name of its own: files of the same name in other folders are other
+    modules.
+    """
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]

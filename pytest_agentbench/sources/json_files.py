@@ -232,14 +232,19 @@ def parse_value(raw: bytes) -> Any:
 
 
 def first_character(path: Path) -> str:
-    """Return what the file's first value begins with, "" where there is none. For files that `read_items` could read."""
+    """Return what the file's first value begins with, "" where there is none.
+
+    For files that `read_items` could read.
+    """
     with open_file(path, limit=None) as file:
         _skip_bom(path, file)
         return _two_lines(file)[0][:1].decode(errors="replace")
 
 
 def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
-    """Yield each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
+    """Yield each key that an item, an object, has had before: the key, the 1-based line of its first and of this
+    value.
+    """
     text = item.raw.decode()
     firsts: dict[str, int] = {}
     for key, start in list_pairs(text, 0):

@@ -51,7 +51,10 @@ def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
 
 
 def _key(key: object) -> str:
-    """Return a YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them."""
+    """Return a YAML key as a JSON key:
+
+    `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them.
+    """
     made = plain(key)
     return made if isinstance(made, str) else _encode(made)
 
@@ -181,7 +184,10 @@ def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -
 
 
 def rubric_input(case: Case) -> dict[str, Any]:
-    """Return what a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
+    """Return what a case gives judges and people to measure a run by.
+
+    What the agent was given, the run itself tells.
+    """
     names = ("title", "expectations", "rubric", "reference", "require_hard")
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
     return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}

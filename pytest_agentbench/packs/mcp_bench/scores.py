@@ -97,7 +97,10 @@ FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
 
 
 def tool_use_row(evaluation: Evaluation | None) -> Row | None:
-    """Return a row's `tool_use`: the record, and both coefficients of variation of its judging. None for other cases."""
+    """Return a row's `tool_use`: the record, and both coefficients of variation of its judging.
+
+    None for other cases.
+    """
     if evaluation is None or (found := evaluation.part(ToolUse)) is None:
         return None
     judge = evaluation.judge

@@ -73,7 +73,10 @@ def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSetting
 
 
 def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """Return the same as the model's endpoint takes them: `reasoning.effort` is `reasoning_effort` but on OpenRouter."""
+    """Return the same as the model's endpoint takes them:
+
+    `reasoning.effort` is `reasoning_effort` but on OpenRouter.
+    """
     effort = _mapping(parameters.get("reasoning")).get("effort")
     if effort is None or _is_openrouter(model):
         return dict(parameters)

@@ -239,7 +239,9 @@ def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
 
 
 def _comparable(arguments: object) -> Any:
-    """Return the arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest deep."""
+    """Return the arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest
+    deep.
+    """
     try:
         read = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):

@@ -64,7 +64,10 @@ def listed(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
-    """Return the reply's object of each name, as a `form`. Raises InvalidReply with all that is wrong with any of them."""
+    """Return the reply's object of each name, as a `form`.
+
+    Raises InvalidReply with all that is wrong with any of them.
+    """
     found = read_json_object(text)
     read: dict[str, P] = {}
     problems: list[str] = []
@@ -223,7 +226,10 @@ R = TypeVar("R")
 
 
 async def together(*parts: Awaitable[R]) -> list[R]:
-    """Return what all of them give, side by side. The first failure is raised once the others have ended and are kept."""
+    """Return what all of them give, side by side.
+
+    The first failure is raised once the others have ended and are kept.
+    """
     ended = await asyncio.gather(*parts, return_exceptions=True)
     for each in ended:
         if isinstance(each, BaseException):

@@ -108,7 +108,10 @@ class Reports:
 
     @cached_property
     def partners(self) -> Partners:
-        """Return what reports are joined with, read at the first need. Raises ConfigError where a file cannot be read."""
+        """Return what reports are joined with, read at the first need.
+
+        Raises ConfigError where a file cannot be read.
+        """
         return Partners(self)
 
 
@@ -310,7 +313,10 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
 
 
 def _annotated(reports: Reports, name: str | None, level: int | str | None) -> tuple[str | None, int | None]:
-    """Return the domain as the annotations call it, and the number of the level. Raises ConfigError for unknown ones."""
+    """Return the domain as the annotations call it, and the number of the level.
+
+    Raises ConfigError for unknown ones.
+    """
     domain = reports.file.domain_map.get(name, name) if name is not None else None
     if reports.annotations is None:
         return domain, level if isinstance(level, int) else None
@@ -326,7 +332,10 @@ def _annotated(reports: Reports, name: str | None, level: int | str | None) -> t
 
 
 def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:
-    """Return where units of knowledge are kept, None where nobody says it. Raises ConfigError for a place that is none."""
+    """Return where units of knowledge are kept, None where nobody says it.
+
+    Raises ConfigError for a place that is none.
+    """
     text = file.knowledge_base or config.knowledge_base
     try:
         return Path(resolve_path(text, scope)) if text is not None else None

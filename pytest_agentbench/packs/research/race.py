@@ -178,7 +178,10 @@ class Partners:
             return spoken(report)
 
     def question(self, report: ReportRow) -> RaceQuestion:
-        """Return what is judged. Raises ConfigError where a partner is missing, has another id, or lacks a dimension."""
+        """Return what is judged.
+
+        Raises ConfigError where a partner is missing, has another id, or lacks a dimension.
+        """
         if self.queries is not None:
             self.queries.partner(report)
         criteria = self.criteria.partner(report)

@@ -111,7 +111,9 @@ def _weighted(values: Mapping[RaceDimension, float], shares: Mapping[RaceDimensi
 
 
 def _among(mean: float, values: Collection[float]) -> float:
-    """Return the mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than all."""
+    """Return the mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than
+    all.
+    """
     return min(max(mean, min(values)), max(values))
 
 

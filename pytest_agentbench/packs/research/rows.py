@@ -78,7 +78,9 @@ class LostRow:
 
 
 def prompt_key(prompt: str) -> str:
-    """Return what rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form only."""
+    """Return what rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form
+    only.
+    """
     return sha256(" ".join(unicodedata.normalize("NFKC", prompt).split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 

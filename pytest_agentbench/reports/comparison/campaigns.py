@@ -101,7 +101,10 @@ class Campaign:
 
 
 def campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
-    """Return what of a report is compared, of one `model` or of all. Raises ConfigError for a model it does not have."""
+    """Return what of a report is compared, of one `model` or of all.
+
+    Raises ConfigError for a model it does not have.
+    """
     groups: dict[str, dict[CaseKey, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
         if model is None or row["model_id"] == model:

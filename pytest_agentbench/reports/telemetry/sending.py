@@ -58,7 +58,10 @@ _PROVIDERS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP{signal}_CREDENTIAL_PROVIDER"
 
 
 def collector_session() -> requests.Session | None:
-    """Return the session for an exporter; None where a variable names a provider of sessions, which the SDK then asks."""
+    """Return the session for an exporter;
+
+    None where a variable names a provider of sessions, which the SDK then asks.
+    """
     if any(name in os.environ for name in _PROVIDERS):
         return None
     session = requests.Session()

@@ -325,7 +325,10 @@ class Session:
 
     @cached_property
     def scored_by(self) -> tuple[PoetConfig, bool]:
-        """Return the configuration that all reports were scored with, and whether `compat` was set. Raises ConfigError."""
+        """Return the configuration that all reports were scored with, and whether `compat` was set.
+
+        Raises ConfigError.
+        """
         ways: list[tuple[dict[str, Any], bool]] = []
         for each in (each for reports in self.models.values() for each in reports):
             if each.scores is not None and (way := (each.scores.config, each.scores.compat)) not in ways:

@@ -286,7 +286,10 @@ async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citat
 
 
 async def scraped(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
-    """Return the pages with their contents: `scrape failed: ...` for those that cannot be had. What is there is kept."""
+    """Return the pages with their contents:
+
+    `scrape failed: ...` for those that cannot be had. What is there is kept.
+    """
 
     async def page(url: str, page: CitedPage) -> CitedPage:
         if page.readable:
@@ -407,7 +410,10 @@ class StoredRows:
                 yield GoodRow(row.line, head, _head(row.data), row.offset, row.size)
 
     def data(self, row: HeadRow) -> Mapping[str, Any]:
-        """Return all that the row says; where that cannot be read, its line. Raises ConfigError where it has changed."""
+        """Return all that the row says; where that cannot be read, its line.
+
+        Raises ConfigError where it has changed.
+        """
         if row.data is None:
             return {"line": row.line}
         self._file.seek(row.offset)
