@@ -111,7 +111,7 @@ class _Session:
         return bool(self.reader.session)
 
     def answer(self, now: float, links: list[dict[str, Any]]) -> Answer:
-        """Return the page's data, as it is or, while it would cost too much to make it anew, as it was in this state."""
+        """Return the page's data, as it is, or as it was in this state while making it anew would cost too much."""
         state = self.state()
         key = (self.reader.taken, state, json.dumps(links))
         if self._made is not None:

@@ -284,7 +284,7 @@ def require_tolerance(metric_name: str, option: str, value: object) -> None:
 
 
 def _readings(value: Value, other: Value) -> list[Value]:
-    """Return the value as it is written, as it counts (3 million, 18 %), or both: for a plain number may mean either."""
+    """Return the value as it is written, as it counts (3 million, 18 %), or both: a plain number may mean either."""
     if value.scale == 0 or value.scale == other.scale:
         return [value]
     counted = Value(value.low.scaleb(value.scale), value.high.scaleb(value.scale))

@@ -65,7 +65,7 @@ def words(text: str) -> list[str]:
 
 
 def spaced(text: str) -> str:
-    """Return the normal form with blanks around each character of a script without blanks and around its punctuation."""
+    """Return the normal form with blanks around characters and punctuation of a script without blanks."""
     text = normal(text)
     if text.isascii():
         return text

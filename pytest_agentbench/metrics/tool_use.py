@@ -123,7 +123,7 @@ def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
 
 
 def _calls_with_known_end(artifact: RunArtifact) -> Sequence[Called]:
-    """Return all calls, but those that a user's agent reports without a result: of these nobody knows how they ended."""
+    """Return all calls, but those that a user's agent reports without a result: nobody knows how these ended."""
     calls = calls_of(artifact)
     return [each for each in calls if each.result is not None] if artifact.runner_type == _OWN_AGENT else calls
 

@@ -77,7 +77,7 @@ def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, i
 
 
 def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
-    """Return where the value begins that keys and indexes lead to from the one at `at`, or as near to it as they get."""
+    """Return where the value is that keys and indexes lead to from the one at `at`, or as near to it as they go."""
     for part in way:
         if isinstance(part, int):
             starts = [start for start, _, _ in list_elements(text, at)] if text[at] == "[" else []

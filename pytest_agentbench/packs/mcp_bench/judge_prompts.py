@@ -148,7 +148,7 @@ def _arguments(call: ToolCallEvent) -> str:
 
 
 def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
-    """Yield one line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
+    """Yield a line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
         yield wording.tools_unknown

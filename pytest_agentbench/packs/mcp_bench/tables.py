@@ -258,7 +258,7 @@ def _print(shown: Sequence[Table]) -> None:
 
 
 def _on_its_side(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the lines of a table with a column for each model, and of more such tables where one is too wide for all."""
+    """Yield the lines of a table with a column for each model, of more such tables where one is too wide."""
     part: list[tuple[str, ...]] = [table.columns]
     for row in table.rows:
         first, *others = zip(*part, row, strict=True)

@@ -361,7 +361,7 @@ def _as_reference(path: Path, row: GoodRow[ReferenceRow]) -> _Partner:
 
 
 def _name(file: ReportsFile, path: Path, root: Path) -> str:
-    """Return the declared name, else the path of the folder, or of `<name>` of `<name>.reports.yaml`, below the root."""
+    """Return the declared name, else the path below the root of the folder, or of `<name>` of `<name>.reports.yaml`."""
     if file.name is not None:
         return legal_id(file.name)
     stem = path.stem.removesuffix("reports").rstrip(".")

@@ -81,7 +81,7 @@ def holds_queries(text: str) -> bool:
 
 
 def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any]]:
-    """Return the rows of query.jsonl for the queries of a Markdown text; those that cannot be are told in `problems`."""
+    """Return the rows of query.jsonl for the queries of a Markdown text; what cannot be is told in `problems`."""
     rows: list[dict[str, Any]] = []
     first_of: dict[int | str, int] = {}
     for query in markdown_queries(text):

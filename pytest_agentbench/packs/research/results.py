@@ -254,7 +254,7 @@ def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
 
 
 def _is_lost(row: Any) -> bool:
-    """Return whether the stage itself could not read the report: it has said so, and has no more than its line or id."""
+    """Return whether the stage itself could not read the report: it said so, and has no more than its line or id."""
     return isinstance(row, dict) and any(name.endswith("_error") for name in row)
 
 
