@@ -29,6 +29,7 @@ ALLOWED = {
     "reports/report.py read_text": "the schema of this package",
     "packs/research/knowledge.py open": "opened to be written too, and looked at before it is read",
     "packs/research/business_report/page.py read_text": "templates of this package",
+    "packs/research/report.py read_text": "a script of this package",
     "packs/openclaw/runner.py read_bytes": "a launcher of this package",
     "store/redaction.py pattern": "forms of keys in its own table",
     "packs/mcp_bench/synthesis/drafts.py open": "opened to be written too, and looked at before it is read",

@@ -244,8 +244,9 @@ def test_collection_imports_no_scorer(project):
     check = """
 import sys
 def pytest_collection_finish(session):
-    loaded = [name for name in sys.modules if name.startswith("pytest_agentbench.packs.research")]
-    print("LOADED", loaded)
+    scorers = ("arithmetic", "race", "fact", "grading", "strategic", "interaction", "asking", "knowledge", "wording")
+    prefix = "pytest_agentbench.packs.research."
+    print("LOADED", [name for name in sys.modules if name.startswith(tuple(prefix + each for each in scorers))])
 """
     project.bench.write("conftest.py", check)
     result = project.bench.pytester.runpytest_subprocess("--collect-only", "-q", "-s", SCRIPTED)

@@ -206,7 +206,7 @@ def test_no_journals_where_there_is_no_output(tmp_path):
 @pytest.mark.slow
 def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     source = (
-        "import os, pathlib, sys; from pytest_agentbench.reports import Journal; "
+        "import os, pathlib, sys; from pytest_agentbench.reports.journal import Journal; "
         "journal = Journal(pathlib.Path(sys.argv[1]), {}, print); journal.plan(3); "
         "print('ready', flush=True); sys.stdin.read()"
     )

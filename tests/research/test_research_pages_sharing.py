@@ -28,8 +28,9 @@ from pytest_agentbench.packs.research.fact.pages import PAGES, KeptPages, Pages
 SETTINGS = PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))
 OTHER_PROCESS = """
 import asyncio, pathlib, sys
-from pytest_agentbench.config import NetworkSettings
-from pytest_agentbench.research.pages import Pages, PageSettings
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+from pytest_agentbench.packs.research.fact.pages import Pages
 
 async def main():
     async with Pages(pathlib.Path(sys.argv[1]), PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))) as pages:
