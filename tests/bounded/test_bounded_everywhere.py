@@ -20,7 +20,6 @@ ALLOWED = {
     "checks/verifying/verifiers.py read_text": "a driver of this package",
     "packs/research/pipeline.py pattern": "names of this package's own options",
     "config/compose_file.py pattern": "what ends a line, escaped",
-    "engine/agent_state.py pattern": "paths of this machine, escaped",
     "judging/prompt.py pattern": "names of models, escaped",
     "metrics/multiple_choice.py pattern": "patterns of its own",
     "models/client.py client": "scripted models are answered in this process, by what a folder's script says",
