@@ -40,7 +40,7 @@ SCORE = PAIRS + "from pytest_agentbench.metrics.scoring import score\nscore('rou
 MEASURE = (
     PAIRS
     + """
-from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.metrics.registry import measure
 from pytest_agentbench.records.case import MetricSpec
 NAME = sys.argv[2]

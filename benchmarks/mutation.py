@@ -41,12 +41,14 @@ MODULES = {
     "metrics/**/*.py": "metrics",
     "store/**/*.py": "store cli/test_cli_store.py",
     "judging/**/*.py": "judging",
-    "reports/{gate,judge_agreement,human_agreement,judge_votes}.py": "reports",
+    "reports/{gate,judges,human_agreement}.py": "reports",
     "reports/comparison/{comparing,campaigns,intervals,results}.py": "reports",
-    "packs/mcp_bench/{judge,scores,grader,records,ablation}.py": "judging metrics",
-    "packs/research/{arithmetic,race,interaction,efficiency,strategic,poet,knowledge}.py": "research",
-    "packs/research/fact/{citations,rows}.py": "research",
-    "packs/research/business_report/aggregates.py": "research",
+    "packs/mcp_bench/{judge,grader,report,records,ablation}.py": "packs/mcp_bench",
+    "packs/research/{arithmetic,scores,race,race_judging,interaction,efficiency,strategic,poet,knowledge}.py": (
+        "packs/research"
+    ),
+    "packs/research/fact/{citations,rows}.py": "packs/research",
+    "packs/research/business_report/aggregates.py": "packs/research",
 }
 """Which modules are changed (a glob below the package), and the folders and files of `tests/` that mirror them.
 

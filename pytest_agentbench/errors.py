@@ -29,6 +29,10 @@ class InfrastructureError(AgentbenchError):
     """Something around the agent failed, so the run says nothing about the agent: pytest reports an error."""
 
 
+UNREACHABLE = "unreachable"
+"""The code of a ProviderError of an endpoint that is dead: nothing that asks it is worth starting."""
+
+
 class ProviderError(InfrastructureError):
     """A model's endpoint gave no usable reply after all retries, or refused the request."""
 

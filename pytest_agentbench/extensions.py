@@ -1,44 +1,124 @@
-"""The table of packs: what distributions add under a seam and a name, imported when a file first asks for it.
+"""A table of extensions: what packs and a session's plugins add under a seam and a name.
 
 A pack is a set of entry points of the group `pytest_agentbench.packs`. The name of each is `SEAM NAME`, its value
-`module:object`, so that all names are known without importing anything::
+`module:object`, so that all names are known without importing anything; it is imported when a file first asks for it::
 
     [project.entry-points."pytest_agentbench.packs"]
     "runner my_agent" = "my_package.runner:RUNNER"
     "command score" = "my_package.command:COMMAND"
+
+A session's plugins and conftest files add by hooks (hookspecs.py), in the same table, for as long as the session lasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar, cast
 
 from pytest_agentbench.errors import ConfigError
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "pytest_agentbench.packs"
 
 
+_sessions: list[SessionExtensions] = []
+"""Those of the sessions that run in this process, the innermost last."""
+_caches: list[Callable[[], None]] = []
+_changes = 0
+
+
+def cache_extensions(function: F) -> F:
+    """Cache like functools.cache what a function makes of extensions, until a session's plugins add or leave."""
+    cached = cache(function)
+    _caches.append(cached.cache_clear)
+    return cast(F, cached)
+
+
+def count_changes() -> int:
+    """Return how often sessions' plugins have added or left: what a file says may depend on it, so caches have it."""
+    return _changes
+
+
+def _forget() -> None:
+    global _changes
+    _changes += 1
+    for clear in _caches:
+        clear()
+
+
 def extension_names(seam: str) -> frozenset[str]:
-    """Return the names that packs claim under a seam; imports none of them. Raises ConfigError as `find_extension`."""
+    """Return the names that are claimed under a seam; imports nothing. Raises ConfigError as `find_extension`."""
+    names = installed_names(seam)
+    for session in _sessions:  # mostly none has any of the seam: this is asked for each record that is written
+        if added := session.of(seam):
+            names |= added.keys()
+    return names
+
+
+def installed_names(seam: str) -> frozenset[str]:
+    """Return the names that packs claim under a seam, whatever a session's plugins add. Raises as `find_extension`."""
     return frozenset(_table().get(seam, ()))
 
 
 def find_extension(seam: str, name: str) -> Any | None:
-    """Return what a pack adds under this name, None where none does.
+    """Return what is added under this name, None where nothing is.
 
     Raises ConfigError where it cannot be imported, and where two distributions claim one name.
     """
+    for session in reversed(_sessions):  # the innermost first
+        if name in (added := session.of(seam)):
+            return added[name]
     entry = _table().get(seam, {}).get(name)
     return None if entry is None else _load(entry)
 
 
 def load_extensions(seam: str) -> Mapping[str, Any]:
-    """Return all that packs add under a seam, by name, imported. Raises ConfigError as `find_extension` does."""
-    return {name: _load(entry) for name, entry in sorted(_table().get(seam, {}).items())}
+    """Return all that is added under a seam, by name, imported. Raises ConfigError as `find_extension` does."""
+    return {name: find_extension(seam, name) for name in sorted(extension_names(seam))}
+
+
+def session_extensions(seam: str) -> Mapping[str, Any]:
+    """Return what the plugins of the running session add under a seam, nothing where no session runs."""
+    return dict(_sessions[-1].of(seam)) if _sessions else {}
+
+
+class SessionExtensions:
+    """Additions of the plugins of one session, from here until `close`.
+
+    Files are validated deep inside of models that are given no session, so this is a state of the process. Sessions
+    inside of one another (pytester's) each have their own: a name of the inner one hides the same of the outer one.
+    """
+
+    def __init__(self) -> None:
+        self._added: dict[str, dict[str, Any]] = {}
+        _sessions.append(self)
+
+    def of(self, seam: str) -> Mapping[str, Any]:
+        """Return what this session's plugins add under a seam."""
+        return self._added.get(seam, {})
+
+    def add(self, seam: str, name: str, thing: Any, *, what: str, ours: Collection[str] = ()) -> None:
+        """Add a thing. `what` is what people call it, `ours` are the names that this package has itself.
+
+        Raises ConfigError where the name is taken.
+        """
+        # Not what an outer session adds: a project's tests of its own conftest run it once more inside of them.
+        if name in ours or name in installed_names(seam) or name in self.of(seam):
+            raise ConfigError(f"a plugin adds the {what} {name!r}, which exists already; choose another name")
+        self._added.setdefault(seam, {})[name] = thing
+        _forget()
+
+    def close(self) -> None:
+        """Take away what was added. May be called twice."""
+        if self in _sessions:
+            _sessions.remove(self)
+            _forget()
 
 
 @cache
@@ -71,7 +151,7 @@ def _origin(entry: EntryPoint) -> str:
 
 
 class WithExtensions(Mapping[str, T]):
-    """Things by name: those that are given, and those of packs under a seam, imported when one is first asked for."""
+    """Things by name: those that are given, and those added under a seam, imported when one is first asked for."""
 
     def __init__(self, seam: str, given: Mapping[str, T]) -> None:
         self._seam, self._given = seam, given
@@ -93,3 +173,22 @@ class WithExtensions(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._given.keys() | extension_names(self._seam))
+
+
+class LazyTable(Mapping[str, T]):
+    """Things of this package by name, each in the module that `homes` names, imported when it is first asked for."""
+
+    def __init__(self, homes: Mapping[str, str], find: Callable[[ModuleType, str], T] = getattr) -> None:
+        self._homes, self._find = homes, find
+
+    def __getitem__(self, name: str) -> T:
+        return self._find(import_module(self._homes[name]), name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)

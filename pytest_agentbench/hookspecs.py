@@ -2,25 +2,33 @@
 
 Each hook returns a mapping from the name that YAML uses to the thing.
 
-A name that is already taken is a usage error: nothing is ever replaced silently.
+A name that is already taken is a usage error: nothing is ever replaced silently. What is added lasts as long as the
+session. For case parts and all below them a guest's conftest (docs/security.md) is not asked: they could loosen limits.
+
+What commands without a session need as well (`agentbench validate`, `schema`, `doctor`, formats, commands) is added by
+entry points: see extensions.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from pytest_agentbench.checks.base import CheckKind
+    from pytest_agentbench.config.sections import FileKind, ProfileSection
     from pytest_agentbench.engine.grading import Grader
-    from pytest_agentbench.judging.panel import JudgeBackend
+    from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.metrics.registry import Metric
     from pytest_agentbench.models.client import Provider
+    from pytest_agentbench.records.base import CasePart, Record
+    from pytest_agentbench.reports.sections import ReportSection
     from pytest_agentbench.runners.base import Runner
     from pytest_agentbench.sources.case_source import CaseSource
     from pytest_agentbench.tools.base import Search, Tool
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider
 
 
 @pytest.hookspec
@@ -118,6 +126,81 @@ def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
 
         def pytest_agentbench_case_sources():
             return {"notes *.notes.yaml ~schema_version": NotesSource()}
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_case_parts() -> Mapping[str, type[CasePart]]:
+    """Return models of what cases carry beside their own fields: `{name: subclass of CasePart}`.
+
+    With `is_section = True` a test.yaml may have it under its name; else a case source makes it.
+
+    Example::
+
+        def pytest_agentbench_case_parts():
+            return {"budget": Budget}  # test.yaml: `budget: {words: 50}`; then: case.part(Budget).words
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_evaluation_parts() -> Mapping[str, type[Record]]:
+    """Return models of what graders keep with a verdict: `{part_name: subclass of Record}`.
+
+    Commands of `agentbench` ask no conftest: they read such verdicts where an entry point names the model too.
+
+    Example::
+
+        def pytest_agentbench_evaluation_parts():
+            return {"brevity": Brevity}  # of a grader with part_name = "brevity"
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_profile_sections() -> Mapping[str, ProfileSection[Any]]:
+    """Return sections of run profiles, evaluation profiles or suites: `{name: ProfileSection}`, each says of which.
+
+    Example::
+
+        PACE = ProfileSection("pace", "run_profile", Pace, "How fast.", default=Pace)
+
+
+        def pytest_agentbench_profile_sections():
+            return {"pace": PACE}  # a run profile then says `pace: {steps: 3}`, a runner asks profile.section(PACE)
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_file_kinds() -> Mapping[str, FileKind]:
+    """Return kinds of configuration files: `{folder: FileKind}`, found by id in that folder of a config root.
+
+    Example::
+
+        def pytest_agentbench_file_kinds():
+            return {"personas": FileKind("persona", "personas", "persona_id", Persona)}
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_sandboxes() -> Mapping[str, SandboxProvider]:
+    """Return kinds of sandboxes: `{name: SandboxProvider}`; a session opens its own of each that it needs.
+
+    Example::
+
+        def pytest_agentbench_sandboxes():
+            return {"farm": Farm()}  # a run profile then says `sandbox: farm`
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_report_sections() -> Mapping[str, ReportSection]:
+    """Return sections of reports: `{name: ReportSection}`, asked where a case or its verdict has a part of that name.
+
+    Commands of `agentbench` ask no conftest: they read such a report.json where an entry point names the section too.
+
+    Example::
+
+        def pytest_agentbench_report_sections():
+            return {"brevity": BrevitySection()}  # rows and models of report.json then have `brevity`
     """
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench import hookspecs, options
+import pytest_agentbench.hookspecs as hookspecs  # not from the package, whose __getattr__ would read its stub
 from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
     _agentbench_plan,
     agentbench_case,
@@ -23,12 +23,13 @@ from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found her
     agentbench_runner,
     agentbench_workspace,
 )
+from pytest_agentbench.options import Settings, add_options, add_short_model, read_settings
 from pytest_agentbench.session import BEGAN, SessionReport
 
 if TYPE_CHECKING:
     from pytest_agentbench.distributed.sharding import Sharding
 
-SETTINGS = pytest.StashKey[options.Settings]()
+SETTINGS = pytest.StashKey[Settings]()
 CASES = pytest.StashKey[bool]()
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
@@ -44,7 +45,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options and ini values."""
-    options.add_options(parser)
+    add_options(parser)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,16 +55,18 @@ def pytest_load_initial_conftests(
     """Add the short option `--model`, once every plugin and conftest has had its chance to own it."""
     early_config.stash[BEGAN] = time.time_ns()
     yield
-    options.add_short_model(parser, args)
+    add_short_model(parser, args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the options; only the only process, or xdist's controller, keeps the session's report."""
     config.addinivalue_line("markers", "agentbench(case): run this case (id or path) and assert on it by hand")
-    config.stash[SETTINGS] = settings = options.read_settings(config)
+    config.stash[SETTINGS] = settings = read_settings(config)
     config.stash.setdefault(BEGAN, time.time_ns())  # where a conftest names this plugin
     if settings.suite and config.args_source is not pytest.Config.ArgsSource.ARGS:
         _collect_suite(config, settings)
+    # Before a report is read to compare with, and by xdist's controller, which meets no file with cases.
+    _ask_plugins(config, "report_sections")
     sharding = _sharding(config, settings)
     if hasattr(config, "workerinput"):
         return
@@ -71,8 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(report, SESSION)
     if config.getoption("dist", "no") != "no":
         from pytest_agentbench.distributed.gateways import Gateways
-        from pytest_agentbench.distributed.scheduling import Scheduling
-        from pytest_agentbench.distributed.shares import ControllerLink, ReportPacker
+        from pytest_agentbench.distributed.shares import ControllerLink, ReportPacker, Scheduling
 
         report.open_budget()
         report.link = ControllerLink(report.spend, report.drain, report.expect)
@@ -119,18 +121,18 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Return a collector for a case file or a dataset, else None."""
     if not _may_hold_cases(file_path, parent):
         return None
-    from pytest_agentbench.collection.selection import collect_file
+    _prepare_cases(parent.config)
+    from pytest_agentbench.collection.items import collect_file
 
-    _prepare(parent.config)
     return collect_file(file_path, parent)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize hand-written tests that name a case by model and repetition."""
     if metafunc.definition.get_closest_marker("agentbench") is not None:
+        _prepare_cases(metafunc.config)
         from pytest_agentbench.collection.marks import parametrize
 
-        _prepare(metafunc.config)
         parametrize(metafunc)
 
 
@@ -141,7 +143,7 @@ def pytest_make_collect_report(
     """Mark the report of a case file that failed, to tell it apart from other files: the other cases still run."""
     report = yield
     if report.failed and CASES in collector.config.stash:
-        from pytest_agentbench.collection.selection import tell_apart
+        from pytest_agentbench.collection.items import tell_apart
 
         tell_apart(collector, report)
     return report
@@ -159,8 +161,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Freeze what was collected: to look for garbage among items, which live to the end, is a good part of the time."""
     collecting = gc.isenabled()
-    if added := session.config.hook.pytest_agentbench_case_sources():
-        _add_sources(session.config, added)
+    _ask_plugins(session.config, "case_sources")
     try:
         return (yield)
     finally:
@@ -176,9 +177,9 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     """Choose by suite, and by name where cases run only when named; a dry run leaves out what is no case."""
     settings = session.config.stash[SETTINGS]
     if CASES in session.config.stash:
-        from pytest_agentbench.collection.start import choose
+        from pytest_agentbench.collection.start import select_items
 
-        choose(session, items, dry_run=settings.dry_run)
+        select_items(session, items, dry_run=settings.dry_run)
     elif settings.dry_run:
         items.clear()
 
@@ -187,17 +188,23 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the engine; a session without cases gets nothing more."""
     if CASES in session.config.stash:
-        from pytest_agentbench.collection.start import begin
+        from pytest_agentbench.collection.start import start_engine
 
-        begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
+        start_engine(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
 
 
-def _add_sources(config: pytest.Config, added: list[Any]) -> None:
+def _ask_plugins(config: pytest.Config, hook: str) -> None:
+    """Ask plugins what they add by a hook that cannot wait until a file with cases is met. Raises UsageError."""
+    if not getattr(config.hook, f"pytest_agentbench_{hook}").get_hookimpls():
+        return
+    from pytest_agentbench.collection.planning import session_roots
+    from pytest_agentbench.collection.plugins import ask_plugins
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.sources.names import add_sources
+    from pytest_agentbench.sources.names import source_names
 
     try:
-        config.add_cleanup(add_sources(added))
+        ask_plugins(config, session_roots(config, config.stash[SETTINGS]), [hook])
+        source_names("")  # raises for a name that is there twice
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -218,7 +225,7 @@ def _holds_cassettes(folder: Path) -> bool:
     return False
 
 
-def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
+def _collect_suite(config: pytest.Config, settings: Settings) -> None:
     """Collect all cases of the config root for a suite that was given without paths. Raises UsageError."""
     from pytest_agentbench.collection.planning import session_roots
     from pytest_agentbench.errors import ConfigError
@@ -230,7 +237,7 @@ def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
     config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS
 
 
-def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | None:
+def _sharding(config: pytest.Config, settings: Settings) -> Sharding | None:
     """Register and return what deselects the other shards, in every process; None where no shard is asked for."""
     if settings.shard is None:
         return None
@@ -240,15 +247,17 @@ def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | N
     return sharding
 
 
-def _prepare(config: pytest.Config) -> None:
+def _prepare_cases(config: pytest.Config) -> None:
     """Prepare the session, once, when the first file with cases is met."""
     if CASES in config.stash:
         return
+    gc.disable()  # until pytest_collection ends; before the imports, a fifth of whose time looking for garbage took
     from pytest_agentbench.collection.items import PLANNER
-    from pytest_agentbench.collection.planning import prepare
+    from pytest_agentbench.collection.planning import make_planner
 
-    gc.disable()  # until pytest_collection ends
-    config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
+    config.stash[PLANNER] = planner = make_planner(config, config.stash[SETTINGS])
+    if (report := config.pluginmanager.get_plugin(SESSION)) is not None:
+        report.warnings += planner.unasked  # before files are read: it may be why they are refused
     config.stash[CASES] = True
 
 
@@ -261,6 +270,9 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
 
     if path.suffix == ".py" or not (names := source_names(path.name)):
         return False
+    is_asked = parent.session.isinitpath
+    if is_asked(parent.path, with_parents=True) and not any(map(is_asked, (path, *path.parents))):
+        return False  # it lies beside what was asked for: pytest asks about it all the same, and drops what it gets
     yaml = path.suffix in (".yaml", ".yml")
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True

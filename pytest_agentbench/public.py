@@ -34,7 +34,7 @@ class Run:
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost."""
+        """Return tokens and cost."""
         return self.artifact.usage
 
     @property

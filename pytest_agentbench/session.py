@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ class SessionReport:
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
         self.journal: Journal | None = None
-        self.baseline = _baseline(config, settings)
+        self.baseline = _read_baseline(config, settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
         self.ended_by: int | None = None
@@ -100,12 +101,12 @@ class SessionReport:
         if row is not None:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
             before = self.rows.get(report.nodeid) if getattr(report, "agentbench_again", False) else None
-            self._keep(report.nodeid, row if before is None else _counted(before, row))
+            self._keep_row(report.nodeid, row if before is None else _merge_attempts(before, row))
             if (reason := getattr(report, "agentbench_not_run", None)) is not None:
                 self.not_run[reason] += 1
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
-                self._keep(
+                self._keep_row(
                     report.nodeid, {**self.rows[report.nodeid], "outcome": "error", "message": "teardown failed"}
                 )
         else:
@@ -115,7 +116,7 @@ class SessionReport:
 
     @pytest.hookimpl(tryfirst=True)  # the terminal is the next to read the traceback
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Pass Ctrl-C on to the workers' engines."""
+        """Pass Ctrl-C on to the engines of workers."""
         excinfo.traceback = excinfo.traceback.filter(_has_line)
         if self.link is not None:
             self.link.tell("stop", "interrupted")
@@ -133,7 +134,7 @@ class SessionReport:
             exitstatus = session.exitstatus = 128 + number  # as shells tell it
         unread = self.uncollected and exitstatus != pytest.ExitCode.USAGE_ERROR
         if (self.rows or self.lost or idle or unread) and not session.config.getoption("collectonly"):
-            self._finish(session, exitstatus)
+            self._make_report(session, exitstatus)
         elif self.journal is not None:
             self.journal.discard()
 
@@ -144,12 +145,15 @@ class SessionReport:
 
             write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
-            from pytest_agentbench.reports.ci.github import write_annotations
-            from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal
+            from pytest_agentbench.reports.table import CommandFreeTerminal
             from pytest_agentbench.reports.terminal import write_summary
+            from pytest_agentbench.terminal_text import on_github
 
             write_summary(CommandFreeTerminal(terminalreporter), self.report, self.written)
-            write_annotations(terminalreporter, self.report, self.config.rootpath)
+            if on_github():
+                from pytest_agentbench.reports.ci.document import write_annotations
+
+                write_annotations(terminalreporter, self.report, self.config.rootpath)
 
     # -- what runs tell, from any thread
 
@@ -172,7 +176,7 @@ class SessionReport:
 
         with self._opening:
             if self.journal is None:
-                facts = {**self._describe_start(), "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
+                facts = {**self._facts, "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
             self.journal.plan(runs)
@@ -193,7 +197,7 @@ class SessionReport:
 
     # -- what it comes to
 
-    def _keep(self, nodeid: str, row: dict[str, Any]) -> None:
+    def _keep_row(self, nodeid: str, row: dict[str, Any]) -> None:
         self.rows[nodeid] = row
         if self.journal is not None:
             self.journal.row(row, self.order[nodeid], self._spent_usd())
@@ -209,21 +213,20 @@ class SessionReport:
         if stop:
             self.link.tell("stop", str(stop))
 
-    def _finish(self, session: pytest.Session, exitstatus: int) -> None:
+    def _make_report(self, session: pytest.Session, exitstatus: int) -> None:
         from pytest_agentbench.reports.gate import case_failures
-        from pytest_agentbench.reports.human_agreement import add_session_labels
-        from pytest_agentbench.reports.report import build_report, suite_properties
+        from pytest_agentbench.reports.report import add_session_labels, build_report, suite_properties
         from pytest_agentbench.reports.terminal import FoldedErrors
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
         rows = [self.rows[nodeid] for nodeid in nodeids]
-        report = build_report(rows, self._describe_start(), self._spent_usd())
-        faults = self._faults()
-        gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
+        report = build_report(rows, {**self._facts}, self._spent_usd())
+        faults = self._list_faults()
+        gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            session.exitstatus = self._exit_status(gate, exitstatus)
+            session.exitstatus = self._decide_exit_status(gate, exitstatus)
         facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
-        report["session"].update(self._facts(session.exitstatus), **facts)
+        report["session"].update(self._describe_end(session.exitstatus), **facts)
         if self.sharding is not None:
             report["session"].update(self.sharding.facts(nodeids))
         add_session_labels(report, self.config.rootpath)
@@ -239,7 +242,7 @@ class SessionReport:
                     plugin.add_global_property(name, value)
 
     def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
-        from pytest_agentbench.reports.outputs import write_outputs
+        from pytest_agentbench.reports.report import write_outputs
 
         written, complete = write_outputs(report, self.settings, self.config.rootpath)
         self.written.update(written)
@@ -274,7 +277,7 @@ class SessionReport:
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome in _WORST_LAST}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
-    def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
+    def _decide_gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
         from pytest_agentbench.reports.gate import Counts, apply_gate
 
         idle = self.sharding is not None and self.sharding.is_empty
@@ -282,56 +285,57 @@ class SessionReport:
         counts, compared = Counts.of(row["outcome"] for row in rows), self.baseline is not None
         return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
 
-    def _regressions(self, report: dict[str, Any]) -> list[str]:
+    def _compare_baseline(self, report: dict[str, Any]) -> list[str]:
         """Compare with the baseline where there is one; return why that fails the gate, in sentences."""
         if self.baseline is None:
             return []
-        from pytest_agentbench.reports.comparison.campaigns import campaign
+        from pytest_agentbench.reports.comparison.campaigns import build_campaign
         from pytest_agentbench.reports.comparison.comparing import compare
 
         comparison = compare(
-            self.baseline, campaign(report), self.settings.max_regressions, self.settings.min_completion
+            self.baseline, build_campaign(report), self.settings.max_regressions, self.settings.min_completion
         )
         report["comparison"] = comparison.as_dict()
         return comparison.failures
 
-    def _faults(self) -> list[str]:
+    def _list_faults(self) -> list[str]:
         """Return what went wrong beside the cases: it fails a gated session whatever its pass rate."""
         crashes = self.link.unplaced if self.link is not None else []
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
-        stopped = self.session.shouldfail or self.session.shouldstop or self._cut_short
+        stopped = self.session.shouldfail or self.session.shouldstop or self._stop_reason
         return [
             *([f"{uncollected} collection errors."] if uncollected else []),
             *([f"{broken} tests that are not cases failed."] if broken > 0 else []),
             *(f"{crash}." for crash in crashes),
             *([f"The session stopped early: {stopped}."] if stopped else []),
             *([f"{self.lost} collected items were never reported."] if self.lost else []),
-            *(f"{text}." for text in self._unshared()),
+            *(f"{text}." for text in self._list_unshared()),
         ]
 
-    def _unshared(self) -> list[str]:
+    def _list_unshared(self) -> list[str]:
         """Return what of this session is not in the shared store, in sentences."""
         return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
 
-    def _exit_status(self, gate: Gate, exitstatus: int) -> int:
+    def _decide_exit_status(self, gate: Gate, exitstatus: int) -> int:
         if gate.passed is not None:
             return pytest.ExitCode.OK if gate.passed else pytest.ExitCode.TESTS_FAILED
-        return pytest.ExitCode.TESTS_FAILED if self._cut_short or self.lost or self._unshared() else exitstatus
+        return pytest.ExitCode.TESTS_FAILED if self._stop_reason or self.lost or self._list_unshared() else exitstatus
 
     @property
-    def _cut_short(self) -> str | None:
+    def _stop_reason(self) -> str | None:
         """Return why some runs were not started; what came too late to skip any has stopped nothing."""
         return "; ".join(self.not_run) or None
 
-    def _describe_start(self) -> dict[str, Any]:
+    @cached_property  # looking for a distribution's version takes 3 ms
+    def _facts(self) -> dict[str, Any]:
         """Return what is known of the session before it has made a run."""
         return {
             "started_at": self.started_at.isoformat(),
             "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
             "versions": {
                 "pytest-agentbench": version("pytest-agentbench"),
-                "pytest": version("pytest"),
+                "pytest": pytest.__version__,
                 "python": platform.python_version(),
             },
             "profiles": {
@@ -341,9 +345,9 @@ class SessionReport:
             },
         }
 
-    def _facts(self, exitstatus: int) -> dict[str, Any]:
+    def _describe_end(self, exitstatus: int) -> dict[str, Any]:
         return {
-            **self._describe_start(),
+            **self._facts,
             "duration_seconds": round(time.perf_counter() - self._begun, 3),
             "exit_status": int(exitstatus),
             "warnings": [
@@ -355,16 +359,17 @@ class SessionReport:
 
     def _list_late_warnings(self) -> Iterator[str]:
         """Yield what only the end shows, and a reader of the figures has to know."""
-        from pytest_agentbench.reports.judge_agreement import family_warnings
-
         yield from self.budget.gaps() if self.budget is not None else ()
         for reason, count in self.not_run.items():
             yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
-        yield from _repeated(self.rows.values())
-        yield from family_warnings(self.rows.values())
-        yield from self._unshared()
+        yield from _describe_repeats(self.rows.values())
+        if any("judge_votes" in row for row in self.rows.values()):
+            from pytest_agentbench.reports.judges import family_warnings
+
+            yield from family_warnings(self.rows.values())
+        yield from self._list_unshared()
 
 
 def _severity(outcome: str) -> int:
@@ -372,7 +377,7 @@ def _severity(outcome: str) -> int:
     return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
 
 
-def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+def _merge_attempts(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Return the row of an item that was run again, with what is known of the attempts that do not count.
 
     The first that has a verdict does: to run what failed until it passes is no way to a pass rate.
@@ -382,7 +387,7 @@ def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return {**counts, "reruns": [*before.get("reruns", ()), attempt]}
 
 
-def _repeated(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _describe_repeats(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield, in a sentence, which runs another plugin had made again."""
     again = [row for row in rows if "reruns" in row]
     if again:
@@ -398,7 +403,7 @@ def _repeated(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
+def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
     """Return what the session is to be compared with, read before the session's own report may replace it."""
     if settings.compare is None:
         return None

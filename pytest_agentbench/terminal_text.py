@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import TextIO
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt), less what spells words and emoji: joiners
@@ -55,6 +56,20 @@ def wholly_visible(text: str) -> str:
     return _UNSEEN.sub(_escape, text)
 
 
+def shorten_text(text: str, width: int, dots: str = "…") -> str:
+    """Return at most `width` characters of a text, with `dots` in place of its end where it is longer."""
+    return text if len(text) <= width else text[: width - len(dots)].rstrip() + dots
+
+
+def sendable(text: str, limit: int | None = None) -> str:
+    """Return a plain `str` of at most `limit` characters that UTF-8 can carry: lone surrogates become U+FFFD."""
+    if limit is not None:
+        text = shorten_text(text, limit)
+    if text.isascii():
+        return str(text)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def defuse_ci_commands(text: str) -> str:
     """Return the text with escapes where a CI would take a line for a command of its own.
 
@@ -62,6 +77,11 @@ def defuse_ci_commands(text: str) -> str:
     """
     shown = _COMMAND.sub(_defuse, text)
     return _FOLDED.sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
+
+
+def on_github(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this is a job of GitHub Actions, whose runner reads what a session prints."""
+    return environ.get("GITHUB_ACTIONS") == "true"
 
 
 class DefusingStream:

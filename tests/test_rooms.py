@@ -131,7 +131,6 @@ def test_no_imports_go_in_circles_outside_packs() -> None:
     assert not [circle for circle in found if "packs." not in circle]
 
 
-@pytest.mark.xfail(strict=True, reason="stages of research import each other; take this mark off with the last circle")
 def test_no_imports_go_in_circles() -> None:
     assert not [" -> ".join(circle) for circle in circles()]
 

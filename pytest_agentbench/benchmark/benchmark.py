@@ -58,6 +58,7 @@ def align(
         )
     if len(predictions) == len(ids):
         return Aligned(list(predictions), [])
+    # Made from all rows of the file, of which some could not be loaded: the places say which answers are whose
     if len(predictions) == rows and len(places) == len(ids):
         return Aligned([predictions[place] for place in places], [])
     bad = f" ({rows - len(ids):,} more rows could not be loaded)" if rows > len(ids) else ""
@@ -85,6 +86,7 @@ def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
         return predictions
     given: dict[str, Any] = {}
     for key, value in predictions.items():
+        # True is an int and equals 1, the id of another item
         if not isinstance(key, (str, int)) or isinstance(key, bool):
             raise ConfigError(f"predictions: found the id {key!r}, expected a text or a whole number")
         if (text := str(key)) in given:
@@ -287,6 +289,7 @@ class Benchmark:
 
     def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
         dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
+        # Options such as "{{ answer }}" differ from row to row, and are rendered for each
         by_row = dataset.recipe is not None and any(find_only_field(value) for value in asked.spec.args.values())
         return Scorer(asked, self._get_metric_function, dataset, by_row, missing)
 

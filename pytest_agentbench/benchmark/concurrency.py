@@ -19,9 +19,9 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import MetricContext
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case, RunnerSpec
-from pytest_agentbench.sources.dataset import legal_id
+from pytest_agentbench.sources.case_source import legal_id
 from pytest_agentbench.sources.items import BenchmarkItem
-from pytest_agentbench.store.judgements import JUDGEMENTS
+from pytest_agentbench.store.files import JUDGEMENTS
 from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def score_in_chunks(
     With one worker all runs in the caller's thread. What `score` raises ends it and is raised here. The threads are
     daemons: neither that nor Ctrl-C waits for an item that another thread is on.
     """
+    # Small enough that a slow chunk at the end keeps no worker waiting long, large enough that locks cost nothing
     size = max(1, min(_LARGEST_CHUNK, count // (workers * _CHUNKS_PER_WORKER)))
     chunks = [range(start, min(start + size, count)) for start in range(0, count, size)]
     made: list[list[Scored]] = [[]] * len(chunks)

@@ -16,8 +16,16 @@ from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
 from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.builtin import BUILTIN_METRICS, METRICS
-from pytest_agentbench.metrics.registry import Metric, asks_model, find_metric, measure, measure_async, takes_trace
+from pytest_agentbench.metrics.registry import (
+    BUILTIN_METRICS,
+    METRICS,
+    Metric,
+    asks_model,
+    find_metric,
+    measure,
+    measure_async,
+    takes_trace,
+)
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckResult, MetricResult
@@ -63,11 +71,13 @@ class MetricLookup:
 
     def _find(self, benchmark: Any, level: int, name: str) -> Metric | None:
         running = _running.get()
+        # A context variable and not an attribute: several threads score with one benchmark
         token = _running.set({**running, id(benchmark): level - 1})
         try:
             found = _list_assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
         finally:
             _running.reset(token)
+        # Asked from within an assigned lookup, which may know the name itself: None is an answer there
         if id(benchmark) in running:
             return found
         if found is None:
@@ -144,7 +154,7 @@ class Asked:
         if takes_trace(self.function):
             raise ConfigError(f"metric {spec.name!r} looks at how a run used its tools: predictions do not say that")
         self.waits = asks_model(self.function)
-        self.needs_answer = BUILTIN_METRICS.get(spec.name) is function and spec.compat is None
+        self.needs_answer = spec.name in BUILTIN_METRICS and METRICS.get(spec.name) is function and spec.compat is None
         # The definition is chosen here; only what is awaited is told of `compat`.
         self._applied = spec if self.waits else spec.model_copy(update={"compat": None})
         self._metrics = {spec.name: self.function}
@@ -181,6 +191,7 @@ class Scorer:
             return _make_failed(item, given, asked.spec.name, f"prediction: {error}")
         if output is None or output == ():
             return _make_result(item, output, self.missing, asked.spec.name, {"missing": True})
+        # Before the check for an answer: a row that says how it is decided may need none
         evaluator = item.metadata.get("evaluator") if item.metadata else None
         if evaluator is not None:
             return self._score_by_row(item, output, {"evaluator": evaluator})

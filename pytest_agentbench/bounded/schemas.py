@@ -95,6 +95,7 @@ class BoundedSchema:
         """Keep the bounds inside of the block, and word what goes wrong there."""
         if self.problem is not None:
             raise UncheckableError(self.problem)
+        # Keywords are functions of the library's signature: what they may use comes by the context
         before = _LIMITS.set(_Limits(bounds))
         try:
             yield
@@ -163,6 +164,7 @@ def _make_validator(schema: Any) -> Any:
     from referencing.jsonschema import EMPTY_REGISTRY
 
     draft: Any = validator_for(schema, default=Draft202012Validator)
+    # jsonschema takes what is no schema, too, and raises whatever its keywords meet later
     if (error := next(_metaschema(draft).iter_errors(schema), None)) is not None:
         raise ValueError(f"{error.json_path}: {error.message}")
     schema = _drop_draft(schema)

@@ -20,6 +20,7 @@ from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckOutcome
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.sources.json_files import lies_deep
+from pytest_agentbench.terminal_text import shorten_text
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 from pytest_agentbench.workspaces.workspace import Kind, Workspace
 
@@ -177,7 +178,7 @@ def excerpt(text: str) -> str:
 
 
 def _short(text: str | None) -> str | None:
-    return text if text is None or len(text) <= _MAX_EXCERPT else f"{text[: _MAX_EXCERPT - 1]}…"
+    return None if text is None else shorten_text(text, _MAX_EXCERPT)
 
 
 # Where a check's path lies: in the workspace, where agents write, else in the case folder.

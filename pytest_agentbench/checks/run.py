@@ -1,35 +1,290 @@
-"""Run all checks of a case: the registry of kinds, and the loop."""
+"""Run the checks of a case: the declarative kinds, of the answer, of files and of the trace, and their table."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
-from pytest_agentbench.checks.base import CheckContext, CheckFunction, CheckKind, CheckSpec, Unmet, Verdict, typed_spec
-from pytest_agentbench.checks.declarative import (
-    file_contains,
-    file_exists,
-    final_response_present,
-    json_path_equals,
-    json_schema,
-    max_cost_usd,
-    max_seconds,
-    max_turns,
-    metric_at_least,
-    output_artifact_present,
-    path_exists,
-    regex_match,
-    status_is,
-    tool_call_count,
-    tool_called,
-    tool_not_called,
+from pytest_agentbench.bounded.patterns import search_pattern, select_values
+from pytest_agentbench.checks.base import (
+    CheckContext,
+    CheckFunction,
+    CheckKind,
+    CheckSpec,
+    Unmet,
+    Verdict,
+    compact,
+    excerpt,
+    find,
+    includes,
+    json_equal,
+    missing,
+    parse_json,
+    read_text,
+    typed_spec,
+    verdict,
 )
 from pytest_agentbench.config.profiles import SecurityPolicy
+from pytest_agentbench.metrics.registry import measure, takes_long
 from pytest_agentbench.records.base import Dimension
-from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.records.check_specs import (
+    Check,
+    FileContains,
+    FileExists,
+    FinalResponsePresent,
+    JsonPathEquals,
+    JsonSchema,
+    MaxCostUsd,
+    MaxSeconds,
+    MaxTurns,
+    MetricAtLeast,
+    OutputArtifactPresent,
+    PathExists,
+    RegexMatch,
+    StatusIs,
+    ToolCallCount,
+    ToolCalled,
+    ToolNotCalled,
+)
 from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent
+from pytest_agentbench.runners.base import answers_with_files
+
+REGEX_SECONDS = 2.0
+"""How long one pattern may be looked for."""
+
+
+def final_response_present(spec: FinalResponsePresent, context: CheckContext) -> Verdict:
+    """Pass where the final output is not blank; of a runner that answers with files, else a message or a file."""
+    texts = [("final output", context.artifact.final_output or "")]
+    if answers_with_files(context.artifact.runner_type):
+        texts += [("last assistant message", _last_message(context)), ("first key output", _key_output(context))]
+    for source, text in texts:
+        if text.strip():
+            return verdict(True, f"the {source} has {len(text):,} characters", "a text", excerpt(text))
+    found = "none" if context.artifact.final_output is None else "a blank text"
+    return verdict(False, "there is no final response", "a text that is not blank", found)
+
+
+def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
+    """Pass where the pattern is found."""
+    text, name = _text(spec.path, context)
+    try:
+        match = search_pattern(spec.pattern, text, REGEX_SECONDS, ignore_case=spec.ignore_case)
+    except TimeoutError:
+        reason = f"the pattern took over {REGEX_SECONDS:g} s on {name}; write one that backtracks less"
+        raise ValueError(reason) from None
+    if match is None:
+        return verdict(False, f"{name} does not match", spec.pattern, excerpt(text))
+    return verdict(True, f"{name} matches", spec.pattern, match.group())
+
+
+def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
+    """Pass where the text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is
+    fetched).
+    """
+    from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
+
+    value, name = _json(spec.path, context)
+    try:
+        problem = bounded_schema(spec.json_schema).best_error(value)
+    except UncheckableError as error:
+        raise ValueError(f"schema: {error}") from error
+    if problem is None:
+        return verdict(True, f"{name} satisfies the schema", None, excerpt(compact(value)))
+    rule = compact({problem.validator: problem.validator_value})
+    return verdict(False, f"{name}: {problem.json_path}: {problem.message}", rule, compact(problem.instance))
+
+
+def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
+    """Pass where the value at the JSONPath equals `value`; where the path selects several values, their list."""
+    value, name = _json(spec.path, context)
+    found: list[Any] = select_values(spec.json_path, value)
+    # First as a list, for a path with several values; one value also by itself, so that no `[...]` is needed
+    equal = json_equal(found, spec.value) or (len(found) == 1 and json_equal(found[0], spec.value))
+    shown = "nothing" if not found else compact(found[0] if len(found) == 1 else found)
+    message = f"{name}: {spec.json_path} is {'' if equal else 'not '}the expected value"
+    return verdict(equal, message, compact(spec.value), shown)
+
+
+async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
+    """Pass where the metric of the text against `reference` reaches the threshold."""
+    text, name = _text(spec.path, context)
+    asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
+    computed = partial(measure, asked, spec.reference, text, context.metrics)
+    # All runs share one event loop: what may take long is measured on a thread
+    long = takes_long(spec.name, context.metrics, spec.reference, text)
+    result = await context.in_thread(computed) if long else computed()
+    if result.score is None:
+        raise ValueError(result.error)
+    message = f"{name}: {spec.name} is {result.score:.4g}, expected at least {spec.threshold:g}"
+    return verdict(bool(result.passed), message, spec.reference, excerpt(text))
+
+
+def _text(path: str | None, context: CheckContext) -> tuple[str, str]:
+    """Return the text that a check reads, and its name."""
+    if path is not None:
+        return read_text(context, path)
+    output = context.artifact.final_output
+    if output is None:
+        raise Unmet("there is no final output", "none")
+    return output, "the final output"
+
+
+def _json(path: str | None, context: CheckContext) -> tuple[Any, str]:
+    text, name = _text(path, context)
+    try:
+        return parse_json(text), name
+    except ValueError as error:
+        raise Unmet(
+            f"{name} is {error}" if str(error).startswith("not") else f"{name}: {error}", excerpt(text)
+        ) from error
+
+
+def _last_message(context: CheckContext) -> str:
+    messages = (event for event in reversed(context.artifact.trace) if isinstance(event, MessageEvent))
+    return next((event.content for event in messages if event.role == "assistant"), "")
+
+
+def _key_output(context: CheckContext) -> str:
+    """Return the text of the first UTF-8 file in the workspace diff; the one that the case expects comes first."""
+    expected = context.case.expected_artifact
+    # A stable sort by a boolean: False, the expected path, first, and the others as they were
+    for path in sorted(context.artifact.changed_files, key=lambda path: path != expected):
+        try:
+            return read_text(context, path)[0]
+        except (Unmet, ValueError):
+            continue
+    return ""
+
+
+def file_exists(spec: FileExists, context: CheckContext) -> Verdict:
+    """Pass where a regular file lies at the path; a link is none."""
+    place = find(context, spec.path)
+    if place is None:
+        raise Unmet(missing(context, spec.path))
+    kind = "regular file" if place.kind == "file" else place.kind
+    return verdict(place.kind == "file", f"{spec.path} in {place.name} is a {kind}", "a regular file", f"a {kind}")
+
+
+def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
+    """Pass where anything lies at the path."""
+    place = find(context, spec.path)
+    if place is None:
+        raise Unmet(missing(context, spec.path))
+    return verdict(True, f"{spec.path} exists in {place.name}", "anything", f"a {place.kind}")
+
+
+def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
+    """Pass where the file's text holds `text`, case-sensitively."""
+    text, name = read_text(context, spec.path)
+    found = spec.text in text
+    return verdict(found, f"{name} {'holds' if found else 'does not hold'} the text", spec.text, excerpt(text))
+
+
+def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
+    """Pass where an output artifact agrees with every field that is given."""
+    wanted = spec.model_dump(exclude={"kind"}, exclude_none=True)
+    artifacts = context.artifact.output_artifacts
+    found = any(all(getattr(each, name) == value for name, value in wanted.items()) for each in artifacts)
+    listed = ", ".join(f"{each.artifact_id} ({each.artifact_type}, {each.uri})" for each in artifacts) or "none"
+    message = f"{'an' if found else 'no'} output artifact of {len(artifacts)} matches"
+    return verdict(found, message, ", ".join(f"{name}={value}" for name, value in wanted.items()), listed)
+
+
+def normalized(text: str) -> str:
+    """Return the NFKD of the case-folded text without combining characters; white space is kept."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in decomposed if not unicodedata.combining(each))
+
+
+def status_is(spec: StatusIs, context: CheckContext) -> Verdict:
+    """Pass where the run ended with the status."""
+    status = context.artifact.status
+    return verdict(status == spec.status, f"the run's status is {status}", spec.status, status)
+
+
+def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
+    """Pass where the trace holds exactly so many tool calls."""
+    calls = context.artifact.tool_calls
+    message = f"{len(calls)} tool calls: {_summary(calls)}"
+    return verdict(len(calls) == spec.count, message, str(spec.count), str(len(calls)))
+
+
+def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
+    """Pass where enough calls of the tool, in which it did not break, have the arguments and follow one of `after`."""
+    from pytest_agentbench.metrics.tool_use import calls_of
+
+    called = calls_of(context.artifact)
+    broke = [call for call, result in called if call.name == spec.name and result is not None and result.broken]
+    calls = [call for call, result in called if result is None or not result.broken]
+    if spec.after is not None:
+        # Where `after` was never called nothing comes after it: an empty list, not all calls
+        first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
+        calls = calls[first + 1 :]
+    hits = _hits(calls, spec.name, spec.arguments)
+    order = f" after {spec.after}" if spec.after else ""
+    message = f"{len(hits)} calls of {spec.name}{order} as described, expected at least {spec.min_count}"
+    message += f"; the tool itself broke in {len(broke)} further calls, which do not count" if broke else ""
+    expected = f"{_described(spec.name, spec.arguments)}{order}"
+    return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, spec.name))
+
+
+def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
+    """Pass where no call of the tool includes the arguments."""
+    calls = context.artifact.tool_calls
+    hits = _hits(calls, spec.name, spec.arguments)
+    message = f"{len(hits)} calls of {spec.name} as described, expected none"
+    return verdict(not hits, message, f"no {_described(spec.name, spec.arguments)}", _summary(calls, spec.name))
+
+
+def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
+    """Pass where the runner's requests to the model are few enough; where it records none, the assistant's messages."""
+    trace = context.artifact.trace
+    turns = sum(isinstance(event, RunnerEvent) and event.name == "request" for event in trace)
+    # A user's agent sends its requests itself, and reports messages at most
+    turns = turns or sum(isinstance(event, MessageEvent) and event.role == "assistant" for event in trace)
+    # A run that failed before its first request has truly had none
+    if not turns and context.artifact.status == "success":
+        raise ValueError("the trace shows neither requests nor assistant messages, so the turns are unknown")
+    return verdict(turns <= spec.count, f"the model was asked {turns} times", f"at most {spec.count}", str(turns))
+
+
+def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
+    """Pass where the run's cost is known and within the limit."""
+    cost = context.artifact.usage.cost_usd
+    if cost is None:
+        raise ValueError("the run's cost is unknown; give the model prices in models.yaml")
+    return verdict(cost <= spec.usd, f"the run cost ${cost:.6g}", f"at most ${spec.usd:g}", f"${cost:.6g}")
+
+
+def max_seconds(spec: MaxSeconds, context: CheckContext) -> Verdict:
+    """Pass where the run's duration is within the limit."""
+    took = context.artifact.duration_seconds
+    return verdict(took <= spec.seconds, f"the run took {took:.3g} s", f"at most {spec.seconds:g} s", f"{took:.3g} s")
+
+
+def _hits(calls: Sequence[ToolCallEvent], name: str, arguments: dict[str, Any]) -> list[ToolCallEvent]:
+    return [call for call in calls if call.name == name and includes(call.arguments or {}, arguments)]
+
+
+def _described(name: str, arguments: dict[str, Any]) -> str:
+    return f"call of {name} with {compact(arguments)}" if arguments else f"call of {name}"
+
+
+def _summary(calls: Sequence[ToolCallEvent], name: str | None = None) -> str:
+    """Return the arguments of the calls of `name` where there are any, else how often each tool was called."""
+    own = [compact(call.arguments) for call in calls if call.name == name]
+    if own:
+        return f"{name} with {'; '.join(own)}"
+    return ", ".join(f"{tool} x{count}" for tool, count in Counter(call.name for call in calls).items()) or "none"
+
 
 BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
     {
@@ -106,6 +361,7 @@ async def _run(
         else:
             found = await _declarative(check, context, kinds)
         return _result(check, found)
+    # What a check found missing is the agent's failure; what it raises otherwise is the check's own error
     except Unmet as unmet:
         return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
     except Exception as error:  # noqa: BLE001  whatever a check raises is its result
@@ -144,6 +400,7 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
         )
     if kind is None and spec is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
+    # An error and no failure: absence of what nobody recorded says nothing of the agent
     if context.artifact.runner_type == "predictions" and _beyond_answers(check):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
     found = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)

@@ -23,20 +23,20 @@ _MOST_FIELDS = 500
 _MOST_TURNS = 8
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
-    """All fields down to a depth of 4 that a dotted path can name. Null is no value.
+def list_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
+    """Return all fields down to a depth of 4 that a dotted path can name. Null is no value.
 
-    Of a list that is its first element, of a conversation its first 8 turns.
+    Of a list these are those of its first element, of a conversation those of its first 8 turns.
     """
     columns: dict[str, Values] = {}
     for at, row in enumerate(rows):
-        for path, value in islice(_leaves(row, "", _DEPTH), _MOST_FIELDS):
+        for path, value in islice(_walk_leaves(row, "", _DEPTH), _MOST_FIELDS):
             if value is not None:
                 columns.setdefault(path, {})[at] = value
     return columns
 
 
-def named(
+def find_named_field(
     columns: Mapping[str, Values],
     names: Sequence[str],
     fits: Callable[[Values], bool],
@@ -44,52 +44,56 @@ def named(
     *,
     inner: bool = True,
 ) -> str | None:
-    """The field that fits and has the first of the names, the least nested one.
+    """Return the field that fits and has the first of the names, the least nested one.
 
     `inner`: a name may also be the one of an object or list that holds the text (`answers.text.0`).
     """
     best: dict[str, str] = {}
+    # The least nested first: `answer` before `meta.answer`.
     for path in sorted(columns, key=lambda path: path.count(".")):
-        for name in _names(path, inner):
+        for name in _list_names(path, inner):
             if name in names and name not in best and path not in taken and fits(columns[path]):
                 best[name] = path
     return next((best[name] for name in names if name in best), None)
 
 
-def below(columns: Mapping[str, Values], names: Sequence[str]) -> set[str]:
-    """The fields that have one of the names, and all inside them."""
-    return {path for path in columns if any(plain(part) in names for part in path.split("."))}
+def find_fields_below(columns: Mapping[str, Values], names: Sequence[str]) -> set[str]:
+    """Return the fields that have one of the names, and all inside them."""
+    return {path for path in columns if any(normalize_name(part) in names for part in path.split("."))}
 
 
-def last(path: str) -> str:
-    """The field's own name, without the objects that hold it."""
+def take_last_name(path: str) -> str:
+    """Return the field's own name, without the objects that hold it."""
     return path.rpartition(".")[2]
 
 
-def plain(name: str) -> str:
-    """The name without case and separators: `finalanswer` of `Final answer` and `final_answer`."""
+def normalize_name(name: str) -> str:
+    """Return the name without case and separators: `finalanswer` of `Final answer` and `final_answer`."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())
 
 
-def _leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
+def _walk_leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
     if path:
         yield path, value
     inner: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):
+        # A name with a dot could not be told from a path, so no descriptor can name it.
         inner = [(key, each) for key, each in value.items() if key.strip() and "." not in key]
     elif isinstance(value, list) and value:
+        # Of a list the first stands for all; turns of a conversation differ by place.
         inner = [(str(at), each) for at, each in enumerate(value[: _MOST_TURNS if _is_turn(value[0]) else 1])]
     if depth:
         for key, each in inner:
-            yield from _leaves(each, f"{path}.{key}" if path else key, depth - 1)
+            yield from _walk_leaves(each, f"{path}.{key}" if path else key, depth - 1)
 
 
 def _is_turn(value: object) -> bool:
     return isinstance(value, Mapping) and any(isinstance(value.get(key), str) for key in ROLES)
 
 
-def _names(path: str, inner: bool) -> list[str]:
-    parts = [plain(part) for part in path.split(".") if not (inner and part.isdecimal())]
+def _list_names(path: str, inner: bool) -> list[str]:
+    # Numbers are places in lists: `answers.text.0` is called `text`.
+    parts = [normalize_name(part) for part in path.split(".") if not (inner and part.isdecimal())]
     return parts[-2:] if inner and parts[-1:] and parts[-1] in INNER else parts[-1:]
 
 
@@ -109,42 +113,42 @@ class Exchange(NamedTuple):
     goes_on: bool
 
 
-def first_exchange(columns: Mapping[str, Values], count: int) -> Exchange | None:
-    """Of rows whose conversations begin alike; None where they do not."""
-    for conversation, place in _turns(columns, count, _USER):
-        question = _content(columns, count, conversation, place, _USER)
+def find_first_exchange(columns: Mapping[str, Values], count: int) -> Exchange | None:
+    """Return the first turns of rows whose conversations begin alike; None where they do not."""
+    for conversation, place in _find_turns(columns, count, _USER):
+        question = _find_content(columns, count, conversation, place, _USER)
         if question is not None:
             return Exchange(
                 conversation=conversation,
                 question=question,
-                answer=_content(columns, count, conversation, place + 1, _ASSISTANT),
-                system=_content(columns, count, conversation, 0, _SYSTEM),
+                answer=_find_content(columns, count, conversation, place + 1, _ASSISTANT),
+                system=_find_content(columns, count, conversation, 0, _SYSTEM),
                 goes_on=any(f"{conversation}.{place + 2}.{key}" in columns for key in ROLES),
             )
     return None
 
 
-def _turns(columns: Mapping[str, Values], count: int, speakers: frozenset[str]) -> Iterator[tuple[str, int]]:
-    """Conversation and place of the turns that all rows have and one of the speakers speaks."""
+def _find_turns(columns: Mapping[str, Values], count: int, speakers: frozenset[str]) -> Iterator[tuple[str, int]]:
+    """Yield conversation and place of the turns that all rows have and one of the speakers speaks."""
     for path in columns:
         turn, _, key = path.rpartition(".")
         conversation, _, place = turn.rpartition(".")
-        if key in ROLES and place.isdecimal() and _speaks(columns[path], count, speakers):
+        if key in ROLES and place.isdecimal() and _are_speakers(columns[path], count, speakers):
             yield conversation, int(place)
 
 
-def _content(
+def _find_content(
     columns: Mapping[str, Values], count: int, conversation: str, place: int, speakers: frozenset[str]
 ) -> str | None:
-    """The field with the text of a turn, where one of the speakers says it in all rows."""
+    """Return the field with the text of a turn, where one of the speakers says it in all rows."""
     turn = f"{conversation}.{place}"
-    if not any(_speaks(columns.get(f"{turn}.{key}", {}), count, speakers) for key in ROLES):
+    if not any(_are_speakers(columns.get(f"{turn}.{key}", {}), count, speakers) for key in ROLES):
         return None
     paths = [f"{turn}.{name}" for name in _CONTENTS]
     return next((path for path in paths if path in columns and _are_texts(columns[path], count)), None)
 
 
-def _speaks(values: Values, count: int, speakers: frozenset[str]) -> bool:
+def _are_speakers(values: Values, count: int, speakers: frozenset[str]) -> bool:
     return _are_texts(values, count) and all(value.casefold() in speakers for value in values.values())
 
 
@@ -159,44 +163,44 @@ _LETTERED = re.compile(r"(option|choice|opt|op|)([a-z])")
 
 
 class Choices(NamedTuple):
-    """Where the choices of a row stand: the field of a list, or one field for each, by letter."""
+    """The place of a row's choices: the field of a list, or one field for each, by letter."""
 
     field: str
     lettered: tuple[tuple[str, str], ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """All fields that hold choices."""
+        """Return all fields that hold choices."""
         return tuple(field for _, field in self.lettered) or (self.field,)
 
 
 def find_choices(columns: Mapping[str, Values], count: int) -> Choices | None:
-    """A list of texts, such a list below `text` (as in ARC), an object by letter, or fields A, B, C, ..."""
+    """Find a list of texts, such a list below `text` (as in ARC), an object by letter, or fields A, B, C, ..."""
 
     def listed(values: Values) -> bool:
         return len(values) >= _MOSTLY * count and all(map(_is_list_of_choices, values.values()))
 
-    path = named(columns, CHOICES, listed, (), inner=False)
+    path = find_named_field(columns, CHOICES, listed, (), inner=False)
     if path is None:
-        inside = [path for path in columns if path.endswith(".text") and plain(path.split(".")[-2]) in CHOICES]
+        inside = [path for path in columns if path.endswith(".text") and normalize_name(path.split(".")[-2]) in CHOICES]
         path = next((path for path in inside if listed(columns[path])), None)
     if path is not None:
         return Choices(path)
-    for choices in _by_letter(columns, count):
-        if plain(last(choices.field)) in CHOICES or any(_letters(columns, choices, ())):
+    for choices in _find_lettered(columns, count):
+        if normalize_name(take_last_name(choices.field)) in CHOICES or any(_find_letters(columns, choices, ())):
             return choices
     return None
 
 
-def letters_of(
+def find_letters_field(
     columns: Mapping[str, Values], choices: Choices, answer: str | None, taken: Collection[str]
 ) -> str | None:
-    """The field whose values are the letters of the choices: the answer's, else another one that is not `taken`."""
-    return next(iter(_letters(columns, choices, taken, first=answer)), None)
+    """Return the field whose values are the letters of the choices: the answer's, else another one not `taken`."""
+    return next(iter(_find_letters(columns, choices, taken, first=answer)), None)
 
 
-def numbering_doubt(answers: Values, choices: Values) -> str | None:
-    """Why numbers among the answers may not be places from 0 in the list of choices."""
+def doubt_numbering(answers: Values, choices: Values) -> str | None:
+    """Return why numbers among the answers may not be places from 0 in the list of choices; None where they may."""
     places: dict[int, int] = {}
     letters = 0
     for at, answer in answers.items():
@@ -204,6 +208,7 @@ def numbering_doubt(answers: Values, choices: Values) -> str | None:
         if text.isdecimal() and text not in map(str, choices.get(at, ())):
             places[at] = int(text)
         letters += len(text) == 1 and text.isalpha()
+    # One that is as large as the list is long cannot be counted from 0.
     if any(place == len(choices.get(at, ())) for at, place in places.items()):
         return "its numbers seem to count the choices from 1, multiple_choice counts from 0"
     if places and letters:
@@ -211,24 +216,26 @@ def numbering_doubt(answers: Values, choices: Values) -> str | None:
     return None
 
 
-def _by_letter(columns: Mapping[str, Values], count: int) -> Iterator[Choices]:
-    """Fields of the same object with names such as A, B, C or option_a, option_b, which all rows fill with texts."""
+def _find_lettered(columns: Mapping[str, Values], count: int) -> Iterator[Choices]:
+    """Yield fields of one object with names such as A, B, C or option_a, option_b, which all rows fill with texts."""
     groups: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for path in columns:
-        match = _LETTERED.fullmatch(plain(last(path)))
+        match = _LETTERED.fullmatch(normalize_name(take_last_name(path)))
         if match is not None:
             groups[path.rpartition(".")[0], match[1]][match[2].upper()] = path
     for (parent, _), fields in groups.items():
+        # Gaps in the letters (A, B, D) are fields of another kind.
         filled = all(len(columns[path]) == count and _are_choices(columns[path]) for path in fields.values())
         if filled and len(fields) >= 2 and "".join(sorted(fields)) == ascii_uppercase[: len(fields)]:
             lettered = tuple(sorted(fields.items()))
             yield Choices(parent or ", ".join(path for _, path in lettered), lettered)
 
 
-def _letters(
+def _find_letters(
     columns: Mapping[str, Values], choices: Choices, taken: Collection[str], first: str | None = None
 ) -> Iterator[str]:
     known = {letter for letter, _ in choices.lettered}
+    # The answer may hold the letters itself.
     for path in (*([first] if first is not None else []), *columns):
         values = columns[path].values()
         if path not in taken and all(isinstance(value, str) and value.strip().upper() in known for value in values):

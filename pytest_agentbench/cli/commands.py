@@ -43,7 +43,10 @@ def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Comm
     names = sorted(name for name in extension_names("command") if name.startswith(prefix))
     added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
     found: dict[str, Command | None] = {
-        short: find_extension("command", name) for short, name in added.items() if short not in own
+        # Our own win: a plugin cannot take the name of a command that scripts rely on.
+        short: find_extension("command", name)
+        for short, name in added.items()
+        if short not in own
     }
     return {**own, **{name: command for name, command in found.items() if command is not None}}
 
@@ -76,6 +79,7 @@ class _ChosenParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         parser = argparse.ArgumentParser(prog=f"agentbench {self._group}")
         commands = parser.add_subparsers(dest="chosen")
+        # The command's own parser is only made now; this one stood for it in the help.
         self._command.load().add_parser(commands)
         words = [self._word, *(args or ())]
         if (both := " ".join(words[:2])) in commands.choices:

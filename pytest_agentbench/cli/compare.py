@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     here = Path.cwd()
     baseline, _ = read_campaign(args.baseline, here)
     current, report = read_campaign(args.current, here)
-    comparison = compare(baseline, current, args.max_regressions, _min_completion(report))
+    comparison = compare(baseline, current, args.max_regressions, _find_min_completion(report))
     incomplete = comparison.incomplete if len(current.models) == 1 else []
-    failures = [*comparison.failures, *incomplete, *_case_failures(comparison, report)]
+    failures = [*comparison.failures, *incomplete, *_list_case_failures(comparison, report)]
     found = {**comparison.as_dict(), "failures": failures}
     if args.markdown is not None:
         _write_markdown(found, report, args.markdown)
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _min_completion(report: dict[str, Any]) -> float:
+def _find_min_completion(report: dict[str, Any]) -> float:
     """Return what the session of a report was to reach, where it was gated."""
     from pytest_agentbench.reports.gate import MIN_COMPLETION
 
@@ -69,19 +69,20 @@ def _min_completion(report: dict[str, Any]) -> float:
     return MIN_COMPLETION if wanted is None else wanted
 
 
-def _case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
-    """Sentences on cases of the compared models that must pass and did not, or that miss their own threshold."""
+def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
+    """Return sentences on cases of the compared models that must pass and did not, or miss their own threshold."""
     from pytest_agentbench.reports.gate import case_failures
     from pytest_agentbench.reports.report import build_report
 
     models = {model.model_id for model in comparison.models}
+    # Only these rows: the figures of all others would be made for nothing.
     strict = [row for row in report["runs"] if row["model_id"] in models and (row["must_pass"] or row["thresholds"])]
     return case_failures(build_report(strict, {})["cases"])
 
 
 def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -> None:
     from pytest_agentbench.reports.ci.document import comparison_markdown
-    from pytest_agentbench.reports.ci.jobs import Places
-    from pytest_agentbench.store.output_files import write_text
+    from pytest_agentbench.reports.ci.sections import Places
+    from pytest_agentbench.store.files import write_text
 
     write_text(path, comparison_markdown(found, report, Places(Path.cwd())))

@@ -15,15 +15,15 @@ from pytest_agentbench.cli.columns import (
     Choices,
     Exchange,
     Values,
-    below,
-    columns_of,
+    doubt_numbering,
     find_choices,
-    first_exchange,
-    last,
-    letters_of,
-    named,
-    numbering_doubt,
-    plain,
+    find_fields_below,
+    find_first_exchange,
+    find_letters_field,
+    find_named_field,
+    list_columns,
+    normalize_name,
+    take_last_name,
 )
 
 QUESTION = (
@@ -51,16 +51,19 @@ _NEVER_ASKED = frozenset({*ID, "prediction", "predictions", "role", "from"})
 _SPLITS = {"test": 0, "validation": 1, "val": 1, "valid": 1, "dev": 1, "eval": 1, "train": 2, "training": 2}
 _MOST_GROUPS = 4
 _MOSTLY = 0.8
+# A few answers of another kind are mistakes of the data: they do not change what it is.
 _NEARLY_ALL = 0.95
 _LONG_ANSWER = 5
+# Chinese and Japanese set no blanks: two signs are about a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[^\s\u3040-\u30ff\u4e00-\u9fff]+")
 _IS_ID = re.compile(r"(?:^|[_\s-])(?:id|ids|uid|hash)$|[a-z]I[Dd]s?$", re.ASCII)
 _NUMBER = re.compile(r"\s*[-+]?[$€£¥]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?\s?%?\s*")
+# GSM8K ends its solutions with `#### 42`.
 _LAST_NUMBER = re.compile(r"####\s*[-+$]*\d[\d,]*(?:\.\d+)?\s*$")
 _FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\{")
 
 
-class Found(NamedTuple):
+class GuessedField(NamedTuple):
     """A field, and why it may be the wrong one; None where that is clear."""
 
     field: str
@@ -71,17 +74,17 @@ class Found(NamedTuple):
 class DatasetGuess:
     """Guess of how rows become cases. Fields are dotted paths from the top of a row."""
 
-    question: Found
-    answer: Found | None = None
-    id: Found | None = None
-    tags: Found | None = None
-    split: Found | None = None
+    question: GuessedField
+    answer: GuessedField | None = None
+    id: GuessedField | None = None
+    tags: GuessedField | None = None
+    split: GuessedField | None = None
     splits: tuple[str, ...] = ()
     """The splits seen, those to evaluate on first."""
     context: str | None = None
-    """What the question is about, or the system message of a conversation: told before it."""
+    """The text that the question is about, or the system message of a conversation: told before it."""
     input: str | None = None
-    """What an instruction is to be applied to."""
+    """The text that an instruction is to be applied to."""
     unshown: str | None = None
     """A context that is no text."""
     choices: Choices | None = None
@@ -90,7 +93,7 @@ class DatasetGuess:
     """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
 
     @property
-    def parts(self) -> dict[str, Found]:
+    def parts(self) -> dict[str, GuessedField]:
         """Return what was found, by the names that a descriptor's `fields` have."""
         found = {
             "question": self.question,
@@ -104,16 +107,18 @@ class DatasetGuess:
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     """Guess what the rows' fields are for; None where no field holds a text that could be asked."""
-    columns, count = columns_of(rows), len(rows)
-    exchange = first_exchange(columns, count)
+    columns, count = list_columns(rows), len(rows)
+    exchange = find_first_exchange(columns, count)
     choices = find_choices(columns, count)
     question = _guess_question(columns, count, exchange, choices)
     if question is None:
         return None
+    # A field with a usual name won: then the conversation is something else, such as a transcript.
     if exchange is not None and question.field != exchange.question:
         exchange = None
     answer = _guess_answer(columns, count, {question.field}, exchange)
     answer, chosen = _guess_choice(columns, answer, choices, {question.field})
+    # In this order: what was found for one purpose is not offered for the next.
     taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
     split = _guess_split(columns, taken)
     taken |= {split.field} if split is not None else set()
@@ -121,74 +126,81 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     identifier = _guess_id(columns, count, taken)
     taken |= {found.field for found in (identifier, tags) if found is not None}
     context = exchange.system if exchange is not None else _guess_context(columns, count, CONTEXT, taken)
-    instructed = plain(last(question.field)) == "instruction"
+    instructed = normalize_name(take_last_name(question.field)) == "instruction"
     return DatasetGuess(
         question=question,
         answer=answer,
         id=identifier,
         tags=tags,
         split=split,
-        splits=_splits(columns[split.field]) if split is not None else (),
+        splits=_sort_splits(columns[split.field]) if split is not None else (),
         context=context,
         input=_guess_context(columns, count, ("input",), taken) if instructed else None,
         unshown=_guess_nested_context(columns, count, taken) if context is None else None,
         choices=choices,
-        tags_from=_guess_groups(columns, taken | below(columns, (*CHOICES, *ANSWER))),
-        answers_are="choice" if chosen else _answer_kind(columns[answer.field]) if answer is not None else "short",
+        tags_from=_guess_groups(columns, taken | find_fields_below(columns, (*CHOICES, *ANSWER))),
+        answers_are="choice" if chosen else _classify_answers(columns[answer.field]) if answer is not None else "short",
     )
 
 
 def _guess_question(
     columns: Mapping[str, Values], count: int, exchange: Exchange | None, choices: Choices | None
-) -> Found | None:
+) -> GuessedField | None:
     def asks(values: Values) -> bool:
         return len(values) >= _MOSTLY * count and all(isinstance(value, str) for value in values.values())
 
-    others = below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
-    own = named(columns, QUESTION, asks, others)
+    # An answer or a choice may be the longest text, and is never the question.
+    others = find_fields_below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
+    own = find_named_field(columns, QUESTION, asks, others)
     if exchange is not None and (own is None or own.startswith(f"{exchange.conversation}.")):
         goes_on = "the conversation goes on, only its first question is asked"
-        return Found(exchange.question, goes_on if exchange.goes_on else None)
+        return GuessedField(exchange.question, goes_on if exchange.goes_on else None)
     if own is not None:
-        return Found(own, _count_gaps(columns[own], count))
+        return GuessedField(own, _count_gaps(columns[own], count))
     texts = [
         path
         for path, values in columns.items()
         if path not in others
         and asks(values)
+        # A text that most rows share is an instruction, not a question.
         and len(set(values.values())) > len(values) / 2
-        and plain(last(path)) not in _NEVER_ASKED
+        and normalize_name(take_last_name(path)) not in _NEVER_ASKED
     ]
     longest = max(texts, key=lambda path: sum(map(len, columns[path].values())), default=None)
-    return None if longest is None else Found(longest, "no field has a usual name; this one has the longest texts")
+    return (
+        None if longest is None else GuessedField(longest, "no field has a usual name; this one has the longest texts")
+    )
 
 
 def _guess_answer(
     columns: Mapping[str, Values], count: int, taken: set[str], exchange: Exchange | None
-) -> Found | None:
+) -> GuessedField | None:
     def answers(values: Values) -> bool:
         return sum(isinstance(value, str | int | float) for value in values.values()) > len(values) / 2
 
-    own = named(columns, ANSWER, answers, taken | below(columns, CHOICES))
+    own = find_named_field(columns, ANSWER, answers, taken | find_fields_below(columns, CHOICES))
     if own is None:
-        return Found(exchange.answer) if exchange is not None and exchange.answer is not None else None
+        return GuessedField(exchange.answer) if exchange is not None and exchange.answer is not None else None
     parent = columns.get(own.rpartition(".")[0], {})
+    # SQuAD and its kin list every accepted answer; a path names one element.
     if any(isinstance(value, list) and len(value) > 1 for value in parent.values()):
-        return Found(own, "some rows have several right answers, only the first one counts")
-    return Found(own, _count_gaps(columns[own], count))
+        return GuessedField(own, "some rows have several right answers, only the first one counts")
+    return GuessedField(own, _count_gaps(columns[own], count))
 
 
 def _guess_choice(
-    columns: Mapping[str, Values], answer: Found | None, choices: Choices | None, taken: Collection[str]
-) -> tuple[Found | None, bool]:
+    columns: Mapping[str, Values], answer: GuessedField | None, choices: Choices | None, taken: Collection[str]
+) -> tuple[GuessedField | None, bool]:
     """Return the field that says which choice is right, and whether there is one; a letter for lettered choices."""
     if choices is None or answer is None:
         return answer, False
     if choices.lettered:
-        letters = letters_of(columns, choices, answer.field, taken)
-        return (answer, False) if letters is None else (answer if letters == answer.field else Found(letters), True)
-    doubt = numbering_doubt(columns[answer.field], columns[choices.field])
-    return (answer if doubt is None else Found(answer.field, doubt)), True
+        letters = find_letters_field(columns, choices, answer.field, taken)
+        return (
+            (answer, False) if letters is None else (answer if letters == answer.field else GuessedField(letters), True)
+        )
+    doubt = doubt_numbering(columns[answer.field], columns[choices.field])
+    return (answer if doubt is None else GuessedField(answer.field, doubt)), True
 
 
 def _count_gaps(values: Values, count: int) -> str | None:
@@ -196,37 +208,38 @@ def _count_gaps(values: Values, count: int) -> str | None:
     return None if filled == count else f"{count - filled} of {count} rows have none"
 
 
-def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Found | None:
+def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> GuessedField | None:
     def identifies(values: Values) -> bool:
         scalars = all(isinstance(value, str | int) and value != "" for value in values.values())
         return scalars and len(set(map(str, values.values()))) == count
 
-    own = named(columns, ID, identifies, taken)
+    own = find_named_field(columns, ID, identifies, taken)
+    # Named all the same, with its doubt: it is what people would look for.
     if own is None and "id" in columns:
-        return Found("id", "its values repeat or are missing; rows with the same id are errors")
-    return None if own is None else Found(own)
+        return GuessedField("id", "its values repeat or are missing; rows with the same id are errors")
+    return None if own is None else GuessedField(own)
 
 
-def _guess_tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+def _guess_tags(columns: Mapping[str, Values], taken: Collection[str]) -> GuessedField | None:
     def tags(values: Values) -> bool:
         return all(
             isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
             for value in values.values()
         )
 
-    own = named(columns, TAGS, tags, taken, inner=False)
-    return None if own is None else Found(own)
+    own = find_named_field(columns, TAGS, tags, taken, inner=False)
+    return None if own is None else GuessedField(own)
 
 
-def _guess_split(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+def _guess_split(columns: Mapping[str, Values], taken: Collection[str]) -> GuessedField | None:
     def splits(values: Values) -> bool:
         return all(isinstance(value, str) and value.casefold() in _SPLITS for value in values.values())
 
-    own = named(columns, SPLIT, splits, taken, inner=False)
-    return None if own is None else Found(own)
+    own = find_named_field(columns, SPLIT, splits, taken, inner=False)
+    return None if own is None else GuessedField(own)
 
 
-def _splits(values: Values) -> tuple[str, ...]:
+def _sort_splits(values: Values) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(values.values()), key=lambda split: _SPLITS[split.casefold()]))
 
 
@@ -238,7 +251,7 @@ def _guess_context(
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
 
-    return named(columns, names, tells, taken, inner=False)
+    return find_named_field(columns, names, tells, taken, inner=False)
 
 
 def _guess_nested_context(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
@@ -247,18 +260,19 @@ def _guess_nested_context(columns: Mapping[str, Values], count: int, taken: Coll
     def nested(values: Values) -> bool:
         return len(values) >= _MOSTLY * count and all(isinstance(value, list | dict) for value in values.values())
 
-    return named(columns, CONTEXT, nested, taken, inner=False)
+    return find_named_field(columns, CONTEXT, nested, taken, inner=False)
 
 
 def _guess_groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
     """Return fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
     found = []
     for path, values in columns.items():
-        name = last(path)
+        name = take_last_name(path)
         if path in taken or name.isdecimal() or _IS_ID.search(name):
             continue
         filled = [value for value in values.values() if value != ""]
-        known = plain(name) in GROUPS
+        known = normalize_name(name) in GROUPS
+        # Numbers group only where the name says so: other fields of few numbers are scores or years.
         short = all(isinstance(each, str | int if known else str) and len(str(each)) <= 40 for each in filled)
         distinct = {str(value).strip() for value in filled} - {""}
         if short and 2 <= len(distinct) <= 20 and 2 * len(distinct) <= len(filled):
@@ -266,7 +280,7 @@ def _guess_groups(columns: Mapping[str, Values], taken: Collection[str]) -> tupl
     return tuple(path for _, path in sorted(found, key=lambda each: each[0])[:_MOST_GROUPS])
 
 
-def _answer_kind(values: Values) -> str:
+def _classify_answers(values: Values) -> str:
     texts = [str(value) for value in values.values() if not isinstance(value, bool)]
     if not texts:
         return "boolean"
@@ -276,6 +290,7 @@ def _answer_kind(values: Values) -> str:
 
     if most(lambda text: _NUMBER.fullmatch(text) or _LAST_NUMBER.search(text)):
         return "number"
+    # A fifth is enough: sets of mathematics mix formulas with plain numbers.
     if sum(bool(_FORMULA.search(text)) for text in texts) >= 0.2 * len(texts):
         return "formula"
     return "long" if median(len(_WORD.findall(text)) for text in texts) > _LONG_ANSWER else "short"
@@ -306,13 +321,14 @@ Block = tuple[str, Any, Sequence[str]]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists are indented, and printable texts of several lines stand as they are."""
+    """Dumper for people: lists are indented, and printable texts of several lines stand as they are."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # Blocks where they keep the text: people edit this file.
     style = "|" if "\n" in text else None
     if not all(map(str.isprintable, text.split("\n"))):
         style = '"'  # the other styles lose line breaks such as U+0085
@@ -325,10 +341,10 @@ _Dumper.add_representer(str, _represent_text)
 def descriptor_text(guess: DatasetGuess, file: str, rows: int) -> str:
     """Return the text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
     parts = [f"# Guessed from the first {rows} rows of {escape_name(file)}: read it, and change what is wrong.\n"]
-    for key, value, comments in _blocks(guess, file):
+    for key, value, comments in _make_blocks(guess, file):
         parts += [f"# {comment}\n" for comment in comments]
         parts.append(to_yaml({key: value}))
-    parts += [f"# {line}\n" for line in _suggestions(guess)]
+    parts += [f"# {line}\n" for line in _suggest_more(guess)]
     return "".join(parts)
 
 
@@ -349,12 +365,13 @@ def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
         return None
     name, threshold, _ = _METRICS[guess.answers_are]
     spec: dict[str, Any] = {"name": name, "threshold": threshold}
+    # Letters need no list to be compared; places and texts do.
     if guess.choices is not None and not guess.choices.lettered and _IN_TEMPLATE.fullmatch(guess.choices.field):
         spec["args"] = {"choices": f"{{{{ {guess.choices.field} }}}}"}
     return spec
 
 
-def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
+def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
     yield "schema_version", 1, ()
     yield "files", [file], ()
     yield (
@@ -362,7 +379,7 @@ def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         {name: found.field for name, found in guess.parts.items()},
         [f"not sure of {name}: {found.doubt}" for name, found in guess.parts.items() if found.doubt is not None],
     )
-    prompt = _prompt(guess)
+    prompt = _write_prompt(guess)
     if prompt is not None:
         yield "prompt", prompt, ["what the agent is asked"]
     metric = metric_of(guess)
@@ -376,8 +393,8 @@ def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         yield "split", guess.splits[0], [f"seen: {', '.join(map(escape_name, guess.splits))}"]
 
 
-def _prompt(guess: DatasetGuess) -> str | None:
-    """Context, question, input, choices and how to reply; None where the question is all.
+def _write_prompt(guess: DatasetGuess) -> str | None:
+    """Return context, question, input, choices and how to reply; None where the question is all.
 
     A list is shown as A., B., ...
     """
@@ -389,11 +406,7 @@ def _prompt(guess: DatasetGuess) -> str | None:
         blocks.append("\n".join(lines) or f"{{{{ {guess.choices.field} }}}}")
     if guess.answers_are in _REPLY:
         blocks.append(_REPLY[guess.answers_are])
-    answer = "" if guess.answer is None else f"{guess.answer.field}."
-    tells_answer = any(
-        answer.startswith(f"{field}.") or (answer and f"{field}.".startswith(answer)) for field in fields
-    )
-    if len(blocks) == 1 or tells_answer or not all(map(_IN_TEMPLATE.fullmatch, fields)):
+    if len(blocks) == 1 or _shows_answer(fields, guess) or not all(map(_IN_TEMPLATE.fullmatch, fields)):
         return None
     return "\n\n".join(blocks)
 
@@ -402,11 +415,12 @@ def _shows_answer(fields: Sequence[str], guess: DatasetGuess) -> bool:
     """Return whether the answer is part of a field, or the field of the answer."""
     if guess.answer is None:
         return False
+    # With dots on both sides, or `answer` would be taken for a part of `answer_type`.
     answer = f"{guess.answer.field}."
     return any(answer.startswith(f"{field}.") or f"{field}.".startswith(answer) for field in fields)
 
 
-def _suggestions(guess: DatasetGuess) -> Iterator[str]:
+def _suggest_more(guess: DatasetGuess) -> Iterator[str]:
     if guess.answer is None:
         yield "No field looks like the right answer: name it in fields.answer, or let a judge decide."
     if guess.unshown is not None:

@@ -1,4 +1,4 @@
-"""What `agentbench doctor` finds of models, MCP servers and sandboxes, each tried as sessions use it, where one may."""
+"""Findings of `agentbench doctor` on models, MCP servers and sandboxes, tried as sessions use them, where one may."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
-from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
-from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
+from pytest_agentbench.extensions import find_extension, load_extensions
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL, describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
-from pytest_agentbench.store.remote import strip_credentials
+from pytest_agentbench.store.redaction import strip_credentials
 from pytest_agentbench.tools.mcp.launching import find_problem, server_refusal
 from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.images import has_image, is_local, not_built
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -64,7 +63,7 @@ class Models:
 
     def __init__(self, root: ConfigRoot, profiles: Sequence[EvaluationProfile]) -> None:
         declared = root.models()
-        self._judges = {name for profile in profiles for name in _judges(profile)}
+        self._judges = {name for profile in profiles for name in _list_judge_models(profile)}
         self._found: list[Model] = []
         self._refused: list[Finding] = []
         for name in dict.fromkeys([*(entry.model_id for entry in declared.models), *sorted(self._judges)]):
@@ -72,8 +71,11 @@ class Models:
                 self._found.append(resolve_model(name, models=declared))
             except ConfigError as error:
                 needed = name in self._judges
-                self._refused.append(Finding(_MODELS, _name(name, needed=needed), False, str(error), needed=needed))
-        self._asked = {_endpoint(model): model for model in self._found if _can_be_asked(model)}
+                self._refused.append(
+                    Finding(_MODELS, _name_model(name, needed=needed), False, str(error), needed=needed)
+                )
+        # One request for each endpoint and key, however many models it has.
+        self._asked = {_locate_endpoint(model): model for model in self._found if _can_be_asked(model)}
 
     def actions(self) -> Iterator[str]:
         """Yield what `live` sends."""
@@ -84,22 +86,22 @@ class Models:
     async def examine(self, *, live: bool) -> list[Finding]:
         """Return a finding for each model. Each endpoint is asked once, where this is `live`, else none."""
         asked = self._asked if live else {}
-        replies = dict(zip(asked, await asyncio.gather(*map(_ask, asked.values())), strict=True))
+        replies = dict(zip(asked, await asyncio.gather(*map(_ask_endpoint, asked.values())), strict=True))
         found = [
-            _examine_model(model, replies.get(_endpoint(model)), needed=model.model_id in self._judges)
+            _examine_model(model, replies.get(_locate_endpoint(model)), needed=model.model_id in self._judges)
             for model in self._found
         ]
         return [*found, *self._refused]
 
 
-def _judges(profile: EvaluationProfile) -> list[str]:
+def _list_judge_models(profile: EvaluationProfile) -> list[str]:
     used = {run.judge_id for run in profile.judge_runs}
     return [
         judge.model for judge in profile.judges if judge.judge_id in used and judge.type == CHAT_JUDGE and judge.model
     ]
 
 
-def _endpoint(model: Model) -> tuple[str, str | None]:
+def _locate_endpoint(model: Model) -> tuple[str, str | None]:
     return (model.base_url or DEFAULT_BASE_URL).rstrip("/"), model.api_key_env
 
 
@@ -108,7 +110,7 @@ def _can_be_asked(model: Model) -> bool:
 
 
 def _examine_model(model: Model, reply: tuple[bool, str] | None, *, needed: bool) -> Finding:
-    name = _name(model.model_id, needed=needed)
+    name = _name_model(model.model_id, needed=needed)
     if (problem := missing_key(model)) is not None and not model.provider:
         return Finding(_MODELS, name, False, problem, needed=needed)
     route = describe_route(model)
@@ -120,35 +122,39 @@ def _examine_model(model: Model, reply: tuple[bool, str] | None, *, needed: bool
     return Finding(_MODELS, name, works, f"{route}; the endpoint {said}", needed=needed)
 
 
-def _name(model_id: str, *, needed: bool) -> str:
+def _name_model(model_id: str, *, needed: bool) -> str:
     return f"judge {model_id}" if needed else model_id
 
 
-async def _ask(model: Model) -> tuple[bool, str]:
+async def _ask_endpoint(model: Model) -> tuple[bool, str]:
     """Return whether the endpoint answers `GET /models`, and what it answers."""
     import httpx2
 
     from pytest_agentbench.bounded.replies import MAX_LISTING, bounded_replies
 
-    base_url, variable = _endpoint(model)
+    base_url, variable = _locate_endpoint(model)
+    # Without the openai client: importing it takes a second of CPU.
     headers = {} if variable is None else {"Authorization": f"Bearer {os.environ[variable].strip()}"}
     try:
+        # Redirects are not followed by default: the key goes nowhere else.
         async with httpx2.AsyncClient(timeout=_REPLY_SECONDS, event_hooks=bounded_replies(MAX_LISTING)) as client:
             response = await client.get(f"{base_url}/models", headers=headers)
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
         reason = str(error) or type(error).__name__
         return False, f"cannot be reached ({reason}): start it, or correct base_url in models.yaml"
-    return _read(response, variable)
+    return _judge_response(response, variable)
 
 
-def _read(response: httpx2.Response, variable: str | None) -> tuple[bool, str]:
+def _judge_response(response: httpx2.Response, variable: str | None) -> tuple[bool, str]:
     status = response.status_code
     if status in (401, 403):
         return (
+            # Without a key of ours a refusal shows that somebody is there.
             (False, f"refuses the key in {variable} (HTTP {status})") if variable else (True, "answers, to keys only")
         )
     if 300 <= status < 400:
         return False, f"redirects elsewhere (HTTP {status}), which no request follows: correct base_url in models.yaml"
+    # Some gateways serve completions alone.
     if status in (404, 405):
         return True, f"answers, but gives no list of models (HTTP {status})"
     return status < 400, "answers" if status < 400 else f"answers HTTP {status}"
@@ -164,18 +170,19 @@ def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[
         for name, server in profile.mcp_servers.items():
             label = f"{profile.run_profile_id}/{name}"
             found[label] = _examine_server(label, name, server, root, profile)
+        # Cases below one servers.yaml name the same servers: the first finding stands for all.
         for case in cases:
-            for finding in _of_case(case, root, profile):
+            for finding in _examine_case(case, root, profile):
                 found.setdefault(finding.name, finding)
     yield from found.values()
 
 
-def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
+def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
     """Yield the servers that the case has under the profile, beside the profile's own."""
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
-    named = sorted(_named(case, profile) - own.keys() - profile.mcp_servers.keys())
+    named = sorted(_list_named_servers(case, profile) - own.keys() - profile.mcp_servers.keys())
     try:
         declared = root.mcp_servers(case.path) if named else {}
     except ConfigError as error:
@@ -185,11 +192,11 @@ def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Find
         yield (
             _examine_server(name, name, declared[name], root, profile)
             if name in declared
-            else _undeclared(name, declared)
+            else _report_undeclared(name, declared)
         )
 
 
-def _named(case: Case, profile: RunProfile) -> set[str]:
+def _list_named_servers(case: Case, profile: RunProfile) -> set[str]:
     """Return the servers of the case by name, as far as its file says."""
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, ())}
     return {*case.mcp_servers, *offered}
@@ -198,15 +205,17 @@ def _named(case: Case, profile: RunProfile) -> set[str]:
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:
     if (refused := server_refusal(name, server, root, profile)) is not None:
         return Finding(_SERVERS, label, False, refused, needed=True)
+    # A server by URL is somebody else's: asking it could cost, or tell of us.
     if server.command is None:
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
     sandbox = server.sandbox or profile.sandbox
     kind = sandbox.type if isinstance(sandbox, SandboxSettings) else sandbox
-    missing = find_problem(server, os.environ, "docker" if kind == "docker" else "local")
+    # In a container programs are the image's, so only variables can be missing here.
+    missing = find_problem(server, os.environ, "docker" if likeness_of(kind) == "docker" else "local")
     return Finding(_SERVERS, label, missing is None, missing or server.command, needed=True)
 
 
-def _undeclared(name: str, declared: Mapping[str, McpServer]) -> Finding:
+def _report_undeclared(name: str, declared: Mapping[str, McpServer]) -> Finding:
     said = f"no servers.yaml, commands.json or run profile declares it{suggest(name, declared.keys())}"
     return Finding(_SERVERS, name, False, said, needed=True)
 
@@ -216,12 +225,12 @@ _TRIAL_SECONDS = 30.0
 _TRIAL = ("/bin/sh", "-c", "echo works")
 
 
-def sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
+def list_sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
     """Yield what `live` starts that files name."""
-    for cli in _engines(profiles):
+    for cli in _list_engines(profiles):
         yield f"run `{cli} version`, the container engine of a run profile"
     if docker_problem() is None:
-        for image in _images(profiles, needs):
+        for image in _list_images(profiles, needs):
             yield f"run a command in a container of {image}, where that is on this machine"
 
 
@@ -238,37 +247,39 @@ async def examine_sandboxes(
     wanted = {spec for spec in every if spec.cli is None}
     kinds = {spec.kind for spec in wanted}
     needed = {spec.image for spec in wanted if spec.image is not None}
-    found = [_docker(needed="docker" in kinds)]
+    found = [_examine_docker(needed="docker" in kinds)]
     if found[0].works:
-        images = _images(profiles, needs)
-        found += [await _image(sandboxes, image, needed=image in needed, live=live) for image in images]
+        images = _list_images(profiles, needs)
+        found += [await _examine_image(sandboxes, image, needed=image in needed, live=live) for image in images]
         if any(spec.compose is not None for spec in wanted):
-            found.append(_compose())
-    for cli in _engines(profiles):
-        found.append(_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
-    found.append(await _bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
-    return [*found, *(_choice(profile, sandboxes) for profile in profiles)]
+            found.append(_examine_compose())
+    for cli in _list_engines(profiles):
+        found.append(_examine_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
+    found.append(await _examine_bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
+    added: Mapping[str, SandboxProvider] = load_extensions("sandbox")
+    found += [_added(name, provider, needed=name in kinds) for name, provider in added.items()]
+    return [*found, *(_examine_choice(profile, sandboxes) for profile in profiles)]
 
 
-def _engines(profiles: Sequence[RunProfile]) -> list[str]:
+def _list_engines(profiles: Sequence[RunProfile]) -> list[str]:
     """Return the programs that the profiles name."""
     packs: Iterable[PackNeeds] = load_extensions("doctor").values()
     return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
 
 
-def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
+def _list_images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
     """Return the images that docker's daemon is to run, of profiles and of cases."""
     named = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
     specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
     return sorted(named | {spec.image for spec in specs if spec.image is not None})
 
 
-def _docker(*, needed: bool) -> Finding:
+def _examine_docker(*, needed: bool) -> Finding:
     problem = docker_problem()
     return Finding(_SANDBOXES, "docker", problem is None, problem or "a daemon answers", needed=needed)
 
 
-def _engine(cli: str, *, needed: bool, live: bool) -> Finding:
+def _examine_engine(cli: str, *, needed: bool, live: bool) -> Finding:
     name = f"container engine {cli}"
     problem = engine_problem(cli) if live else missing_engine(cli)
     if problem is None and not live:
@@ -276,10 +287,11 @@ def _engine(cli: str, *, needed: bool, live: bool) -> Finding:
     return Finding(_SANDBOXES, name, problem is None, problem or "answers", needed=needed)
 
 
-async def _image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
+async def _examine_image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
     name = f"image {image}"
     try:
         if not has_image(image):
+            # Of our own building: no registry has it, so pulling is no advice.
             if is_local(image):
                 return Finding(_SANDBOXES, name, False, str(not_built(image)), needed=needed)
             said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
@@ -287,30 +299,44 @@ async def _image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) 
         if not live:
             said = "is on this machine; --live runs a command in a container of it"
             return Finding(_SANDBOXES, name, True, said, needed=needed, untried=True)
-        said = f"a container ran a command in {await _try(sandboxes, SandboxSettings(type='docker', image=image))}"
+        said = (
+            f"a container ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='docker', image=image))}"
+        )
     except AgentbenchError as error:
         return Finding(_SANDBOXES, name, False, str(error), needed=needed)
     return Finding(_SANDBOXES, name, True, said, needed=needed)
 
 
-def _compose() -> Finding:
+def _examine_compose() -> Finding:
     problem = compose_problem()
     return Finding(_SANDBOXES, "compose", problem is None, problem or "services of cases can be started", needed=True)
 
 
-async def _bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
+async def _examine_bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
     problem = bubblewrap_problem()
+    # Tried and not only looked for: user namespaces may be off (Ubuntu 24.04, containers).
     if problem is None:
         try:
-            said = f"ran a command in {await _try(sandboxes, SandboxSettings(type='bubblewrap'))}"
+            said = f"ran a command in {await _try_sandbox(sandboxes, SandboxSettings(type='bubblewrap'))}"
             return Finding(_SANDBOXES, "bubblewrap", True, said, needed=needed)
         except AgentbenchError as error:
             problem = str(error)
     return Finding(_SANDBOXES, "bubblewrap", False, problem, needed=needed)
 
 
-async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
+def _added(name: str, provider: SandboxProvider, *, needed: bool) -> Finding:
+    problem = provider.problem()
+    return Finding(_SANDBOXES, name, problem is None, problem or _isolation(provider), needed=needed)
+
+
+def _isolation(provider: SandboxProvider) -> str:
+    like = provider.isolates_like
+    return "isolates nothing, as far as its provider says" if like == "local" else f"isolates like {like}"
+
+
+async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
     """Return how long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
+    # The whole start, as each run pays it.
     started = time.perf_counter()
     spec: SandboxSpec = sandboxes.spec(settings)
     sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "doctor"))
@@ -325,7 +351,7 @@ async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
     return f"{seconds:.2f} s"
 
 
-def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
+def _examine_choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
     """Return what the profile gives a case that names nothing of its own.
 
     Whether one needs it is told with the cases.
@@ -342,4 +368,6 @@ def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
             ", whose commands reach the abstract unix sockets of this machine (D-Bus, X, agents) with "
             "`network: allow`: Linux 6.12 with Landlock closes them, and docker has none"
         )
+    if (provider := find_extension("sandbox", kind)) is not None:
+        said += f", which {_isolation(provider)}"
     return Finding(_SANDBOXES, name, True, said + (", which isolates nothing" if kind == "local" else ""))

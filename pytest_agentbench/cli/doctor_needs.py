@@ -1,4 +1,4 @@
-"""What cases need of a machine under a profile, found as a session finds it, and nothing is run."""
+"""Needs of cases on a machine under a profile, found as a session finds them; nothing is run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.engine.registry import Registry
+from pytest_agentbench.engine.services import Registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.case import Case
@@ -35,7 +35,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class PackNeeds:
-    """What a pack needs on a machine: the seam `doctor NAME`.
+    """Needs of a pack on a machine: the seam `doctor NAME`.
 
     `sandboxes(case, profile, sandboxes)` are those of its runs of a case, beside the one of the case's tools; it raises
     UnavailableError where the case would be skipped. `engines(profile)` are programs that make its containers.
@@ -47,7 +47,7 @@ class PackNeeds:
 
 @dataclass
 class Needs:
-    """What the cases need under one run profile: sandboxes, and why cases would be skipped, each with case ids."""
+    """Needs of the cases under one run profile: sandboxes, and why cases would be skipped, each with case ids."""
 
     sandboxes: dict[SandboxSpec, list[str]] = field(default_factory=dict)
     skipped: dict[str, list[str]] = field(default_factory=dict)
@@ -64,7 +64,8 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
     for file in paths:
         root = roots.of(file)
         try:
-            found.cases += _first_of(file, root)
+            found.cases += _read_first_cases(file, root)
+        # Rows that only code of the project can tell are for sessions: nothing is run here.
         except CodeNotRun:
             continue
         except ConfigError as error:
@@ -72,22 +73,23 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
     return found
 
 
-def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
+def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
     opened = open_source(file, SourceRequest(root))
     if opened.is_remote:
         return  # nothing is downloaded to see what it needs
     rows = (row for row in opened.rows() if isinstance(row, SourceCase))
+    # A dataset of 100,000 rows needs what its first row does.
     for row in islice(rows, 1) if opened.alike else rows:
         yield row.make()
 
 
-def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
+def find_needs(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
     """Return what the cases need under the profile. Tools and runners of plugins are taken to work."""
     needs = Needs()
     for case in cases:
         wanted: set[SandboxSpec] = set()
         try:
-            _ask(case, profile, sandboxes, registry, wanted)
+            _collect_needs(case, profile, sandboxes, registry, wanted)
         except UnavailableError as error:
             needs.skipped.setdefault(str(error), []).append(case.case_id)
         for spec in wanted:
@@ -98,6 +100,7 @@ def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, r
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Add the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
     for spec, ids in needs.sandboxes.items():
+        # Asked once for each sandbox, not for each case.
         if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
             try:
                 await sandboxes.prepare(spec)
@@ -106,7 +109,9 @@ async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
                 needs.skipped.setdefault(str(error), []).extend(case_id for case_id in ids if case_id not in known)
 
 
-def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]) -> None:
+def _collect_needs(
+    case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]
+) -> None:
     """Add the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
 
     def sandbox() -> SandboxSpec:
@@ -117,16 +122,18 @@ def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Regist
     packs: Iterable[PackNeeds] = load_extensions("doctor").values()
     for pack in packs:
         wanted.update(pack.sandboxes(case, profile, sandboxes))
+    # Tools of conftest files are not known here, so they are taken to work.
     known = tuple(tool for tool in case.tools if tool in registry.tools)
     context = RunContext(
         case=case.model_copy(update={"tools": known}),
-        sandboxes=sandboxes,
+        open_sandboxes=lambda: sandboxes,
         tools=registry.tools,
         sandbox_spec=sandbox,
         search=registry.search,
         fetch=make_web_fetch(profile.network, asyncio.to_thread),
         network=profile.network,
     )
+    # The same call that a run makes: it raises what would skip the case.
     context.toolbox()
     if case.verify:
         sandbox()

@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.reports.breakdown import Entry, breakdown, groupable
-from pytest_agentbench.statistics.estimates import pass_rate_interval, score_interval
+from pytest_agentbench.reports.datasets import Entry, breakdown
+from pytest_agentbench.reports.rows import groupable_fields
+from pytest_agentbench.reports.table import Column, fit_columns, make_column
+from pytest_agentbench.statistics.estimates import mean, pass_rate_interval, score_interval
 
 if TYPE_CHECKING:
     from pytest_agentbench.benchmark.benchmark import Benchmark
@@ -36,10 +38,10 @@ def scorecard(
     `items` are those that count, `judged` those of them that have a score.
     """
     scores = [[result.score] for result in results if result.score is not None]
-    verdicts = [_row_passed(result, spec.threshold) for result in results]
+    verdicts = [_decide_passed(result, spec.threshold) for result in results]
     judged = [passed for passed in verdicts if passed is not None]
     entries = [
-        _breakdown_entry(item, result, passed)
+        _make_entry(item, result, passed)
         for item, result, passed in zip(items, results, verdicts, strict=True)
         if not (result.missing and result.score is None)
     ]
@@ -49,7 +51,7 @@ def scorecard(
         "items": len(entries),
         "judged": len(scores),
         "score_ci95": score_interval(scores),
-        "pass_rate": sum(judged) / len(judged) if judged else None,
+        "pass_rate": mean(judged),
         "pass_rate_ci95": pass_rate_interval([(int(passed), 1) for passed in judged]),
         "missing_ids": [result.item_id for result in results if result.missing],
         "failed": [{"item_id": result.item_id, "error": result.error} for result in results if result.failed],
@@ -63,11 +65,12 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
     from rich.text import Text
 
     wanted = "" if card["threshold"] is None else f" >= {card['threshold']:g}"
+    # Without soft_wrap rich would break lines at the width: nobody could grep or copy them.
     console = Console(soft_wrap=True, highlight=False)
     console.print(Text.assemble((printable(card["name"]), "bold"), f", {card['metric']}{wanted}"))
-    console.print(Text(_counts(card, counted=counted)))
+    console.print(Text(_write_counts(card, counted=counted)))
     _print_table(card)
-    for line in _problems(card):
+    for line in _list_problems(card):
         console.print(Text(line))
 
 
@@ -82,15 +85,17 @@ def _print_table(card: dict[str, Any]) -> None:
     groups = [{**card, "mean_score": card["average_score"]}, *card["breakdown"]]
     console = Console()
     if not console.is_terminal:
+        # Into a file or a pipe nothing is left out: rich would take 80 columns.
         console = Console(width=_ANY_WIDTH)
-    room = console.width - min(max(map(len, names)), _NARROWEST_NAME) - len("  ")
-    columns = _drop_columns(_columns(groups, with_rate=card["pass_rate"] is not None), room)
+    room_for_names = make_column("", -1, [" " * min(max(map(len, names)), _NARROWEST_NAME)])
+    figures = _make_columns(groups, with_rate=card["pass_rate"] is not None)
+    _, *columns = fit_columns([room_for_names, *figures], console.width - 2, gap=3)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", overflow="fold")
-    for column in columns:
-        table.add_column(column.title, justify="right", no_wrap=True)
-    for name, *cells in zip(names, *(column.cells for column in columns), strict=True):
-        table.add_row(Text(name), *cells)
+    for each in columns:
+        table.add_column(each.title, justify="right", no_wrap=True)
+    for name, *cells in zip(names, *(each.rows for each in columns), strict=True):
+        table.add_row(Text(name), *(Text.assemble(*(part for part, _ in segments)) for segments in cells))
     console.print(table)
 
 
@@ -100,22 +105,23 @@ def list_first(texts: Sequence[str]) -> str:
     return printable(", ".join(texts[:_SHOWN])) + more
 
 
-def _row_passed(result: EvaluationResult, threshold: float | None) -> bool | None:
+def _decide_passed(result: EvaluationResult, threshold: float | None) -> bool | None:
     """Return whether a row passed: its own evaluator has the last word; what has no score did neither."""
     if result.score is None or threshold is None:
         return None
+    # A metric of a plugin may have a detail of this name that means something else.
     own = result.details.get("passed") if "evaluator" in result.details else None
     return bool(own) if own is not None else result.score >= threshold
 
 
-def _breakdown_entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
+def _make_entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
     metadata = item.metadata or {}
     tags = metadata.get("tags")
     tags = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else ()
-    return Entry(fields=groupable(metadata), tags=tags, score=result.score, passed=passed)
+    return Entry(fields=groupable_fields(metadata), tags=tags, score=result.score, passed=passed)
 
 
-def _counts(card: dict[str, Any], *, counted: bool) -> str:
+def _write_counts(card: dict[str, Any], *, counted: bool) -> str:
     missing = f"{card['missing_predictions']:,} missing" + (" (counted as 0)" if counted else " (left out)")
     text = f"{card['evaluated_items']:,} of {card['total_items']:,} items scored, "
     text += f"{missing if card['missing_predictions'] else '0 missing'}, {card['failed_items']:,} failed"
@@ -126,65 +132,48 @@ def _counts(card: dict[str, Any], *, counted: bool) -> str:
     return text
 
 
-class _Column(NamedTuple):
-    """Column of a table: of those that do not fit, the one with the highest rank is left out first."""
-
-    title: str
-    rank: int
-    cells: list[str]
-
-    @property
-    def width(self) -> int:
-        return max(map(len, (self.title, *self.cells))) + len("   ")
-
-
-def _columns(groups: Sequence[dict[str, Any]], *, with_rate: bool) -> list[_Column]:
+def _make_columns(groups: Sequence[dict[str, Any]], *, with_rate: bool) -> list[Column]:
     columns = [
-        _Column("items", 2, [_items(group) for group in groups]),
-        _Column("mean", 3 if with_rate else 0, [_number(group["mean_score"]) for group in groups]),
-        _Column("95 % interval", 5, [_interval(group["score_ci95"]) for group in groups]),
+        make_column("items", 2, [_format_items(group) for group in groups]),
+        make_column("mean", 3 if with_rate else 0, [_format_number(group["mean_score"]) for group in groups]),
+        make_column("95 % interval", 5, [_format_interval(group["score_ci95"]) for group in groups]),
     ]
     if with_rate:
         columns += [
-            _Column("pass rate", 0, [_percent(group["pass_rate"]) for group in groups]),
-            _Column("95 % interval", 4, [_interval(group["pass_rate_ci95"], 100, 1) for group in groups]),
+            make_column("pass rate", 0, [_format_percent(group["pass_rate"]) for group in groups]),
+            make_column("95 % interval", 4, [_format_interval(group["pass_rate_ci95"], 100, 1) for group in groups]),
         ]
     return columns
 
 
-def _drop_columns(columns: list[_Column], room: int) -> list[_Column]:
-    while sum(column.width for column in columns) > room and len(columns) > 1:
-        columns.remove(max(columns, key=lambda column: column.rank))
-    return columns
-
-
-def _items(group: dict[str, Any]) -> str:
+def _format_items(group: dict[str, Any]) -> str:
     """Return how many items there are, and how many of them have a score where that is not all."""
     items, judged = group["items"], group["judged"]
     return f"{items:,}" if judged == items else f"{judged:,} of {items:,}"
 
 
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{_number(rate, 100, 1)} %"
+def _format_percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{_format_number(rate, 100, 1)} %"
 
 
-def _number(value: float | None, scale: float = 1, digits: int = 3) -> str:
+def _format_number(value: float | None, scale: float = 1, digits: int = 3) -> str:
     return "-" if value is None else f"{scale * value:.{digits}f}"
 
 
-def _interval(ends: Sequence[float] | None, scale: float = 1, digits: int = 3) -> str:
+def _format_interval(ends: Sequence[float] | None, scale: float = 1, digits: int = 3) -> str:
     if ends is None:
         return "-"
-    low, high = (_number(end, scale, digits) for end in ends)
+    low, high = (_format_number(end, scale, digits) for end in ends)
     return f"[{low}, {high}]"
 
 
-def _problems(card: dict[str, Any]) -> list[str]:
+def _list_problems(card: dict[str, Any]) -> list[str]:
     lines = []
     if card["missing_ids"]:
         lines.append(f"missing: {list_first(card['missing_ids'])}")
     alike: dict[str, list[str]] = defaultdict(list)
     for each in card["failed"]:
+        # Together: one broken endpoint fails a thousand items with one message.
         alike[each["error"]].append(each["item_id"])
     lines += [f"failed: {list_first(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
     if len(alike) > _SHOWN:
@@ -212,7 +201,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--metric",
-        type=_metric,
+        type=_parse_metric,
         action="append",
         default=[],
         metavar="NAME[>=T]",
@@ -235,7 +224,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--fail-under",
-        type=_fraction,
+        type=_parse_fraction,
         metavar="FRACTION",
         help="fail where the pass rate, or without a threshold the mean score, is below this",
     )
@@ -246,7 +235,7 @@ def run(args: argparse.Namespace) -> int:
     """Print a table for each metric; problems of the input go to stderr."""
     for path in (args.data, args.predictions):
         if not path.is_file():
-            return _refuse(f"{path}: {_no_file(path)}")
+            return _refuse(f"{path}: {_describe_missing_file(path)}")
     if args.output is not None and args.output.is_dir():
         return _refuse(f"--output: found the folder {args.output}, expected a file to write")
     from pytest_agentbench.benchmark.benchmark import Benchmark, BenchmarkWarning
@@ -259,7 +248,7 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(predictions, list):
             _require_file_order(benchmark, args.predictions)
         specs = args.metric or list(benchmark.metrics)
-        if problem := _wrong_metrics(specs, benchmark):
+        if problem := _find_metric_problem(specs, benchmark):
             return _refuse(problem)
         for error in benchmark.load_errors:
             print(error, file=sys.stderr)
@@ -274,7 +263,7 @@ def run(args: argparse.Namespace) -> int:
         inputs = {"load_errors": benchmark.load_errors, "unmatched_ids": unmatched}
         print(json.dumps({**inputs, "metrics": cards}, indent=2, ensure_ascii=False, default=str))
     else:
-        _print(cards, below, args)
+        _print_scorecards(cards, below, args)
     incomplete = any(card["failed"] or (card["missing_ids"] and args.missing == "zero") for card in cards)
     unsaved = args.output is not None and any("saved" not in card for card in cards)
     return 1 if benchmark.load_errors or incomplete or below or unsaved else 0
@@ -289,7 +278,7 @@ def _evaluate_metric(
 
     model = {"model": args.model} if args.model and _asks_model(benchmark, spec) else {}
     options = {"missing": args.missing, "compat": args.compat, **model}
-    with _progress(spec.name) as progress:
+    with _show_progress(spec.name) as progress:
         try:
             results = benchmark.evaluate(predictions, spec, progress=progress, **options)
         except ConfigError as error:
@@ -311,29 +300,30 @@ def _asks_model(benchmark: Benchmark, spec: MetricSpec) -> bool:
     return asks_model(benchmark._get_metric_function(spec.name))
 
 
-def _print(cards: list[dict[str, Any]], below: list[dict[str, Any]], args: argparse.Namespace) -> None:
+def _print_scorecards(cards: list[dict[str, Any]], below: list[dict[str, Any]], args: argparse.Namespace) -> None:
 
     for card in cards:
         print_scorecard(card, counted=args.missing == "zero")
     for card in below:
         what = "mean score" if card["threshold"] is None else "pass rate"
-        value = _gated_rate(card)
+        value = _find_gated_rate(card)
         found = "unknown" if value is None else f"{value:.4g}"
         print(f"FAILED: {card['metric']}: the {what} is {found}, --fail-under asks for {args.fail_under:g}")
 
 
 def _is_below(card: dict[str, Any], fail_under: float | None) -> bool:
-    value = _gated_rate(card)
+    value = _find_gated_rate(card)
+    # Unknown is below: a gate that nothing was measured for must not open.
     return fail_under is not None and (value is None or value < fail_under)
 
 
-def _gated_rate(card: dict[str, Any]) -> float | None:
+def _find_gated_rate(card: dict[str, Any]) -> float | None:
     """Return the rate that --fail-under looks at."""
     value: float | None = card["average_score"] if card["threshold"] is None else card["pass_rate"]
     return value
 
 
-def _wrong_metrics(specs: list[MetricSpec], benchmark: Benchmark) -> str | None:
+def _find_metric_problem(specs: list[MetricSpec], benchmark: Benchmark) -> str | None:
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.metrics.registry import missing_extra
 
@@ -353,6 +343,7 @@ def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
     from pytest_agentbench.errors import ConfigError
 
     descriptor = benchmark.dataset.descriptor if benchmark.dataset else None
+    # A list has no ids: whether it was made before or after shuffling cannot be told.
     if descriptor is not None and descriptor.shuffle_seed is not None:
         raise ConfigError(
             f"{predictions}: a list of predictions answers rows in file order, but the dataset has a shuffle_seed; "
@@ -361,7 +352,7 @@ def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
 
 
 @contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
+def _show_progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar on stderr where that is a terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -369,12 +360,13 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import Progress
 
+    # On stderr, and gone at its end: stdout is for scorecards and --json.
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _metric(text: str) -> MetricSpec:
+def _parse_metric(text: str) -> MetricSpec:
     from pytest_agentbench.options import parse_metric
     from pytest_agentbench.records.case import MetricSpec
 
@@ -382,13 +374,13 @@ def _metric(text: str) -> MetricSpec:
     return MetricSpec(name=name, threshold=threshold if ">=" in text else None)
 
 
-def _fraction(text: str) -> float:
+def _parse_fraction(text: str) -> float:
     from pytest_agentbench.options import parse_fraction
 
     return parse_fraction(text)
 
 
-def _no_file(path: Path) -> str:
+def _describe_missing_file(path: Path) -> str:
     if not path.exists():
         return "there is no such file"
     return "found a folder, expected a file" if path.is_dir() else "found no regular file, expected one"

@@ -32,10 +32,10 @@ _FILES = {
     "cases/late_refund/test.yaml": "test.yaml",
     "cases/late_refund/demo.yaml": "demo.yaml",
 }
-"""Where a project has each file of `project/`, whose names keep pytest, git and ruff from taking them for theirs."""
+"""The file of `project/` for each one of a new project; by these names pytest, git and ruff leave them alone."""
 
 _NAMED = 5
-"""How many of the files in the way are named."""
+"""The most files in the way that are named."""
 
 _NEXT = """\
 next:
@@ -53,12 +53,14 @@ GitHub reads the workflows of a repository's own folder: move .github there, and
 
 def begin_project(folder: Path) -> None:
     """Write the files and print what to do next. Raises ConfigError where one of them is there already."""
-    texts = _project_files(folder)
+    # All texts first: where one cannot be made, nothing is written.
+    texts = _make_project_files(folder)
     _refuse_existing(folder, texts)
     try:
         for name, text in texts.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            # "x" and not "w": a file that came meanwhile is not overwritten.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
@@ -67,11 +69,11 @@ def begin_project(folder: Path) -> None:
     for name in _FILES:
         print(f"  {name}")
     print(_NEXT.format(folder=shlex.quote(str(folder)), schemas=SCHEMAS))
-    if (below := _below_repository(folder)) is not None:
+    if (below := _find_place_in_repository(folder)) is not None:
         print(_NESTED.format(folder=below.as_posix()))
 
 
-def _below_repository(folder: Path) -> Path | None:
+def _find_place_in_repository(folder: Path) -> Path | None:
     """Return the folder as seen from that of the git repository around it; None where there is none, or it is that."""
     here = folder.resolve()
     above = next((parent for parent in (here, *here.parents) if os.path.lexists(parent / ".git")), here)
@@ -84,6 +86,7 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
         raise ConfigError(
             f"{folder}: found a file, expected a new folder; agentbench init dataset FILE describes a file of questions"
         )
+    # lexists, for a link that leads nowhere would be written through.
     taken = [name for name in names if os.path.lexists(folder / name)]
     if taken:
         more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
@@ -91,15 +94,15 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
         raise ConfigError(f"{folder}: found {found}, and nothing is overwritten; name a new folder")
 
 
-def _project_files(folder: Path) -> dict[str, str]:
+def _make_project_files(folder: Path) -> dict[str, str]:
     """Return every file of the project, by its place in it."""
     texts = {name: (_TEMPLATES / source).read_text(encoding="utf-8") for name, source in _FILES.items()}
-    project = texts["pyproject.toml"].replace("{name}", _project_name(folder))
-    texts["pyproject.toml"] = project.replace("{requirement}", _requirement())
+    project = texts["pyproject.toml"].replace("{name}", _make_project_name(folder))
+    texts["pyproject.toml"] = project.replace("{requirement}", _write_requirement())
     return texts | {f"{SCHEMAS}/{name}.schema.json": schema_text(schema) for name, schema in all_schemas().items()}
 
 
-def _requirement() -> str:
+def _write_requirement() -> str:
     """Return how a project asks for this package: from where it was installed, which installers note (PEP 610).
 
     By its name alone only where an index gave it: a name that nobody holds there is anybody's to register.
@@ -114,7 +117,7 @@ def _requirement() -> str:
     return f"{package} @ {address}"
 
 
-def _project_name(folder: Path) -> str:
+def _make_project_name(folder: Path) -> str:
     """Return the folder's name as a Python project may be called (PyPA, "Names and normalization")."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     return name or "benchmark"
@@ -122,7 +125,7 @@ def _project_name(folder: Path) -> str:
 
 DATASET = "dataset"
 ROWS = 200
-"""How many rows are looked at."""
+"""The number of rows that are looked at."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -170,9 +173,9 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
     from pytest_agentbench.errors import ConfigError
 
     (file,) = require_existing([given])
-    rows = _first_rows(file)
+    rows = _read_first_rows(file)
     guess = _guess_rows(file, rows)
-    output = _output(file, to)
+    output = _choose_output(file, to)
     _refuse_second(file)
     text = schema_line("dataset", output) + descriptor_text(guess, os.path.relpath(file, output.parent), len(rows))
     try:
@@ -183,7 +186,7 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
     _print_guess(guess, output, len(rows))
 
 
-def _first_rows(file: Path) -> list[dict[str, Any]]:
+def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     """Return the first objects of the file. Raises ConfigError where there is none."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.json_files import BadItem, read_items
@@ -192,6 +195,7 @@ def _first_rows(file: Path) -> list[dict[str, Any]]:
         raise ConfigError(
             f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: hf:./<path>`"
         )
+    # Only as far as needed: the file may be large.
     items = list(islice(read_items(file), ROWS))
     rows = [item.value for item in items if not isinstance(item, BadItem) and isinstance(item.value, dict)]
     if rows:
@@ -217,6 +221,7 @@ def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
             f"they have {', '.join(map(repr, list(rows[0])[:10])) or 'no field'}"
         )
     key, _, inner = guess.question.field.partition(".")
+    # {"data": [...]}: what looks like one row is a file around all of them.
     if file.suffix == ".json" and len(rows) == 1 and inner.startswith("0."):
         raise ConfigError(
             f"{file}:1:1: found one object with rows below {key!r}, expected a list of rows or {{items: [...]}}; "
@@ -236,7 +241,7 @@ def _refuse_second(file: Path) -> None:
         raise ConfigError(f"{file}: {described.path} describes it already; edit that, or take the file out of it")
 
 
-def _output(file: Path, given: Path | None) -> Path:
+def _choose_output(file: Path, given: Path | None) -> Path:
     """Return where the descriptor goes. Raises ConfigError for what is there already, or could not be a descriptor."""
     from pytest_agentbench.config.dataset_file import is_descriptor_name
     from pytest_agentbench.errors import ConfigError
@@ -245,6 +250,7 @@ def _output(file: Path, given: Path | None) -> Path:
     output = given.absolute() if given is not None else beside
     if given is None and beside.exists():
         output = file.with_name(f"{file.stem}.dataset.yaml")
+    # Under another name pytest would not find it.
     if not is_descriptor_name(output.name):
         raise ConfigError(f"{output}: expected the name dataset.yaml or <something>.dataset.yaml")
     if output.exists():

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.places import require_existing
 
     problems: list[str] = []
-    rows = (_row(case) for case in cases_below(require_existing(args.paths), problems))
+    rows = (_make_row(case) for case in cases_below(require_existing(args.paths), problems))
     if args.json:
         print(json.dumps(list(rows), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -58,12 +58,12 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     for given in paths:
         try:
             for path in find_cases(given) if given.is_dir() else [given]:
-                yield from _cases_of(path, roots.of(path), problems)
+                yield from _read_cases(path, roots.of(path), problems)
         except ConfigError as error:  # of folders that cannot be read
             problems.append(str(error))
 
 
-def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
+def _read_cases(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.case_source import BadRow, SourceRequest
     from pytest_agentbench.sources.discovery import open_source
@@ -85,7 +85,7 @@ def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Cas
         problems.append(str(error))
 
 
-def _row(case: Case) -> dict[str, Any]:
+def _make_row(case: Case) -> dict[str, Any]:
     here = Path.cwd()
     path = case.path.relative_to(here) if case.path.is_relative_to(here) else case.path
     return {
@@ -123,6 +123,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_column(title, style=style, overflow="fold")
     for row in rows:
         texts = (row["case_id"], " ".join(row["tags"]), row["runner"], ", ".join(row["decided_by"]))
+        # As Text: rich would read brackets in ids as its markup.
         table.add_row(*(Text(printable(text)) for text in texts))
     console = Console()
     console.print(table)

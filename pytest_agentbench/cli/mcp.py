@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.servers import DeclaredServers, ListedServer
@@ -58,10 +59,11 @@ def print_tools(args: argparse.Namespace) -> int:
     asked = asyncio.run(_list_tools(declared, None if whole else args.server, args.output, args.refresh))
     redactor = make_redactor(declared.servers.values())
     if args.json:
-        print(json.dumps(redactor.value([_document(each) for each in asked]), indent=2, ensure_ascii=False))
+        print(json.dumps(redactor.value([_make_document(each) for each in asked]), indent=2, ensure_ascii=False))
     else:
+        # Redacted, for a server may repeat what it was started with.
         for each in asked:
-            for line in _state(each) if whole and not args.schemas else _lines(each, args.schemas):
+            for line in _write_state(each) if whole and not args.schemas else _write_tools(each, args.schemas):
                 print(redactor.text(line))
     return 1 if any(each.problem is not None for each in asked) else 0
 
@@ -74,30 +76,30 @@ async def _list_tools(declared: DeclaredServers, name: str | None, output: Path,
         return await servers.ask_all() if name is None else [await servers.ask(name, refresh=refresh)]
 
 
-def _state(asked: ListedServer) -> Iterator[str]:
+def _write_state(asked: ListedServer) -> Iterator[str]:
     if asked.listing is None:
-        yield from _failed(asked)
+        yield from _write_failure(asked)
     else:
         yield printable(f"ok      {asked.name}: {_count_tools(asked.listing)}, {asked.seconds:.1f} s")
 
 
-def _failed(asked: ListedServer) -> Iterator[str]:
+def _write_failure(asked: ListedServer) -> Iterator[str]:
     said, *more = (asked.problem or "").splitlines()
     yield printable(f"FAILED  {asked.name}: {said}")
     yield from (printable(f"        {line}") for line in more)
 
 
-def _lines(asked: ListedServer, schemas: bool) -> Iterator[str]:
+def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
     if asked.listing is None:
-        yield from _failed(asked)
+        yield from _write_failure(asked)
         return
     about = f"{asked.listing.server_name} {asked.listing.server_version}".strip()
     how = "known from before; --refresh asks again" if asked.seconds is None else f"{asked.seconds:.1f} s"
     yield printable(f"{asked.name}: {_count_tools(asked.listing)} of {about or 'a server without a name'} ({how})")
     for tool in asked.listing.tools:
-        yield printable(f"  {tool.name}({', '.join(_parameters(tool))})")
+        yield printable(f"  {tool.name}({', '.join(_list_parameters(tool))})")
         if description := " ".join(tool.description.split()):
-            yield printable(f"      {description if schemas else _shorten_text(description)}")
+            yield printable(f"      {description if schemas else shorten_text(description, 100, '...')}")
         if schemas:
             for line in json.dumps(tool.input_schema, indent=2, ensure_ascii=False).splitlines():
                 yield "      " + printable(line)
@@ -107,18 +109,15 @@ def _count_tools(listing: Listing) -> str:
     return f"{len(listing.tools)} tool{'' if len(listing.tools) == 1 else 's'}"
 
 
-def _shorten_text(text: str, width: int = 100) -> str:
-    return text if len(text) <= width else text[: width - 3].rstrip() + "..."
-
-
-def _parameters(tool: ServerTool) -> Iterator[str]:
-    """Return the names of a tool's arguments, those in brackets that may be left out."""
+def _list_parameters(tool: ServerTool) -> Iterator[str]:
+    """Yield the names of a tool's arguments, those in brackets that may be left out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    # Servers send any JSON as a schema: what is none has no arguments to show.
     for name in properties if isinstance(properties, dict) else ():
         yield name if isinstance(required, list) and name in required else f"[{name}]"
 
 
-def _document(asked: ListedServer) -> dict[str, Any]:
+def _make_document(asked: ListedServer) -> dict[str, Any]:
     tools = asked.listing.tools if asked.listing is not None else ()
     return {
         "server": asked.name,
@@ -170,8 +169,9 @@ def call_tool(args: argparse.Namespace) -> int:
 
     server, tool, arguments = _read_call(args.words)
     declared = declared_servers(args.profile)
-    called = asyncio.run(_call(declared, server, tool, arguments, args.output))
+    called = asyncio.run(_time_call(declared, server, tool, arguments, args.output))
     shown = make_redactor(declared.servers.values()).text
+    # The result alone on stdout, for pipes.
     print(visible(shown(called.text)))
     failed = "the call failed; " if called.is_error else ""
     print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
@@ -179,7 +179,7 @@ def call_tool(args: argparse.Namespace) -> int:
 
 
 def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
-    """Server, tool and arguments. Raises ConfigError."""
+    """Return server, tool and arguments. Raises ConfigError."""
     from pytest_agentbench.errors import ConfigError
 
     server, colon, tool = words[0].partition(":")
@@ -198,7 +198,7 @@ def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     return server, tool, arguments
 
 
-async def _call(
+async def _time_call(
     declared: DeclaredServers, server: str, name: str, arguments: dict[str, Any], output: Path
 ) -> _CallResult:
     from pytest_agentbench.cli.servers import start_servers
@@ -206,17 +206,18 @@ async def _call(
 
     async with start_servers(declared, output) as servers:
         connection = servers.connect(server)
-        tool = _tool(await connection.listing(), server, name)
+        tool = _find_tool(await connection.listing(), server, name)
         begun = time.perf_counter()
         try:
             result = await connection.call(name, arguments)
             text, is_error = result.text, result.is_error
         except McpCallError as error:
             text, is_error = str(error), True
+        # Told and not enforced: whoever debugs a server wants to see what it does with wrong arguments.
         return _CallResult(text, is_error, _describe_fit(tool, arguments), time.perf_counter() - begun)
 
 
-def _tool(listing: Listing, server: str, name: str) -> ServerTool:
+def _find_tool(listing: Listing, server: str, name: str) -> ServerTool:
     from pytest_agentbench.config.base import suggest
     from pytest_agentbench.errors import ConfigError
 
@@ -251,5 +252,5 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of them."""
+    """Run the command that was chosen."""
     return run_chosen(find_commands(_COMMANDS, "mcp"), args)

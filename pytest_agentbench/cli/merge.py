@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
-from pytest_agentbench.reports.judge_agreement import family_warnings
+from pytest_agentbench.reports.judges import family_warnings
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import Row
 
@@ -71,6 +71,7 @@ class Part:
     def places(self) -> Sequence[int]:
         """Return where its runs come among those of all shards."""
         found = self.session.get("selection")
+        # The runs of a whole session are in order already.
         places: Sequence[int] = range(len(self.runs)) if found is None else found["places"]
         if len(places) != len(self.runs):
             raise ConfigError(
@@ -92,41 +93,42 @@ def merge_reports(
     `fail_under` and `min_completion` default to those of the parts. Raises ConfigError for a run that two parts have,
     for shards that are missing unless `partial`, and for parts that were gated differently where none is given.
     """
-    groups = _groups(parts)
-    missing = [sentence for group in groups for sentence in _missing(group)]
+    groups = _group_shards(parts)
+    missing = [sentence for group in groups for sentence in _list_missing_shards(group)]
     if missing and not partial:
-        raise ConfigError("\n".join([*missing, *_difference(groups), "--partial merges what is there"]))
-    rows = _rows(groups)
+        raise ConfigError("\n".join([*missing, *_explain_missing(groups), "--partial merges what is there"]))
+    rows = _join_rows(groups)
     lost = [sentence for group in groups for sentence in _list_missing_runs(group)]
     unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]
     of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
-    report = build_report(rows, {}, _spent(parts))
+    report = build_report(rows, {}, _sum_spent(parts))
     faults = [*_join_sentences(parts, "faults"), *([] if partial else lost)]
-    fail_under = _agreed(parts, "fail_under", fail_under)
-    min_completion = _agreed(parts, "min_completion", min_completion)
+    fail_under = _find_agreed(parts, "fail_under", fail_under)
+    min_completion = _find_agreed(parts, "min_completion", min_completion)
     counts = Counts.of(row["outcome"] for row in rows)
     failures = [*case_failures(report["cases"]), *faults]
     verdict = apply_gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
     report["session"].update(
-        _facts(parts),
-        exit_status=_exit_status(parts, verdict, bool(lost) and not partial),
+        _collect_facts(parts),
+        exit_status=_decide_exit_status(parts, verdict, bool(lost) and not partial),
         gate=verdict.as_dict(),
         faults=faults,
-        uncollected=_unread(parts),
+        uncollected=_join_uncollected(parts),
         warnings=[*_join_sentences(parts, "warnings", of_runs), *missing, *lost, *unlike, *family_warnings(rows)],
     )
     return report
 
 
-def _groups(parts: Sequence[Part]) -> list[list[Part]]:
+def _group_shards(parts: Sequence[Part]) -> list[list[Part]]:
     """Return the shards of each session together, whole sessions alone."""
     groups: dict[object, list[Part]] = defaultdict(list)
     for part in parts:
+        # By what was selected and not by folder: CI jobs lay their reports wherever they like.
         groups[part.selection if part.shard is not None else id(part)].append(part)
     return list(groups.values())
 
 
-def _missing(group: Sequence[Part]) -> Iterator[str]:
+def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
     """Yield a sentence where a session's shards are not all there. Raises ConfigError where two are the same."""
     if group[0].shard is None:
         return
@@ -137,6 +139,7 @@ def _missing(group: Sequence[Part]) -> Iterator[str]:
     for part in group:
         assert part.shard is not None
         (number, parts), (_, expected) = part.shard, group[0].shard
+        # A job that was started again brings its shard twice; adding both would count runs twice.
         other = there.setdefault(number, part)
         if parts != expected:
             raise ConfigError(f"{part.name}: found {part.label}, but {group[0].name} is {group[0].label} of the same")
@@ -148,7 +151,7 @@ def _missing(group: Sequence[Part]) -> Iterator[str]:
         yield f"{lacking} of {expected} shards are missing: {named}"
 
 
-def _difference(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
+def _explain_missing(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
     """Yield why shards may be missing that are there."""
     sharded = [group[0] for group in groups if group[0].selection is not None]
     if len(sharded) > 1:
@@ -156,12 +159,13 @@ def _difference(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
         yield f"These were dealt from different selections, of cases, models or repetitions: {found}"
 
 
-def _rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
+def _join_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
     """Return all runs in order. Raises ConfigError for one that two parts have."""
     found: list[Row] = []
     owners: dict[str, Part] = {}
     for group in groups:
         placed = [(place, row, part) for part in group for place, row in zip(part.places, part.runs, strict=True)]
+        # A shard has runs from all over the session: laid end to end, shards are not in its order.
         placed.sort(key=lambda each: each[0])
         for _, row, part in placed:
             if (owner := owners.setdefault(row["nodeid"], part)) is not part:
@@ -183,16 +187,18 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
     say.
     """
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
+    # Reports of older versions do not say it, which is no difference.
     inputs.pop(None, None)
     if len(inputs) > 1:
         named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
         yield f"case files or profiles of {named} differ"
 
 
-def _spent(parts: Sequence[Part]) -> dict[str, float | None]:
+def _sum_spent(parts: Sequence[Part]) -> dict[str, float | None]:
     """Return what all sessions paid, None where one does not know."""
     found = [part.report["totals"].get("spent_usd") or {} for part in parts]
     known = {name: [usd for each in found if (usd := each.get(name)) is not None] for name in ("run", "judge")}
+    # fsum, so that the sum does not depend on the order of the parts.
     return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
 
 
@@ -208,12 +214,13 @@ def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = 
                 sayers[sentence].append(part)
     found: list[str] = []
     for sentence, by in sayers.items():
+        # Said once without a name it would read as the figure of the whole.
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
         found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
     return found
 
 
-def _unread(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _join_uncollected(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return what could not be read, once: each shard collects everything."""
     found: list[dict[str, Any]] = []
     for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
@@ -222,9 +229,10 @@ def _unread(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return found
 
 
-def _agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:
+def _find_agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:
     if given is not None:
         return given
+    # Gates that differ are no gate of the whole: whoever merges says which one counts.
     asked = {wanted: part.name for part in parts if (wanted := part.session["gate"][key]) is not None}
     if len(asked) > 1:
         found = ", ".join(f"{wanted:g} ({name})" for wanted, name in asked.items())
@@ -232,9 +240,10 @@ def _agreed(parts: Sequence[Part], key: str, given: float | None) -> float | Non
     return next(iter(asked), None)
 
 
-def _exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
+def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
     """Return as of one session: what a gate decides, and pytest itself where there is none."""
     statuses: list[int | None] = [part.session["exit_status"] for part in parts]
+    # Interrupts and usage errors outrank a verdict: such a session did not finish.
     broken = [status for status in statuses if status is not None and status not in (_OK, _FAILED)]
     if broken:
         return max(broken)
@@ -243,25 +252,26 @@ def _exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
     return _FAILED if lost or any(status != _OK for status in statuses) else _OK
 
 
-def _facts(parts: Sequence[Part]) -> dict[str, Any]:
-    starts = [start for part in parts if (start := _start(part)) is not None]
+def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
+    # Shards run side by side, so the time is from the first start to the last end, and no sum.
+    starts = [start for part in parts if (start := _read_start(part)) is not None]
     ends = [
         start + timedelta(seconds=part.session["duration_seconds"] or 0)
         for part in parts
-        if (start := _start(part)) is not None
+        if (start := _read_start(part)) is not None
     ]
     kept = ("shard", "started_at", "duration_seconds", "exit_status", "command")
     return {
         "started_at": min(starts).isoformat() if starts else None,
         "duration_seconds": round((max(ends) - min(starts)).total_seconds(), 3) if starts else None,
         "command": ["merge", *(part.name for part in parts)],
-        "versions": _names(parts, "versions"),
-        "profiles": _names(parts, "profiles"),
+        "versions": _join_names(parts, "versions"),
+        "profiles": _join_names(parts, "profiles"),
         "merged": [{"report": part.name, **{key: part.session.get(key) for key in kept}} for part in parts],
     }
 
 
-def _start(part: Part) -> datetime | None:
+def _read_start(part: Part) -> datetime | None:
     text = part.session["started_at"]
     try:
         return None if text is None else datetime.fromisoformat(text).astimezone()
@@ -269,8 +279,8 @@ def _start(part: Part) -> datetime | None:
         raise ConfigError(f"{part.name}: session.started_at: found {text!r}, expected a time in ISO 8601") from None
 
 
-def _names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
-    """By kind; where parts differ all of them, separated by commas."""
+def _join_names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
+    """Return the names by kind; where parts differ all of them, separated by commas."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for part in parts:
         for kind, name in part.session[key].items():
@@ -292,13 +302,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--partial", action="store_true", help="merge what there is where shards are missing")
     parser.add_argument(
         "--fail-under",
-        type=_fraction,
+        type=_parse_fraction,
         metavar="FRACTION",
         help="gate on this pass rate (default: what the sessions were gated on)",
     )
     parser.add_argument(
         "--min-completion",
-        type=_fraction,
+        type=_parse_fraction,
         metavar="FRACTION",
         help="the share of runs that must reach a verdict for the gate to pass (default: the sessions', else 0.95)",
     )
@@ -310,7 +320,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.terminal import write_summary
 
-    if args.output is not None and (twin := _same_file(args.output, args.reports)) is not None:
+    if args.output is not None and (twin := _find_same_file(args.output, args.reports)) is not None:
         print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
         return 2
     parts = [read_report(path) for path in args.reports]
@@ -318,15 +328,17 @@ def run(args: argparse.Namespace) -> int:
         report = merge_reports(
             parts, partial=args.partial, fail_under=args.fail_under, min_completion=args.min_completion
         )
+    # Reports are strangers' files: JSON integers have any size.
     except OverflowError as error:
         raise ConfigError(f"a number in the reports is too large to add up: {error}") from error
     if args.output is not None:
-        _write(report, args.output)
+        _write_merged(report, args.output)
     write_summary(Standard(), report, {} if args.output is None else {"report": args.output})
     return 1 if report["session"]["exit_status"] else 0
 
 
-def _same_file(output: Path, reports: Sequence[Path]) -> Path | None:
+def _find_same_file(output: Path, reports: Sequence[Path]) -> Path | None:
+    # By identity and not by name: links and other spellings would overwrite a report too.
     return next((path for path in reports if output.exists() and path.exists() and path.samefile(output)), None)
 
 
@@ -337,7 +349,7 @@ def read_report(path: Path) -> Part:
     return Part(str(path), read_report(path))
 
 
-def _write(report: dict[str, Any], path: Path) -> None:
+def _write_merged(report: dict[str, Any], path: Path) -> None:
     from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.reports.report import write_report
 
@@ -347,7 +359,7 @@ def _write(report: dict[str, Any], path: Path) -> None:
         raise InfrastructureError(f"-o {path}: cannot be written: {error.__cause__}") from error
 
 
-def _fraction(text: str) -> float:
+def _parse_fraction(text: str) -> float:
     from pytest_agentbench.options import parse_fraction
 
     return parse_fraction(text)

@@ -1,4 +1,4 @@
-"""What commands print: text of others on one line, summaries on standard output, what differs between JSON values."""
+"""Output of commands: text of others on one line, summaries on standard output, what differs between JSON values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import shorten_text, visible_line
 
 
 def printable(text: str) -> str:
@@ -35,23 +35,23 @@ class Standard:
         self.hasmarkup = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
-        """Text that others follow in the same line; what the output cannot encode is escaped."""
+        """Write text that others follow in the same line; what the output cannot encode is escaped."""
         codes = ";".join(str(_CODES[mark]) for mark, on in markup.items() if on) if self.hasmarkup else ""
         encoding = sys.stdout.encoding or "ascii"
         shown = content.encode(encoding, "backslashreplace").decode(encoding)
         print(f"\x1b[{codes}m{shown}\x1b[0m" if codes else shown, end="", flush=flush)
 
     def line(self, msg: str = "", **markup: bool) -> None:
-        """The end of a line."""
+        """End a line."""
         self.write(msg, **markup)
         print()
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """A line of its own."""
+        """Write a line of its own."""
         self.line(line, **markup)
 
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
-        """A line of `sep` around a title."""
+        """Write a line of `sep` around a title."""
         shown = f" {title} " if title is not None else ""
         self.line(shown.center(shutil.get_terminal_size().columns, sep), **markup)
 
@@ -77,9 +77,10 @@ class Difference(NamedTuple):
     b: Any
 
 
-def differences(a: Any, b: Any) -> Iterator[Difference]:
+def find_differences(a: Any, b: Any) -> Iterator[Difference]:
     """Yield the parts that differ, in order of their names. Lists are compared between what both begin and end with."""
-    waiting = [] if _same(a, b) else [Difference("", a, b)]
+    # A stack and no recursion: stored documents nest as deep as an agent likes.
+    waiting = [] if _are_same(a, b) else [Difference("", a, b)]
     while waiting:
         path, a, b = waiting.pop()
         if isinstance(a, dict) and isinstance(b, dict):
@@ -88,59 +89,60 @@ def differences(a: Any, b: Any) -> Iterator[Difference]:
                 for name in sorted(a.keys() | b.keys())
             ]
         elif isinstance(a, list) and isinstance(b, list):
-            inner = list(_elements(path, a, b))
+            inner = list(_compare_elements(path, a, b))
         else:
             yield Difference(path, a, b)
             continue
-        waiting += reversed([each for each in inner if not _same(each.a, each.b)])
+        waiting += reversed([each for each in inner if not _are_same(each.a, each.b)])
 
 
-def _same(a: Any, b: Any) -> bool:
+def _are_same(a: Any, b: Any) -> bool:
     """Return whether JSON has them alike: for Python `1` is `true`."""
     return a is b or (a == b and repr(a) == repr(b))
 
 
-def _elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Difference]:
-    start, end_a, end_b = _unequal(a, b)
+def _compare_elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Difference]:
+    # An element that was put in front must not make all others look changed.
+    start, end_a, end_b = _find_unequal(a, b)
     for at in range(start, max(end_a, end_b)):
         yield Difference(f"{path}[{at}]", a[at] if at < end_a else ABSENT, b[at] if at < end_b else ABSENT)
 
 
-def _unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
+def _find_unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
     """Return where two sequences begin to differ, and where they stop doing so: in a and in b."""
     shortest = min(len(a), len(b))
-    start = next((at for at in range(shortest) if not _same(a[at], b[at])), shortest)
-    same = next((n for n in range(shortest - start) if not _same(a[-1 - n], b[-1 - n])), shortest - start)
+    start = next((at for at in range(shortest) if not _are_same(a[at], b[at])), shortest)
+    same = next((n for n in range(shortest - start) if not _are_same(a[-1 - n], b[-1 - n])), shortest - start)
     return start, len(a) - same, len(b) - same
 
 
-def shown(difference: Difference) -> Iterator[str]:
+def format_difference(difference: Difference) -> Iterator[str]:
     """Yield the lines that tell a difference."""
     path, a, b = difference
     if b is ABSENT or a is ABSENT:
-        yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_value(a if b is ABSENT else b)}"
+        yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_format_value(a if b is ABSENT else b)}"
     elif isinstance(a, str) and isinstance(b, str) and max(len(a), len(b)) > _SHORT and not _HASH.fullmatch(a):
         yield f"{printable(path)}:"
-        lines = [*_text_lines(a, b)]
+        lines = [*_diff_texts(a, b)]
         yield from (f"  {printable(line)}" for line in lines[:_LINES])
         if len(lines) > _LINES:
             yield f"  ... and {len(lines) - _LINES} lines more"
     else:
-        yield f"{printable(path)}: {_value(a)} -> {_value(b)}"
+        yield f"{printable(path)}: {_format_value(a)} -> {_format_value(b)}"
 
 
-def _value(value: Any) -> str:
-    """JSON on one line, hashes and what is long cut short."""
+def _format_value(value: Any) -> str:
+    """Return JSON on one line, hashes and what is long cut short."""
     if isinstance(value, str) and _HASH.fullmatch(value):
         return f"{value[:_HASH_SHOWN]}..."
     text = json.dumps(value, ensure_ascii=False)
-    return printable(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...")
+    return printable(shorten_text(text, _WIDEST, "..."))
 
 
-def _text_lines(a: str, b: str) -> Iterator[str]:
+def _diff_texts(a: str, b: str) -> Iterator[str]:
     """Yield the lines of two texts that differ, as diffs have them, with the number of the first one of each group."""
     old, new = a.splitlines(), b.splitlines()
-    start, end_old, end_new = _unequal(old, new)
+    start, end_old, end_new = _find_unequal(old, new)
     if start == end_old == end_new:  # they differ in how lines end
         old, new, start, end_old, end_new = [repr(a)], [repr(b)], 0, 1, 1
     old, new = old[start:end_old], new[start:end_new]
@@ -151,17 +153,14 @@ def _text_lines(a: str, b: str) -> Iterator[str]:
     for tag, old_from, old_to, new_from, new_to in groups:
         if tag != "equal":
             yield f"@ line {start + old_from + 1}"
-            yield from _group(old[old_from:old_to], new[new_from:new_to])
+            yield from _format_group(old[old_from:old_to], new[new_from:new_to])
 
 
-def _group(old: list[str], new: list[str]) -> Iterator[str]:
+def _format_group(old: list[str], new: list[str]) -> Iterator[str]:
     """Yield lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
     cut = 0
+    # A pair of long lines differs somewhere in its middle; of groups nobody can tell which belong together.
     if len(old) == len(new) == 1 and max(len(old[0]), len(new[0])) > _WIDEST:
-        cut = max(0, _unequal(old[0], new[0])[0] - _BEFORE)
+        cut = max(0, _find_unequal(old[0], new[0])[0] - _BEFORE)
     for sign, lines in (("-", old), ("+", new)):
-        yield from (f"{sign} {'...' if cut else ''}{_clipped(line[cut:])}" for line in lines)
-
-
-def _clipped(line: str) -> str:
-    return line if len(line) <= _WIDEST else f"{line[:_WIDEST]}..."
+        yield from (f"{sign} {'...' if cut else ''}{shorten_text(line[cut:], _WIDEST + 3, '...')}" for line in lines)

@@ -20,7 +20,7 @@ _CONFIGURATIONS = {
     "tox.ini": "pytest",
     "setup.cfg": "tool:pytest",
 }
-"""Where pytest looks for its configuration, in its order, and the section."""
+"""Files in which pytest looks for its configuration, in its order, and the section."""
 _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 
 
@@ -32,6 +32,7 @@ def require_existing(paths: Iterable[Path]) -> list[Path]:
     found = [path.absolute() for path in paths]
     for path in found:
         try:
+            # It raises where a folder above may not be entered.
             is_there = path.exists()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be looked into: {error.strerror}") from error
@@ -56,14 +57,14 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
     from pytest_agentbench.sources.discovery import has_cases
 
     project = project_folder(paths[0])
-    ini = _pytest_ini(project)
+    ini = _read_pytest_ini(project)
     configs = [project / text for text in ini.get("agentbench_configs", [])]
     trust = decide_trust(project, [project / text for text in ini.get("agentbench_trust", [])])
     configured = configs[0].resolve() if configs else None
     return decide_roots(paths, project, configured, trust=trust, here=Path.cwd(), has_cases=has_cases)
 
 
-def _pytest_ini(project: Path) -> dict[str, list[str]]:
+def _read_pytest_ini(project: Path) -> dict[str, list[str]]:
     """Return what pytest's configuration of a project says of config roots.
 
     Raises ConfigError where it cannot be read.
@@ -80,9 +81,11 @@ def _pytest_ini(project: Path) -> dict[str, list[str]]:
         try:
             if path.suffix == ".toml":
                 tables: Any = tomllib.loads(read_file(path, MAX_TEXT).decode())
+                # pytest 9 reads `[tool.pytest]` and the older `[tool.pytest.ini_options]`.
                 given = {**tables.get("tool", {}).get("pytest", {}), **tables.get("pytest", {})}
                 given = {**given, **given.pop("ini_options", {})}
             else:
+                # As iniconfig reads it: a `%` in another tool's section is no interpolation.
                 parser = configparser.ConfigParser(interpolation=None, strict=False)
                 parser.read_string(read_file(path, MAX_TEXT).decode(), name)
                 given = dict(parser[section]) if parser.has_section(section) else {}
@@ -91,6 +94,7 @@ def _pytest_ini(project: Path) -> dict[str, list[str]]:
         for key in ("agentbench_configs", "agentbench_trust"):
             value = given.get(key) or []
             found.setdefault(key, value if isinstance(value, list) else shlex.split(value))
+        # pytest.ini counts even if it is empty, others only with a section of pytest's.
         if given or name in ("pytest.ini", ".pytest.ini"):
             break  # pytest reads one of them
     return found

@@ -19,7 +19,7 @@ _NAMES = {
     "chart": "chart",
     "json": "report",
 }
-"""What an option's file is called in the output."""
+"""The name of an option's file in the output."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,7 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Read the report; write what is asked for, or print the summary."""
-    if (problem := _problem(args)) is not None:
+    if (problem := _find_problem(args)) is not None:
         print(f"agentbench report: {problem}", file=sys.stderr)
         return 2
     from pytest_agentbench.reports.sections import find_format
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         from pytest_agentbench.reports.human_agreement import measure_agreement, read_labels
 
         report["human"] = measure_agreement(report, read_labels(args.human), str(args.human))
-    for name, write in _writers(report, args.source, args.runs or _runs(args.source)).items():
+    for name, write in _list_writers(report, args.source, args.runs or _find_runs_folder(args.source)).items():
         if (target := getattr(args, name)) is not None:
             write(target)
             print(f"{_NAMES[name]}: {target}")
@@ -107,9 +107,12 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     from pytest_agentbench.reports.reading import read_report
 
     if not source.is_dir():
-        return source, read_journal(source) if source.suffix == ".journal" else _completed(read_report(source), source)
+        return source, read_journal(source) if source.suffix == ".journal" else _complete_report(
+            read_report(source), source
+        )
     path = source / "report.json"
     found = read_report(path) if path.is_file() else None
+    # The newest journal: a killed session has no report.json, or an older session's lies there.
     if journal := next(iter(journals(source)), None):
         told = read_journal(journal)
         if found is None or (told["session"]["started_at"] or "") > (found["session"]["started_at"] or ""):
@@ -119,35 +122,37 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
             f"{source}: holds neither report.json nor the journal of a session; run pytest first, or name the "
             "report.json or the output folder"
         )
-    return path, _completed(found, path)
+    return path, _complete_report(found, path)
 
 
-def _completed(found: dict[str, Any], path: Path) -> dict[str, Any]:
+def _complete_report(found: dict[str, Any], path: Path) -> dict[str, Any]:
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.report import build_report
 
     kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
     try:
+        # Figures follow from the runs: those that an older version wrote may lack newer ones.
         return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
     except OverflowError as error:
         raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 
 
-def _runs(source: Path) -> Path:
+def _find_runs_folder(source: Path) -> Path:
     """Return the output folder that a report belongs to."""
     if source.is_dir():
         return source
     return source.parent.parent if source.suffix == ".journal" else source.parent
 
 
-def _problem(args: argparse.Namespace) -> str | None:
+def _find_problem(args: argparse.Namespace) -> str | None:
     """Return why this cannot be done, as far as that is known before anything is read."""
     from pytest_agentbench.errors import missing
-    from pytest_agentbench.reports.ci.jobs import on_github
+    from pytest_agentbench.terminal_text import on_github
 
     for name, (module, extra) in _EXTRAS.items():
         if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
             return f"--{name}: {lacking}"
+    # By resolved path: two options, or a link, could overwrite each other.
     given: dict[Path, str] = {args.source.resolve(): "the report itself"}
     stored = (args.source / "report.json").resolve()
     if args.json is None or args.json.resolve() != stored:  # in a folder it may replace itself
@@ -161,19 +166,19 @@ def _problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
+def _list_writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
     """Return what writes the report to a path, by the option that asks for it."""
     from pytest_agentbench.reports import export
+    from pytest_agentbench.reports.charts import write_chart
     from pytest_agentbench.reports.ci.document import report_markdown
-    from pytest_agentbench.reports.ci.jobs import Places
+    from pytest_agentbench.reports.ci.sections import Places
     from pytest_agentbench.reports.html.page import write_page
-    from pytest_agentbench.reports.outputs import write_chart
     from pytest_agentbench.reports.report import write_report
-    from pytest_agentbench.store.output_files import write_text
+    from pytest_agentbench.store.files import write_text
 
     return {
         "html": lambda path: write_page(report, path, output=runs),
-        "markdown": lambda path: write_text(path, report_markdown(report, Places(_root(source, report)))),
+        "markdown": lambda path: write_text(path, report_markdown(report, Places(_find_root(source, report)))),
         "csv": lambda path: export.write_csv(report, path),
         "parquet": lambda path: export.write_parquet(report, path),
         "chart": lambda path: write_chart(report, path),
@@ -183,18 +188,19 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
 
 def _tell_github(report: dict[str, Any], source: Path) -> None:
     from pytest_agentbench.cli.output import Standard
-    from pytest_agentbench.reports.ci.github import write_annotations, write_job_summary
-    from pytest_agentbench.reports.ci.jobs import Places
+    from pytest_agentbench.reports.ci.document import write_annotations, write_job_summary
+    from pytest_agentbench.reports.ci.sections import Places
 
-    root = _root(source, report)
+    root = _find_root(source, report)
     write_job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))
     with redirect_stdout(getattr(sys.stdout, "heeded", sys.stdout)):  # these are commands, and ours
         write_annotations(Standard(), report, root)
 
 
-def _root(source: Path, report: Mapping[str, Any]) -> Path:
-    """pytest's root directory, as far as that shows: the first folder from here or above the report with its cases."""
+def _find_root(source: Path, report: Mapping[str, Any]) -> Path:
+    """Return pytest's root directory as far as it shows: the first from here or above the report with its cases."""
     here = Path.cwd()
+    # Node ids are relative to it; report.json does not say where it was, as it may be read elsewhere.
     first = next((row["nodeid"].partition("::")[0] for row in report["runs"]), None)
     folders = [here, *here.parents, *source.resolve().parents]
     return here if first is None else next((folder for folder in folders if (folder / first).is_file()), here)

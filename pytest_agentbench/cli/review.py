@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_agentbench.cli.output import Standard
-from pytest_agentbench.cli.review_text import shown
-from pytest_agentbench.engine.verdict import rubric_hash
+from pytest_agentbench.cli.review_text import render_run
+from pytest_agentbench.engine.subject import rubric_hash
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
@@ -44,7 +44,7 @@ def require_plain(path: Path) -> None:
         raise ConfigError(f"{path}: found {what}, expected a file of labels; name the file itself with -o PATH")
 
 
-class Left(Exception):
+class ReviewEnded(Exception):
     """The input has ended, or the annotator said so."""
 
 
@@ -62,14 +62,14 @@ class Reviewable:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SelectedRuns:
     """The runs to review, in order, and how many are not among them because their case is missing."""
 
     runs: list[Reviewable]
     without_case: int
 
 
-def reviewable(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int | None, seed: int) -> Found:
+def select_runs(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int | None, seed: int) -> SelectedRuns:
     """Return the judged runs of a report, or `sample` of them, in an order that tells nothing and depends on `seed`
     alone.
 
@@ -77,32 +77,37 @@ def reviewable(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int 
     than the judge.
     """
     rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
-    drawn = sorted(rows.values(), key=lambda row: _draw(seed, row["run_id"]))[:sample]
+    # Drawn by hash and not at random: the same sample wherever and however often it is asked.
+    drawn = sorted(rows.values(), key=lambda row: _rank_run(seed, row["run_id"]))[:sample]
+    # By the rubric as it was judged: one that was edited since is another measure.
     by_rubric = {(case.case_id, rubric_hash(case)): case for case in cases}
+    # `judged[0]`: judges of one run have the same rubric, that of its case.
     found = [(row, by_rubric.get((row["case_id"], row["judged"][0]["rubric"]))) for row in drawn]
     runs = [Reviewable(row, case) for row, case in found if case is not None]
-    return Found(runs, len(found) - len(runs))
+    return SelectedRuns(runs, len(found) - len(runs))
 
 
-def _draw(seed: int, run_id: str) -> bytes:
+def _rank_run(seed: int, run_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{run_id}".encode()).digest()
 
 
-def _stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
+def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
     """Return the run of a row, None where it is not there or another one lies in its place."""
     if row["artifact"] is None:
         return None
     try:
+        # The report may be a stranger's: it names no file outside of the folder.
         if not lies_below(str(output), row["artifact"]):
             return None
         artifact = load_run(output / row["artifact"])
     except (InfrastructureError, ValueError):
         return None
+    # A later session may have stored another run in its place.
     return artifact if artifact.run_id == row["run_id"] else None
 
 
 class Reviewer:
-    """Shows runs of an output folder, asks about them, and appends each answer to the file at once."""
+    """A dialogue: shows runs of an output folder, asks about them, and appends each answer to the file at once."""
 
     def __init__(self, path: Path, annotator: str, output: Path, terminal: Standard) -> None:
         self.path, self.annotator, self.output, self.terminal = path, annotator, output, terminal
@@ -113,29 +118,30 @@ class Reviewer:
         try:
             for number, each in enumerate(runs, start=1):
                 self.terminal.write_sep("=", f"run {number} of {len(runs)}", bold=True)
-                run = _stored(self.output, each.row)
+                run = _load_stored(self.output, each.row)
                 if run is None:
                     self.terminal.write_line(f"left out: {self.output} does not hold this run any more", yellow=True)
                     continue
-                for line, markup in shown(each.case, run):
+                for line, markup in render_run(each.case, run):
                     self.terminal.write_line(line, **markup)
-                label = self._label(each)
+                # Written after each answer: an annotator may stop, or lose the connection, at any run.
+                label = self._ask_label(each)
                 if label is not None:
-                    self._append(label)
+                    self._append_label(label)
                     added += 1
-        except Left:
+        except ReviewEnded:
             pass
         return added
 
-    def _label(self, each: Reviewable) -> Label | None:
+    def _ask_label(self, each: Reviewable) -> Label | None:
         """Return the annotator's answers, None where the run is skipped."""
-        verdict = self._verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
+        verdict = self._ask_verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
         if verdict is None:
             return None
         try:
-            score = self._score() if each.is_scored else None
-            comment = self._read("comment (Enter: none): ") or None
-        except Left:
+            score = self._ask_score() if each.is_scored else None
+            comment = self._read_answer("comment (Enter: none): ") or None
+        except ReviewEnded:
             self.terminal.write_line("not kept: the last question was not answered; it is asked again", yellow=True)
             raise
         return Label(
@@ -150,23 +156,24 @@ class Reviewer:
             at=datetime.now(UTC),
         )
 
-    def _verdict(self, question: str) -> Literal["passed", "failed"] | None:
+    def _ask_verdict(self, question: str) -> Literal["passed", "failed"] | None:
         while True:
-            said = self._read(f"{question} [p]assed, [f]ailed, [s]kip, [q]uit: ").lower()
+            said = self._read_answer(f"{question} [p]assed, [f]ailed, [s]kip, [q]uit: ").lower()
             if said in _VERDICTS:
                 return _VERDICTS[said]
             if said in ("s", "skip"):
                 return None
             if said in ("q", "quit"):
-                raise Left
+                raise ReviewEnded
             self.terminal.write_line(_HELP)
 
-    def _score(self) -> float | None:
+    def _ask_score(self) -> float | None:
         while True:
-            said = self._read("score, 0 (worthless) to 10 (nothing to improve) (Enter: none): ")
+            said = self._read_answer("score, 0 (worthless) to 10 (nothing to improve) (Enter: none): ")
             if not said:
                 return None
             try:
+                # Half the world writes 7,5.
                 score = float(said.replace(",", "."))
             except ValueError:
                 score = -1.0
@@ -174,18 +181,19 @@ class Reviewer:
                 return score
             self.terminal.write_line(f"found {said!a}, expected a number from 0 to 10")
 
-    def _read(self, prompt: str) -> str:
-        """Return what was typed. Raises Left at the input's end."""
+    def _read_answer(self, prompt: str) -> str:
+        """Return what was typed. Raises ReviewEnded at the input's end."""
         self.terminal.write(prompt, flush=True)
         try:
             return input().strip()
         except EOFError:
             self.terminal.line()
-            raise Left from None
+            raise ReviewEnded from None
 
-    def _append(self, label: Label) -> None:
+    def _append_label(self, label: Label) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # O_NOFOLLOW and O_NONBLOCK close the gap after `require_plain`: a link or a FIFO put there meanwhile.
             with os.fdopen(os.open(self.path, _APPEND, 0o666), "a+b") as file:
                 file.seek(0, os.SEEK_END)
                 if file.tell():
@@ -217,8 +225,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="REPORT.json",
         help=f"the report, or its folder (default: {default})",
     )
-    parser.add_argument("--annotator", type=_name, metavar="NAME", help="who answers (default: the user's name)")
-    parser.add_argument("--sample", type=_positive, metavar="N", help="only N of the runs, drawn at random")
+    parser.add_argument("--annotator", type=_parse_name, metavar="NAME", help="who answers (default: the user's name)")
+    parser.add_argument("--sample", type=_parse_positive, metavar="N", help="only N of the runs, drawn at random")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order, another sample (default: 0)")
     parser.add_argument(
         "-o",
@@ -239,20 +247,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Ask until nothing is left, the input ends or somebody says so."""
     from pytest_agentbench.cli.output import Standard
-    from pytest_agentbench.reports.human_agreement import HUMAN_FILE, read_labels
+    from pytest_agentbench.reports.human_agreement import read_labels
     from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.rows import HUMAN_FILE
 
     path = args.human or Path(HUMAN_FILE)
-    annotator = args.annotator or _user()
+    annotator = args.annotator or _find_user_name()
     source = args.report / "report.json" if args.report.is_dir() else args.report
     report = read_report(source)
     require_plain(path)
     labels = read_labels(path) if path.exists() else []
-    found = reviewable(report, _cases(args.cases or [Path()]), sample=args.sample, seed=args.seed)
-    said = _labels_of(annotator, labels)
+    found = select_runs(report, _read_cases(args.cases or [Path()]), sample=args.sample, seed=args.seed)
+    said = _group_labels(annotator, labels)
     todo = [each for each in found.runs if not _has_said(each, said)]
     terminal = Standard()
-    terminal.write_line(_begin(found.runs, todo, annotator))
+    terminal.write_line(_describe_begin(found.runs, todo, annotator))
     if found.without_case:
         runs = f"{found.without_case} run{'' if found.without_case == 1 else 's'}"
         why = "whose case is not here, or is another one since (run it again)"
@@ -263,7 +272,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> str:
+def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> str:
     if not runs:
         return "no run to review: a model has to have judged it, and its case has to be here as it was then"
     done = len(runs) - len(todo)
@@ -271,7 +280,7 @@ def _begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> st
     return f"{len(todo)} run{'' if len(todo) == 1 else 's'} to review{said}"
 
 
-def _labels_of(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
+def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
     """Return what an annotator has said, by run."""
     said: dict[str, list[Label]] = defaultdict(list)
     for label in labels:
@@ -282,10 +291,11 @@ def _labels_of(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
 
 def _has_said(run: Reviewable, said: Mapping[str, list[Label]]) -> bool:
     mine = said.get(run.row["run_id"], ())
+    # A label stands for the judges and the rubric that the run had then: with others it is asked for again.
     return all(any(label.is_of(judged) for label in mine) for judged in run.row["judged"])
 
 
-def _user() -> str:
+def _find_user_name() -> str:
     from pytest_agentbench.errors import ConfigError
 
     try:
@@ -294,13 +304,13 @@ def _user() -> str:
         raise ConfigError("this user has no name; say who answers: --annotator NAME") from error
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a name")
     return text.strip()
 
 
-def _cases(paths: list[Path]) -> Iterator[Case]:
+def _read_cases(paths: list[Path]) -> Iterator[Case]:
     """Yield the cases below the paths.
 
     What cannot be read is told on stderr: the runs of the others can be reviewed.
@@ -315,7 +325,7 @@ def _cases(paths: list[Path]) -> Iterator[Case]:
         print(visible(problem), file=sys.stderr)
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
     return int(text)

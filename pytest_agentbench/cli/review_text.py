@@ -26,127 +26,135 @@ _TITLE = {"bold": True, "cyan": True}
 _DIFF = {"+": {"green": True}, "-": {"red": True}, "@": {"cyan": True}}
 
 
-def shown(case: Case, run: RunArtifact) -> Iterator[Line]:
+def render_run(case: Case, run: RunArtifact) -> Iterator[Line]:
     """Yield the lines of a run. What others wrote is indented, and cannot steer the terminal."""
-    yield _line(case.title).strip() or case.case_id, {"bold": True}
-    yield from _task(case)
-    yield from _measure(case)
-    yield from _activity(case, run)
-    yield from _changes(run)
-    yield from _title("Answer")
-    yield from _text(run.final_output, MAX_ANSWER) if run.final_output is not None else [("  There is none.", _PLAIN)]
+    yield _fit_line(case.title).strip() or case.case_id, {"bold": True}
+    yield from _render_task(case)
+    yield from _render_measure(case)
+    yield from _render_activity(case, run)
+    yield from _render_changes(run)
+    yield from _render_title("Answer")
+    yield from (
+        _render_text(run.final_output, MAX_ANSWER) if run.final_output is not None else [("  There is none.", _PLAIN)]
+    )
     if run.status != "success":
-        yield f"  The run ended {run.status}: {_line(run.error.message if run.error else '')}", {"yellow": True}
+        yield f"  The run ended {run.status}: {_fit_line(run.error.message if run.error else '')}", {"yellow": True}
     yield "", _PLAIN
 
 
-def _title(text: str) -> Iterator[Line]:
+def _render_title(text: str) -> Iterator[Line]:
     yield "", _PLAIN
     yield text, _TITLE
 
 
-def _text(text: str, limit: int = MAX_MESSAGE, indent: str = "  ") -> Iterator[Line]:
+def _render_text(text: str, limit: int = MAX_MESSAGE, indent: str = "  ") -> Iterator[Line]:
     for line in visible(clip_middle(text, limit)).splitlines() or [""]:
         yield f"{indent}{line}", _PLAIN
 
 
-def _line(text: str) -> str:
+def _fit_line(text: str) -> str:
     """Return a name or a message, which may hold line breaks, within a line of ours."""
     return on_a_line(clip_middle(text, MAX_EVENT))
 
 
-def _task(case: Case) -> Iterator[Line]:
-    yield from _title("Task")
+def _render_task(case: Case) -> Iterator[Line]:
+    yield from _render_title("Task")
     for message in (*case.messages, *case.turns):
         yield f"  {message.role}:", {"light": True}
-        yield from _text(message.content, indent="    ")
+        yield from _render_text(message.content, indent="    ")
     for attachment in case.attachments:
-        yield f"  file {_line(attachment.name)}, {attachment.size:,} bytes: {_line(str(attachment.path))}", _PLAIN
+        yield (
+            f"  file {_fit_line(attachment.name)}, {attachment.size:,} bytes: {_fit_line(str(attachment.path))}",
+            _PLAIN,
+        )
     if case.context:
         yield "  context:", {"light": True}
-        yield from _text(json.dumps(case.context, ensure_ascii=False, default=str, indent=1), indent="    ")
+        yield from _render_text(json.dumps(case.context, ensure_ascii=False, default=str, indent=1), indent="    ")
 
 
-def _measure(case: Case) -> Iterator[Line]:
+def _render_measure(case: Case) -> Iterator[Line]:
     if case.reference is not None:
-        yield from _title("Reference answer")
-        yield from _text(case.reference)
+        yield from _render_title("Reference answer")
+        yield from _render_text(case.reference)
     hard, soft = case.expectations.hard_expectations, case.expectations.soft_expectations
     if hard or soft:
-        yield from _title("Expectations")
-        yield from _expectations("must", hard)
-        yield from _expectations("should", soft)
+        yield from _render_title("Expectations")
+        yield from _render_expectations("must", hard)
+        yield from _render_expectations("should", soft)
     if case.rubric is not None:
-        yield from _title("Rubric")
-        yield from _rubric(case.rubric)
+        yield from _render_title("Rubric")
+        yield from _render_rubric(case.rubric)
     for title, text in filter(None, (part.measure for part in case.case_parts)):
-        yield from _title(title)
-        yield from _text(text)
+        yield from _render_title(title)
+        yield from _render_text(text)
 
 
-def _expectations(kind: str, expectations: tuple[Expectation, ...]) -> Iterator[Line]:
+def _render_expectations(kind: str, expectations: tuple[Expectation, ...]) -> Iterator[Line]:
     for expectation in expectations:
         weight = "" if expectation.weight == 1 else f" (weight {expectation.weight:g})"
-        yield from _text(f"{kind}: {expectation.text}{weight}")
+        yield from _render_text(f"{kind}: {expectation.text}{weight}")
 
 
-def _rubric(rubric: Rubric) -> Iterator[Line]:
+def _render_rubric(rubric: Rubric) -> Iterator[Line]:
     low, high = rubric.scale.min, rubric.scale.max
+    # Labels are from 0 to 10 whatever the rubric's scale, so that judges can be compared.
     if (low, high) != (0, 10):
         yield f"  on a scale of {low:g} to {high:g}; you answer from 0 to 10", _PLAIN
     for value, meaning in rubric.scale.anchors.items():
-        yield from _text(f"{value}: {meaning}")
+        yield from _render_text(f"{value}: {meaning}")
     for criterion in rubric.criteria:
-        yield from _text(criterion.name)
+        yield from _render_text(criterion.name)
         if criterion.what_good_looks_like:
-            yield from _text(f"good: {criterion.what_good_looks_like}", indent="    ")
+            yield from _render_text(f"good: {criterion.what_good_looks_like}", indent="    ")
         if criterion.what_bad_looks_like:
-            yield from _text(f"bad: {criterion.what_bad_looks_like}", indent="    ")
+            yield from _render_text(f"bad: {criterion.what_bad_looks_like}", indent="    ")
     if rubric.scoring_instructions:
-        yield from _text(rubric.scoring_instructions)
+        yield from _render_text(rubric.scoring_instructions)
 
 
-def _activity(case: Case, run: RunArtifact) -> Iterator[Line]:
+def _render_activity(case: Case, run: RunArtifact) -> Iterator[Line]:
     """Yield what the agent did and said on the way; the answer itself comes last, elsewhere."""
-    events = [block for event in run.trace if (block := list(_event(event, case, run)))]
+    events = [block for event in run.trace if (block := list(_render_event(event, case, run)))]
     if not events:
         return
-    yield from _title("What the agent did")
+    yield from _render_title("What the agent did")
     for block in events[:MAX_EVENTS]:
         yield from block
     if len(events) > MAX_EVENTS:
         yield f"  [... {len(events) - MAX_EVENTS} more steps ...]", {"yellow": True}
 
 
-def _event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[Line]:
+def _render_event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[Line]:
     if isinstance(event, ToolCallEvent):
         arguments = event.raw
         if event.arguments is not None:
             arguments = json.dumps(event.arguments, ensure_ascii=False, default=str)
-        yield f"  calls {_line(event.name)}", {"bold": True}
-        yield from _text(arguments or "", MAX_EVENT, "    ")
+        yield f"  calls {_fit_line(event.name)}", {"bold": True}
+        yield from _render_text(arguments or "", MAX_EVENT, "    ")
     elif isinstance(event, ToolResultEvent):
+        # Whose fault it was matters to whoever grades the agent.
         came = "  the tool itself broke:" if event.broken else "  an error came back:"
         yield (came, {"red": True}) if event.is_error else ("  result:", {"light": True})
-        yield from _text(event.content, MAX_EVENT, "    ")
+        yield from _render_text(event.content, MAX_EVENT, "    ")
     elif isinstance(event, MessageEvent) and _is_said_on_the_way(event, case, run):
         yield f"  {event.role}:", {"light": True}
-        yield from _text(event.content, MAX_EVENT, "    ")
+        yield from _render_text(event.content, MAX_EVENT, "    ")
 
 
 def _is_said_on_the_way(event: MessageEvent, case: Case, run: RunArtifact) -> bool:
+    # The task stands above; user messages are news only where a conversation went on.
     is_of_agent = event.role == "assistant" or (event.role == "user" and bool(case.turns))
     return is_of_agent and bool(event.content.strip()) and event.content != run.final_output
 
 
-def _changes(run: RunArtifact) -> Iterator[Line]:
+def _render_changes(run: RunArtifact) -> Iterator[Line]:
     untold = run.changes_untold
     if not run.changes and untold is None:
         return
-    yield from _title("What it changed in its folder")
+    yield from _render_title("What it changed in its folder")
     for change in run.changes or ():
-        yield f"  {_line(change.sentence)}", {"bold": True}
+        yield f"  {_fit_line(change.sentence)}", {"bold": True}
         for line in visible(clip_middle(change.diff or "", MAX_DIFF)).splitlines():
             yield f"    {line}", _DIFF.get(line[:1], _PLAIN)
     if untold is not None:
-        yield f"  {_line(untold)}", {"yellow": True}
+        yield f"  {_fit_line(untold)}", {"yellow": True}

@@ -24,6 +24,7 @@ def schema_line(kind: str, path: Path) -> str:
     schema = project_folder(folder) / SCHEMAS / f"{kind}.schema.json"
     if not schema.is_file():
         return ""
+    # Relative and with slashes: the line is committed, and read on other machines.
     return f"# yaml-language-server: $schema={Path(os.path.relpath(schema, folder)).as_posix()}\n"
 
 
@@ -40,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or writes the schemas."""
+    """Print or write the schemas."""
     from pytest_agentbench.config.base import suggest
 
     schemas = all_schemas()
@@ -63,10 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_schemas() -> dict[str, dict[str, Any]]:
-    """Name to JSON Schema: of the configuration files, of scripts and of report.json."""
+    """Return the JSON Schemas of the configuration files, of scripts and of report.json, by name."""
     from pytest_agentbench.config.kinds import json_schemas
     from pytest_agentbench.models.script_files import script_schemas
-    from pytest_agentbench.reports.report import report_schema
+    from pytest_agentbench.reports.reading import report_schema
 
     return {**json_schemas(), **script_schemas(), "report": report_schema()}
 

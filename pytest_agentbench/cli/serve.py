@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.completions_http import App, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOST = "127.0.0.1"
 _OF_HERE = frozenset({b"127.0.0.1", b"localhost"})
 _OF_CONTAINERS = frozenset({b"host.docker.internal", b"host.containers.internal"})
-"""What programs in containers call this machine: names that no public DNS gives out."""
+"""Names by which programs in containers call this machine: no public DNS gives them out."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,14 +34,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
-    from pytest_agentbench.models.scripted_app import scripted_app
-    from pytest_agentbench.models.scripts import Scripts
+    from pytest_agentbench.models.completions_http import scripted_app
+    from pytest_agentbench.models.script_trees import ScriptTree
 
     if not args.path.exists():
         return _refuse(f"{args.path}: no such file or folder")
-    scripts = Scripts()
     path = args.path.resolve()
-    scripts.load_tree(path if path.is_dir() else path.parent)
+    scripts = ScriptTree(path if path.is_dir() else path.parent)
     for problem in scripts.problems:
         print(problem, file=sys.stderr)
     if scripts.count == 0:
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
     with listener:
-        _serve(_own(scripted_app(scripts, latency_seconds=args.latency)), listener, scripts.count)
+        _serve_scripts(_guard_app(scripted_app(scripts, latency_seconds=args.latency)), listener, scripts.count)
     return 0
 
 
@@ -64,6 +63,7 @@ def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | 
     """
     headers = dict(scope["headers"])
     host = headers.get(b"host", b"").lower()
+    # IPv6 literals fail this, and are not listened on.
     name, colon, port = host.partition(b":")
     if name not in names or (colon and not (port.isdigit() and len(port) < 6)):
         return "only 127.0.0.1 and localhost are answered here"
@@ -72,37 +72,36 @@ def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | 
     return None
 
 
-def _own(app: App) -> App:
+def _guard_app(app: ASGIApp) -> ASGIApp:
     """Return the endpoint, for programs of this machine and of its containers only."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        from pytest_agentbench.models.completions_http import RequestRefused, send_json
+        from pytest_agentbench.models.completions_http import RequestRefused
 
-        if scope["type"] == "http" and (problem := foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)) is not None:
-            refused = RequestRefused(403, problem, "foreign_request")
-            await send_json(send, refused.status, refused.body("scripted_error"))
-        else:
-            await app(scope, receive, send)
+        problem = foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)
+        refused = None if problem is None else RequestRefused(403, problem, "foreign_request")
+        await (app if refused is None else refused.respond("scripted_error"))(scope, receive, send)
 
     return guarded
 
 
-def _serve(app: object, listener: socket.socket, count: int) -> None:
+def _serve_scripts(app: ASGIApp, listener: socket.socket, count: int) -> None:
     base_url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
     print(f"base_url: {base_url}  ({count} scripts; Ctrl-C stops)", flush=True)
     print(f"  export OPENAI_BASE_URL={base_url} OPENAI_API_KEY=none", flush=True)
     serve_app(app, listener)
 
 
-def serve_app(app: object, listener: socket.socket) -> None:
+def serve_app(app: ASGIApp, listener: socket.socket) -> None:
     """Serve an ASGI app until Ctrl-C."""
     import uvicorn
 
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         lifespan="off",
         ws="none",
+        # Ctrl-C must not wait for streams that clients keep open.
         timeout_graceful_shutdown=2,
     )
     try:
@@ -115,8 +114,10 @@ def listen(port: int) -> socket.socket:
     """Return a listening socket, so that whoever reads the printed address can connect at once."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        # Or a server that was just stopped blocks its port for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
+        # Hundreds of runs connect at once; beyond Python's own backlog of 128 the kernel makes clients try again later.
         listener.listen(2048)
     except BaseException:
         listener.close()

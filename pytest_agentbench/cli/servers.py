@@ -12,15 +12,14 @@ from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.cli.places import enclosing_root, require_existing
-from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
-from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import ServersFile
+from pytest_agentbench.config.sections import ServersFile
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import McpServer, SandboxSettings
-from pytest_agentbench.store.contents import refuse_links
+from pytest_agentbench.store.files import refuse_links
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection
@@ -73,7 +72,7 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
     root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
-    return _declared_in(servers, root, _profile(root, profile))
+    return _make_declared(servers, root, _read_profile(root, profile))
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -88,34 +87,37 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     root = enclosing_root(here)
     servers = root.mcp_servers(here / "any")
     if not servers:
-        root, servers = _below(here, root)
-    settings = _profile(root, profile)
-    return _declared_in({**servers, **settings.mcp_servers}, root, settings)
+        root, servers = _find_below(here, root)
+    settings = _read_profile(root, profile)
+    # The profile last: where both have a name, its server counts.
+    return _make_declared({**servers, **settings.mcp_servers}, root, settings)
 
 
-def _declared_in(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
+def _make_declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
     return DeclaredServers(servers, profile.sandbox_settings, root, profile)
 
 
-def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
+def _find_below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
+    # By root: names of two projects must not be mixed.
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
         root = enclosing_root(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
+    # Of two projects neither is meant more than the other.
     if len(found) > 1:
         places = " and ".join(str(root.path) for root in found)
         raise ConfigError(f"servers are declared in {places}: run this in one of these folders, or name a file")
     return next(iter(found.items()), (around, {}))
 
 
-def _profile(root: ConfigRoot, name: str | None) -> RunProfile:
+def _read_profile(root: ConfigRoot, name: str | None) -> RunProfile:
     return RunProfile.default() if name is None else root.run_profile(name)
 
 
 _AT_ONCE = 8
-"""How many servers are started at the same time."""
+"""The most servers that are started at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class StartedServers:
     """Declared servers, each started when it is needed. What they list is kept for sessions of the output folder."""
 
     def __init__(self, declared: DeclaredServers, output: Path, sandboxes: Sandboxes) -> None:
+        # A folder that a repository brings could lead elsewhere.
         refuse_links(output)
         self._declared, self._sandboxes = declared, sandboxes
         self._catalogues = Catalogues(output / CATALOGUES, make_redactor(declared.servers.values()))
@@ -156,12 +159,13 @@ class StartedServers:
         server = self._declared.named(name)
         begun = time.perf_counter()
         try:
-            spec = self._spec(name, server)
+            spec = self._find_spec(name, server)
             key = make_catalogue_key(name, server, spec, os.environ)
             kept = None if refresh else self._catalogues.get(key)
             if kept is not None:
                 return ListedServer(name, kept)
-            listing = self._catalogues.put(key, await self._connection(name, server, spec).listing())
+            # Sessions find it there and start no server whose tools nobody calls.
+            listing = self._catalogues.put(key, await self._make_connection(name, server, spec).listing())
         except AgentbenchError as error:
             return ListedServer(name, problem=str(error).removeprefix(f"MCP server {name}: "))
         return ListedServer(name, listing, seconds=time.perf_counter() - begun)
@@ -172,17 +176,17 @@ class StartedServers:
         Raises ConfigError for its name, UnavailableError where something that it needs is missing.
         """
         server = self._declared.named(name)
-        return self._connection(name, server, self._spec(name, server))
+        return self._make_connection(name, server, self._find_spec(name, server))
 
     async def close(self) -> None:
         """End what was started."""
         await asyncio.gather(*(connection.close() for connection in self._connections))
         await self._running.stop()
 
-    def _spec(self, name: str, server: McpServer) -> SandboxSpec | None:
+    def _find_spec(self, name: str, server: McpServer) -> SandboxSpec | None:
         return server_spec(self._sandboxes, name, server, self._declared.sandbox)
 
-    def _connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
+    def _make_connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
         if (refused := server_refusal(name, server, self._declared.root, self._declared.profile)) is not None:
             raise ConfigError(f"MCP server {name}: {refused}")
         if (missing := find_problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
@@ -192,6 +196,7 @@ class StartedServers:
             assert spec is not None
             return await launch_server(server, await self._running.get(spec))
 
+        # Kept, so that `close` ends it also where the first request fails.
         connection = Connection(name, server, None if spec is None else launched, environ=os.environ)
         self._connections.append(connection)
         return connection
@@ -215,5 +220,6 @@ def make_redactor(servers: Iterable[McpServer]) -> Redactor:
     """Hide what they get from this process's environment, and their own variables that look like keys."""
     known = list(servers)
     redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})
+    # Asked for by name, so they are secrets whatever they are called.
     redactor.know(name for server in known for name in server.env_from)
     return redactor

@@ -36,6 +36,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
     """
     from pytest_agentbench.store.documents import load_run
 
+    # Both, for report.json names runs as seen from the output folder, and shells complete from here.
     for path in (Path(name), contents.output / name):
         run = path.parent / path.name.replace(".fingerprint_input.json", ".json")
         if run.is_file():
@@ -45,6 +46,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
             f"found {name!r}, expected the path of a stored run, or {_FEWEST_DIGITS} or more digits of its run_id or "
             "fingerprint"
         )
+    # One more than is shown tells that there are more.
     found = list(islice(_match_digits(contents, name), _NAMED + 1))
     if len(found) == 1:
         return found[0]
@@ -58,6 +60,7 @@ def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunAr
     """Yield the runs whose run_id or fingerprint begins so. What cannot be read has neither."""
     from pytest_agentbench.store.documents import load_run
 
+    # The store writes JSON without blanks, so bytes can be looked for before anything is parsed.
     needles = [f'"{field}":"{digits}'.encode() for field in ("run_id", "fingerprint")]
     for folder in contents.runs():
         for name, (kind, _, _) in folder.files.items():
@@ -79,14 +82,14 @@ path, or by at least 4 digits of its run_id or of its fingerprint, as report.jso
 
 
 def add_why_options(parser: argparse.ArgumentParser) -> None:
-    """Beside `--output`."""
+    """Add the options beside `--output`."""
     parser.add_argument("a", metavar="RUN_A", help="a stored run")
     parser.add_argument("b", metavar="RUN_B", help="another one")
 
 
 def run_why(args: argparse.Namespace) -> int:
     """Print a line or a diff for each field that differs."""
-    from pytest_agentbench.cli.output import differences, shown
+    from pytest_agentbench.cli.output import find_differences, format_difference
     from pytest_agentbench.store.contents import Contents
 
     contents = Contents(args.output)
@@ -96,9 +99,9 @@ def run_why(args: argparse.Namespace) -> int:
         print(f"{letter}  {printable(str(path))}")
         print(f"   fingerprint {(artifact.fingerprint or 'none')[:12]}, {artifact.status}, {began}")
     print()
-    found = list(differences(_fingerprint_input(path_a), _fingerprint_input(path_b)))
+    found = list(find_differences(_read_fingerprint_input(path_a), _read_fingerprint_input(path_b)))
     for difference in found:
-        for line in shown(difference):
+        for line in format_difference(difference):
             print(line)
     for line in _describe_difference(a, b, bool(found)):
         print(line)
@@ -121,16 +124,17 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
         yield "What is stored of the inputs is equal: what differs is a secret, which is not stored."
 
 
-def _fingerprint_input(run: Path) -> dict[str, Any]:
+def _read_fingerprint_input(run: Path) -> dict[str, Any]:
     """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
     from pytest_agentbench.store.artifacts import PROFILE_FILE
 
-    covered: dict[str, Any] = _document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
+    covered: dict[str, Any] = _read_document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
+    # outputs/runs/SUITE/PROFILE/MODEL/CASE/run_n.json: the profile's folder is three above.
     profile = run.absolute().parent.parent.parent / PROFILE_FILE
-    return covered | ({"run_profile": _document(profile).get("input")} if profile.is_file() else {})
+    return covered | ({"run_profile": _read_document(profile).get("input")} if profile.is_file() else {})
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     from pytest_agentbench.errors import InfrastructureError
 
     try:
@@ -152,7 +156,7 @@ _AT_WORK = "a session is making runs there; prune when it has ended"
 
 
 def add_prune_options(parser: argparse.ArgumentParser) -> None:
-    """Beside `--output`."""
+    """Add the options beside `--output`."""
     parser.add_argument("--dry-run", action="store_true", help="name every file that would go, and remove none")
     parser.add_argument(
         "--unreadable",
@@ -174,9 +178,10 @@ def run_prune(args: argparse.Namespace) -> int:
             print(f"{args.output}: {_AT_WORK}", file=sys.stderr)
             code = 1
             break
+        # Counted before it is removed: sizes are gone after.
         found[each.reason] += 1
         files += len(each.paths)
-        size += sum(_file_size(args.output / path) for path in each.paths)
+        size += sum(_measure_file(args.output / path) for path in each.paths)
         if args.dry_run:
             for path in each.paths:
                 print(printable(path))
@@ -184,15 +189,15 @@ def run_prune(args: argparse.Namespace) -> int:
             remove_waste(args.output, each)
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
-    print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_readable(size)}")
+    print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_format_size(size)}")
     return code
 
 
-def _readable(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
 
 
-def _file_size(path: Path) -> int:
+def _measure_file(path: Path) -> int:
     """Return a file's bytes; 0 for what is gone meanwhile."""
     try:
         return path.lstat().st_size
@@ -229,12 +234,12 @@ stderr and makes the exit status 1."""
 
 
 def add_export_options(parser: argparse.ArgumentParser) -> None:
-    """Beside `--output`."""
+    """Add the options beside `--output`."""
     parser.add_argument("-o", "--to", type=Path, metavar="FILE.jsonl", help="write to this file instead of stdout")
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Write a line a run as it goes."""
+    """Write a line for each run as it goes."""
     from pytest_agentbench.store.contents import Contents
 
     code = 0
@@ -246,12 +251,13 @@ def run_export(args: argparse.Namespace) -> int:
 
     contents = Contents(args.output)
     with _open_target(args.to) as target:
-        for line in _lines(contents, complain):
+        # Line by line: a store may be larger than memory.
+        for line in _write_lines(contents, complain):
             target.write(line)
     return code
 
 
-def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterator[str]:
+def _write_lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterator[str]:
     from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store.documents import load_run
 
@@ -267,6 +273,7 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
                 complain(error)
                 continue
             verdicts = ",".join(_read_verdicts(contents, evaluated, artifact, complain))
+            # Not through json.dumps: pydantic writes a run at once, without a dictionary in between.
             yield f'{{"artifact":{json.dumps(path)},"run":{artifact.model_dump_json()},"evaluations":[{verdicts}]}}\n'
 
 
@@ -298,10 +305,12 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
     from pytest_agentbench.errors import InfrastructureError
 
     if path is None:
+        # Answers are in any language; a console's own encoding (cp1252) would fail at the first of them.
         if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
             reconfigure(encoding="utf-8")
         yield sys.stdout
         return
+    # Beside the target, for a rename works within one file system only.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("x", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ from pytest_agentbench.cli.output import printable
 
 _ACTING = (".py", ".sh", ".js", ".mjs", ".ts", ".so", "Dockerfile", "compose.yaml", "compose.yml")
 _ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
-"""Where a message begins to say what this command does."""
+"""The beginning of what messages say that this command does."""
 _FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
 _NAMES = ("models", "servers", "commands")
 
@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """KeyGrants, revokes and lists, in this order; 1 where nothing was granted to a path, or nothing to take back."""
+    """Grant, revoke and list, in this order; 1 where nothing was granted to a path, or nothing was to be revoked."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.config.session_roots import remove_grant
     from pytest_agentbench.errors import ConfigError
@@ -58,6 +58,7 @@ def _grant(folder: Path) -> bool:
     grant = Grant.of(folder)  # of the files that are shown, whatever becomes of them meanwhile
     for line in _describe_folder(folder, grant.files):
         print(printable(line))
+    # Without a terminal the command itself is the answer: scripts grant so.
     if sys.stdin.isatty() and input("Grant it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("nothing is granted")
         return False
@@ -73,10 +74,11 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     from pytest_agentbench.config.session_roots import NO_TRUST, SessionRoots
 
     around = session_roots([folder])
+    # Checked without any trust: what a guest is refused is what a grant would allow.
     checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
     asked = [_ADVICE.split(line)[0] for line in (*checker.errors, *checker.warnings)]
-    acting = [name for name in files if _list_actors(name)]
+    acting = [name for name in files if _can_act(name)]
     return [
         f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",
         *(f"  {name}" for name in acting or ["none of its own"]),
@@ -85,7 +87,7 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     ]
 
 
-def _list_actors(name: str) -> bool:
+def _can_act(name: str) -> bool:
     path = Path(name)
     return name.endswith(_ACTING) or path.stem in _NAMES or any(part in _FOLDERS for part in path.parts)
 

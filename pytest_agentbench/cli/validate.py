@@ -13,20 +13,18 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.verifying.run import canary_problems
 from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.cli.places import enclosing_root
-from pytest_agentbench.config.base import ConfigFile, Known
+from pytest_agentbench.config.base import DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
-from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
-from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.file_kinds import added_kinds
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
+from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
-from pytest_agentbench.config.loader import load, make_located_error
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.config.suite import ModelsFile, SuiteFile
-from pytest_agentbench.engine.registry import build_registry
+from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.engine.subject import case_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.routes import resolve_model
@@ -62,11 +60,11 @@ _IDS = {
     "evaluation_profiles": "evaluation_profile_id",
 }
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
-"""What programs a case may name is for its run profile to say: those of a container are its image's own."""
+"""A profile under which a case may name any program: those of a container are its image's own."""
 
 
 class Checker:
-    """Checks paths one after the other; `errors` and `warnings` are lines for people."""
+    """A check of paths, one after the other; `errors` and `warnings` are lines for people."""
 
     def __init__(self, roots: SessionRoots) -> None:
         self._roots = roots
@@ -80,32 +78,33 @@ class Checker:
         self._indexes: dict[Path, dict[str, IndexedCase]] = {}
 
     def check(self, given: Path) -> None:
-        """Everything below a folder, or one file."""
+        """Check everything below a folder, or one file."""
         try:
-            for path, kind in self._files(given):
+            for path, kind in self._list_files(given):
                 self.files += 1
-                self._check(path, kind, self._roots.of(path))
+                self._check_file(path, kind, self._roots.of(path))
         except ConfigError as error:  # of folders that cannot be read
             self.errors += str(error).splitlines()
 
-    def _check(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
+    def _check_file(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
         try:
             if path.name == COMMANDS_FILE:
                 read_commands(path)
             elif kind is TestCaseFile:
-                self._source(TEST_YAML, path, root)
+                self._check_source(TEST_YAML, path, root)
             elif kind is None or kind is DatasetDescriptor:
-                self._source(named_source(path, root) or DATASETS, path, root)
+                self._check_source(named_source(path, root) or DATASETS, path, root)
             else:
-                self._config_file(path, root, kind)
+                self._check_config_file(path, root, kind)
         except ConfigError as error:
             self.errors += str(error).splitlines()
 
-    def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
+    def _list_files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
         """Yield files with their kinds; None is a file of questions or tasks, or a commands.json."""
         if given.is_dir():
             yield from find_config_files(given)
             yield from ((path, None) for path in find_commands(given))
+            # Files that are cases and of a kind too, such as test.yaml, were yielded above.
             yield from ((path, None) for path in find_cases(given) if kind_of(path) is None)
         elif given.name == COMMANDS_FILE and find_source(given) is None:
             yield given, None
@@ -117,33 +116,36 @@ class Checker:
                 "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
             )
 
-    def _source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
+    def _check_source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
         opened = source.open(path, SourceRequest(root))
         doubts = list(opened.doubts(self._known))
-        self.warnings += [_as_warning(placed) for placed, _ in doubts]
+        self.warnings += [_mark_as_warning(placed) for placed, _ in doubts]
+        # Nothing is downloaded to check it.
         if opened.is_remote:
             return
+        # What is doubtful about the whole file is not said again for each of its rows.
         told = {text for _, text in doubts}
         try:
-            self.warnings += opened.row_doubts(self._rows(opened, root, told))
+            self.warnings += opened.row_doubts(self._check_rows(opened, root, told))
         except CodeNotRun as reason:
-            self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
+            self.warnings.append(_mark_as_warning(f"{reason}; its rows were not checked"))
 
-    def _rows(self, opened: OpenedSource, root: ConfigRoot, told: set[str]) -> Iterator[SourceCase]:
+    def _check_rows(self, opened: OpenedSource, root: ConfigRoot, told: set[str]) -> Iterator[SourceCase]:
         """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
         for row in chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
                 self.errors += row.message.splitlines()
                 continue
             try:
-                self._case(row.make(), root, told)
+                self._check_case(row.make(), root, told)
             except ConfigError as error:
                 self.errors += str(error).splitlines()
             yield row
 
-    def _case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
-        """Notes each doubt that is not `told` yet."""
+    def _check_case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
+        """Check a case, and note each doubt that is not `told` yet."""
         self.cases += 1
+        # By root: two projects may have equal ids, one may not.
         first = self._first.setdefault((root.path, case.case_id), case.path)
         if first != case.path:
             message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
@@ -154,16 +156,17 @@ class Checker:
             if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
                 raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
         told = set() if told is None else told
-        doubts = [*_doubts(case, self._known), *_undeclared(case, root)]
+        doubts = [*_list_doubts(case, self._known), *_list_undeclared(case, root)]
         new = [text for text in doubts if text not in told]
         told.update(new)
         self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
+        # Raises where the script beside it is wrong.
         self._scripts.load_beside(case)
 
-    def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
+    def _check_config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
         file = load(path, kind).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
-        problems = [*self._references(file, root), *_shared_id(file, path, root)]
+        problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
             raise make_located_error(path, problems)
@@ -173,9 +176,9 @@ class Checker:
         if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
             root.refuse_loosening(path, file, file.default())
         elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
-            self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
+            self.warnings += [_mark_as_warning(str(held.refusal(name))) for name in held.theirs]
 
-    def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+    def _find_wrong_references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """Yield what a file says of others that is not so."""
         if isinstance(file, RunProfile | EvaluationProfile):
             for section, value in file.sections():
@@ -185,27 +188,30 @@ class Checker:
             for name, server in file.mcp_servers.items():
                 if problem := server_refusal(name, server, root, file):
                     yield ("mcp_servers", name), problem
+        # Only the user's own: of a guest's models it is told above that they are not used.
         if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
             _refuse_keys(file)
         if not isinstance(file, SuiteFile):
             return
-        cases = self._index(root)
+        cases = self._index_cases(root)
         yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()], root)
 
-    def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
+    def _index_cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
+        # Once for each root: it reads every case file below.
         if root.path not in self._indexes:
             self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
         return self._indexes[root.path]
 
 
-def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
-    """Looking a file up by its own id tells whether another one answers to it too."""
+def _find_shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+    """Yield the problem where another file answers to this one's id too."""
     ids = {root.path / folder: key for folder, key in _IDS.items() if path.parent.name == folder}
     ids |= {root.path / kind.folder: kind.id_field for kind in added_kinds() if isinstance(file, kind.model)}
     place = next((folder for folder in (path.parent, path.parent.parent) if folder in ids), None)
     if place is None:
         return
     key = ids[place]
+    # Looked up as a session does it: what it finds twice, no session could name.
     try:
         root.find(place.name, getattr(file, key))
     except ConfigError as error:
@@ -228,11 +234,11 @@ def _is_described(path: Path) -> bool:
         return True  # checking it says the same
 
 
-def _as_warning(problem: str) -> str:
+def _mark_as_warning(problem: str) -> str:
     return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
 
 
-def _doubts(case: Case, known: Known) -> Iterator[str]:
+def _list_doubts(case: Case, known: Known) -> Iterator[str]:
     """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done
     for.
     """
@@ -244,11 +250,11 @@ def _doubts(case: Case, known: Known) -> Iterator[str]:
     yield from unregistered("check kind", declared, known.checks)
     for check in case.checks:
         spec = check.declarative
-        if isinstance(spec, FileExists | PathExists | FileContains) and _satisfied(spec, case.path.parent):
+        if isinstance(spec, FileExists | PathExists | FileContains) and _is_satisfied(spec, case.path.parent):
             yield f"check {check.check_id!r}: {spec.path} in the case's folder satisfies it before any agent has run"
 
 
-def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
+def _list_undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
     """Yield the same of servers that no file near the case declares.
 
     Raises ConfigError for such a file that is wrong.
@@ -264,7 +270,7 @@ def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
             )
 
 
-def _satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:
+def _is_satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:
     path = folder / spec.path
     if isinstance(spec, PathExists):
         return path.exists()
@@ -281,10 +287,10 @@ def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) ->
     Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
     """
     cases = [case for case in cases_below(paths, []) if case.verify]
-    return asyncio.run(_try(cases, roots, profile)), len(cases)
+    return asyncio.run(_try_verifiers(cases, roots, profile)), len(cases)
 
 
-async def _try(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
+async def _try_verifiers(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
     problems: list[str] = []
@@ -334,20 +340,22 @@ def run(args: argparse.Namespace) -> int:
     if args.canary:
         problems, cases = try_canaries(paths, roots, args.run_profile)
         checker.errors += problems
-        tried = f"{_count(cases, 'case')} tried with wrong solutions; "
-    errors, warnings = sorted(set(checker.errors), key=_place), sorted(set(checker.warnings), key=_place)
+        tried = f"{_write_count(cases, 'case')} tried with wrong solutions; "
+    # Paths may overlap (`validate . cases`).
+    errors, warnings = sorted(set(checker.errors), key=_take_place), sorted(set(checker.warnings), key=_take_place)
     for line in (*errors, *warnings):
         print(line)
-    print(f"{tried}{_count(checker.files, 'file')} checked, {_count(checker.cases, 'case')}: ", end="")
-    print(f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}")
+    print(f"{tried}{_write_count(checker.files, 'file')} checked, {_write_count(checker.cases, 'case')}: ", end="")
+    print(f"{_write_count(len(errors), 'error')}, {_write_count(len(warnings), 'warning')}")
     return 1 if errors else 0
 
 
-def _place(problem: str) -> tuple[str, int, int, str]:
-    """File, line and column, for problems in the order in which a reader meets them."""
+def _take_place(problem: str) -> tuple[str, int, int, str]:
+    """Return file, line and column, for problems in the order in which a reader meets them."""
+    # The shortest path that fits: messages name places of other files too.
     match = re.match(r"(.*?):(\d+):(\d+): ", problem)
     return (match[1], int(match[2]), int(match[3]), problem) if match else (problem, 0, 0, problem)
 
 
-def _count(number: int, what: str) -> str:
+def _write_count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"

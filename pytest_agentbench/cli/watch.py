@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.completions_http import App, Receive, Scope, Send
-from pytest_agentbench.reports import text
 from pytest_agentbench.reports.journal import JournalReader, journals
 from pytest_agentbench.reports.progress import Progress
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.table import format_seconds
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 State = Literal["waiting", "running", "ended", "killed"]
 
@@ -54,11 +56,11 @@ class LiveData:
         `sessions`, the newest first: `{href, text, shown}`.
         """
         with self._lock:
-            sessions = self._current()
-            session = self._named(sessions, name)
+            sessions = self._list_sessions()
+            session = self._find_session(sessions, name)
             if session is None:
-                return None if name is not None else self._waiting()
-            return session.answer(self._clock(), [_link(each, each is session) for each in sessions])
+                return None if name is not None else self._make_waiting()
+            return session.answer(self._clock(), [_make_link(each, each is session) for each in sessions])
 
     def detail(self, name: str | None, nodeid: str) -> Answer | None:
         """Return the stored run and verdict of a reported run; None where there is no such session or run.
@@ -67,31 +69,33 @@ class LiveData:
         """
         from pytest_agentbench.reports.html.details import run_detail
 
-        row = self._row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
+        # Without the lock: who clicks on a run does not wait for a report of 10,000.
+        row = self._find_row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
         if row is None:
             with self._lock:
-                row = self._row(self._current(), name, nodeid)
-        return None if row is None else _answer(run_detail(row, self._output))
+                row = self._find_row(self._list_sessions(), name, nodeid)
+        return None if row is None else _make_answer(run_detail(row, self._output))
 
-    def _row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
-        session = self._named(sessions, name)
+    def _find_row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
+        session = self._find_session(sessions, name)
         found = session.reader.rows.get(nodeid) if session is not None else None
         return None if found is None else found[1]
 
-    def _current(self) -> list[_Session]:
+    def _list_sessions(self) -> list[_Session]:
         """Return the sessions that there are, the newest first, read up to now."""
         paths = {path.name.removesuffix(".journal"): path for path in journals(self._output)}
         known = self._sessions
+        # Each keeps its reader: a journal is read on from where it was, not anew.
         self._sessions = {name: known.get(name) or _Session(name, path, self._output) for name, path in paths.items()}
         return [session for session in self._sessions.values() if session.read()]
 
-    def _named(self, sessions: list[_Session], name: str | None) -> _Session | None:
+    def _find_session(self, sessions: list[_Session], name: str | None) -> _Session | None:
         return next((each for each in sessions if name in (None, each.name)), None)
 
-    def _waiting(self) -> Answer:
+    def _make_waiting(self) -> Answer:
         line = f"waiting for a session that writes to {self._output}"
         live = {"state": "waiting", "text": line, "planned": None, "reported": 0, "made": 0, "in_flight": None}
-        return _answer(_page(build_report([], {}), self._output, {**live, "running": [], "sessions": []}))
+        return _make_answer(_make_page(build_report([], {}), self._output, {**live, "running": [], "sessions": []}))
 
 
 class _Session:
@@ -103,7 +107,7 @@ class _Session:
         self._next = 0.0
 
     def read(self) -> bool:
-        """Take what is new; whether there is anything to show."""
+        """Take what is new, and return whether there is anything to show."""
         try:
             self.reader.read()
         except (OSError, ConfigError):  # gone since, or of another version
@@ -116,10 +120,14 @@ class _Session:
         key = (self.reader.taken, state, json.dumps(links))
         if self._made is not None:
             made, answer = self._made
+            # A change of state is shown at once, however dear the report is.
             if made == key or (made[1] == state and now < self._next):
                 return answer
         begun = time.perf_counter()
-        answer = _answer(_page(self.reader.report(), self._output, {**self._live(state), "sessions": links}))
+        answer = _make_answer(
+            _make_page(self.reader.report(), self._output, {**self._describe_live(state), "sessions": links})
+        )
+        # By what it took: a report of 10,000 runs every two seconds would take a processor.
         self._made, self._next = (key, answer), now + PATIENCE * (time.perf_counter() - begun)
         return answer
 
@@ -134,29 +142,29 @@ class _Session:
         reader = self.reader
         reported, planned = len(reader.rows), reader.planned
         if state == "ended":
-            return f"ended with exit status {reader.session.get('exit_status')}: {_runs(reported)}"
+            return f"ended with exit status {reader.session.get('exit_status')}: {_count_runs(reported)}"
         if state == "killed":
-            known = f"{reported} of {planned} runs were" if planned is not None else f"{_runs(reported)} were"
+            known = f"{reported} of {planned} runs were" if planned is not None else f"{_count_runs(reported)} were"
             return f"killed when {known} reported; start it again: what is stored is not made again"
-        progress = self._progress()
-        known = f"{progress.done} of {planned} runs" if planned is not None else _runs(progress.done)
+        progress = self._measure_progress()
+        known = f"{progress.done} of {planned} runs" if planned is not None else _count_runs(progress.done)
         flying = f", {reader.in_flight} in flight" if reader.in_flight else ""
         left = progress.seconds_left
-        return f"running: {known}{flying}{f', about {text.seconds(left)} left' if left else ''}"
+        return f"running: {known}{flying}{f', about {format_seconds(left)} left' if left else ''}"
 
-    def _live(self, state: State) -> dict[str, Any]:
+    def _describe_live(self, state: State) -> dict[str, Any]:
         reader = self.reader
         return {
             "state": state,
             "text": self.line(state),
             "planned": reader.planned,
             "reported": len(reader.rows),
-            "made": self._progress().done,
+            "made": self._measure_progress().done,
             "in_flight": reader.in_flight,
             "running": reader.running,
         }
 
-    def _progress(self) -> Progress:
+    def _measure_progress(self) -> Progress:
         reader = self.reader
         done = max(len(reader.rows), reader.ended or 0)
         reused = sum(bool(row["reused"]) for _, row in reader.rows.values())
@@ -164,7 +172,7 @@ class _Session:
         return Progress(done, total, reader.in_flight or 0, reader.seconds, reused=reused)
 
 
-def _page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> dict[str, Any]:
+def _make_page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> dict[str, Any]:
     from pytest_agentbench.reports.html.details import deciding_options
     from pytest_agentbench.reports.html.page import page_data
 
@@ -173,16 +181,16 @@ def _page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> dict[st
     return {**page_data(report), "details": details, "live": live}
 
 
-def _runs(count: int) -> str:
+def _count_runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def _link(session: _Session, shown: bool) -> dict[str, Any]:
+def _make_link(session: _Session, shown: bool) -> dict[str, Any]:
     began = str(session.reader.session.get("started_at"))[:19].replace("T", " ")
     return {"href": f"/session/{session.name}/", "text": f"{began} UTC: {session.state()}", "shown": shown}
 
 
-def _answer(value: Any) -> Answer:
+def _make_answer(value: Any) -> Answer:
     from hashlib import sha256
 
     body = json.dumps(value, separators=(",", ":")).encode()
@@ -200,7 +208,7 @@ _SAFE = {
 _SESSION_NAME = "[0-9A-Za-z-]{1,60}"
 
 
-def live_app(data: LiveData, page: bytes) -> App:
+def live_app(data: LiveData, page: bytes) -> ASGIApp:
     """Return what serves GET / and /session/NAME/, and beside each `data.json` and `run.json?nodeid=`.
 
     Nothing names a file.
@@ -211,6 +219,7 @@ def live_app(data: LiveData, page: bytes) -> App:
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route, Router
 
+    # Starlette's own takes any text without a slash; this one only what journals can be called.
     class SessionName(StringConvertor):
         regex = _SESSION_NAME
 
@@ -255,7 +264,7 @@ def live_app(data: LiveData, page: bytes) -> App:
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        app: App = router
+        app: ASGIApp = router
         if (problem := foreign_problem(scope)) is not None:
             app = refuse(403, problem)
         elif scope["method"] not in ("GET", "HEAD"):

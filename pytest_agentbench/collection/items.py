@@ -1,4 +1,4 @@
-"""Items, one case on one model once, and their files: a `test.yaml` is one case, a dataset many."""
+"""Files that hold cases, their items (one case on one model once), and which items stay: suites, cases to be named."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import functools
 import os
 import re
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE
-from pytest_agentbench.engine.job import Job, Plan, Result
-from pytest_agentbench.engine.servers import SERVERS_FIXTURE
+from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.driver import AHEAD, FILE_ID, JOB, RESULT, RUNNER_FIXTURE
+from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job, Plan, Result
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.reports.assertion import error_report, failure_report
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, StoredAnswers
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.sources.discovery import find_source, named_source, select, suite_problems
+from pytest_agentbench.terminal_text import visible, visible_line
 
 STRICT = pytest.StashKey[bool]()
+MARKED = pytest.StashKey[bool]()
+"""Set where a hand-written test names a case."""
+PLAN_PARAM = "_agentbench_plan"
+"""The parameter that such tests get: case, plan, repetition and judges of one run."""
 OUTPUT = pytest.StashKey[Path]()
 MARKS = pytest.StashKey[dict[str, Any]]()
 ACTIVE_MARKS = frozenset(
@@ -66,7 +71,7 @@ class CaseItem(pytest.Function, _TextId):
     line = 1
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return a title that ended in the node id would have its dots turned into slashes by -v."""
+        """Return the place, with a title that does not end in the node id: -v would turn its dots into slashes."""
         return self.path, self.line - 1, f"{self.path.name}: {self.name}"
 
     @functools.cached_property
@@ -76,23 +81,25 @@ class CaseItem(pytest.Function, _TextId):
         return visible_line(path), line, visible_line(title)
 
     def setup(self) -> None:
-        """Fixtures first, then the run, which has usually ended by now."""
+        """Resolve fixtures, then take the run, which has usually ended by now."""
         __tracebackhide__ = True
         super().setup()
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
-            fetch(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
+            fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 
     def runtest(self) -> None:
         """Raise one readable report of everything that failed."""
         result = self.stash[RESULT]
         case, artifact, evaluation = result.case, result.artifact, result.evaluation
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
+            from pytest_agentbench.reports.assertion import failure_report
+
             shown = self.stash[JOB].plan.lane.redact_record
             text = failure_report(case, shown(artifact), shown(evaluation), trace_place(self, result))
             pytest.fail(text, pytrace=False)
 
 
-def fetch(item: pytest.Item, runner: Any, servers: Any) -> Result:
+def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:
     """Return the item's result, ready or awaited, made with these values of the fixtures.
 
     Raises in pytest's words what kept it from one. What cannot run here is a skip (an error with --agentbench-strict),
@@ -107,6 +114,8 @@ def fetch(item: pytest.Item, runner: Any, servers: Any) -> Result:
     if isinstance(error, UnavailableError) and not item.config.stash[STRICT]:
         _skip(str(error))
     if isinstance(error, AgentbenchError):
+        from pytest_agentbench.reports.assertion import error_report
+
         artifact = result.artifact and item.stash[JOB].plan.lane.redact_record(result.artifact)
         _fail(error_report(error, artifact, trace_place(item, result)))
     if error is not None:
@@ -129,7 +138,7 @@ def trace_place(item: pytest.Item, result: Result) -> str | None:
     return os.path.relpath(item.config.stash[OUTPUT] / result.path, item.config.invocation_params.dir)
 
 
-def _legal(text: str) -> str:
+def _replace_illegal(text: str) -> str:
     """Return the text as node ids and xdist carry it: no brackets, `::`, lone surrogates, nothing that steers a
     terminal.
     """
@@ -137,13 +146,13 @@ def _legal(text: str) -> str:
 
 
 def item_name(case_id: str, model_id: str, repetition: int) -> str:
-    """`<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on. Sources make legal case ids."""
+    """Return `<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on. Sources make legal case ids."""
     suffix = f"-r{repetition}" if repetition > 1 else ""
-    return f"{case_id}[{_legal(model_id)}{suffix}]"
+    return f"{case_id}[{_replace_illegal(model_id)}{suffix}]"
 
 
 def tag_items(config: pytest.Config, items: Iterable[CaseItem], tags: Iterable[str]) -> None:
-    """Tags are keywords (-k), and marks (-m) unless the mark would do something or cannot be written in -m."""
+    """Make tags keywords (-k), and marks (-m) unless the mark would do something or cannot be written in -m."""
     marks = config.stash.setdefault(MARKS, {})
     for tag in tags:
         if tag not in marks:
@@ -192,7 +201,7 @@ class CaseFile(pytest.Module):
 
     def __init__(self, **kw: Any) -> None:
         super().__init__(**kw)
-        self.obj = types.ModuleType(self.path.stem)
+        self.obj = types.ModuleType(self.path.stem)  # pytest would import the file as Python otherwise
         self._fixtureinfo: Any = None
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -205,11 +214,11 @@ class CaseFile(pytest.Module):
             opened = planner.open(self.source, self.path, plans)
             if opened.name is not None:
                 planner.claim_name(opened.name, opened.file, root)
-            subjects = self._subjects(opened, plans)
+            subjects = self._pair_subjects(opened, plans)
             if subjects:
-                yield from map(self._bad, opened.problems())
+                yield from map(self._make_bad_node, opened.problems())
             for subject, its_plans in subjects:
-                yield from self._rows(opened, subject, its_plans)
+                yield from self._collect_rows(opened, subject, its_plans)
         except ConfigError as error:
             raise CollectionError(str(error)) from None
 
@@ -217,7 +226,7 @@ class CaseFile(pytest.Module):
         planner = self.config.stash[PLANNER]
         return planner.plans(planner.root(self.path), own_agent=planner.has_own_agent(self.path))
 
-    def _subjects(self, opened: OpenedSource, plans: list[Plan]) -> list[tuple[StoredAnswers | None, list[Plan]]]:
+    def _pair_subjects(self, opened: OpenedSource, plans: list[Plan]) -> list[tuple[StoredAnswers | None, list[Plan]]]:
         """Return each of the file's own subjects with its plan, else the session's plans."""
         planner = self.config.stash[PLANNER]
         if not self.source.brings_subjects:
@@ -228,14 +237,14 @@ class CaseFile(pytest.Module):
         plans = self._session_plans()
         return [(None, plans)] if plans else []
 
-    def _rows(
+    def _collect_rows(
         self, opened: OpenedSource, subject: StoredAnswers | None, plans: list[Plan]
     ) -> Iterator[pytest.Item | BadRowNode]:
         planner = self.config.stash[PLANNER]
         judges = planner.judges(opened, plans)
         for row in planner.rows(opened, plans, subject):
             if isinstance(row, BadRow):
-                yield self._bad(row)
+                yield self._make_bad_node(row)
                 continue
             try:
                 if opened.own_ids:
@@ -244,11 +253,11 @@ class CaseFile(pytest.Module):
             except ConfigError as error:
                 if self.source.is_one_case:
                     raise
-                yield self._bad(BadRow(row.line, str(error), row.path))
+                yield self._make_bad_node(BadRow(row.line, str(error), row.path))
             else:
-                yield from self._items(row, row.line if row.path == opened.path else 1, plans, asked)
+                yield from self._make_items(row, row.line if row.path == opened.path else 1, plans, asked)
 
-    def _items(self, row: SourceCase, line: int, plans: list[Plan], judges: Judges) -> list[CaseItem]:
+    def _make_items(self, row: SourceCase, line: int, plans: list[Plan], judges: Judges) -> list[CaseItem]:
         planner = self.config.stash[PLANNER]
         items = []
         for plan, asked in zip(plans, judges, strict=True):
@@ -260,7 +269,7 @@ class CaseFile(pytest.Module):
         tag_items(self.config, items, row.tags)
         return items
 
-    def _bad(self, row: BadRow) -> BadRowNode:
+    def _make_bad_node(self, row: BadRow) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"
         return BadRowNode.from_parent(self, name=row.name or place, message=row.message)
 
@@ -275,3 +284,112 @@ class BadRowNode(pytest.Collector):
     def collect(self) -> list[pytest.Item]:
         """Raise what is wrong with the row."""
         raise CollectionError(self.message)
+
+
+_CASE_COLLECTORS = (CaseFile, BadRowNode)
+
+
+def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
+    """Return the collector of a file that holds cases, None for any other.
+
+    A file that was named on the command line is taken at its word: what is wrong with it is an error.
+    """
+    top = parent.config.rootpath
+    if parent.session.isinitpath(path):
+        source = named_source(path, parent.config.stash[PLANNER].root(path))
+    else:
+        source = find_source(path, top)
+        if source is not None and not source.is_one_case:
+            from pytest_agentbench.sources.dataset import in_case_folder
+
+            if in_case_folder(path.parent, top):
+                return None
+    return None if source is None else _collector(source, parent, path)
+
+
+def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> CaseFile:
+    """Return the collector of a file. A path that steers terminals or is no text of XML has escapes in its node id."""
+    node: CaseFile = CaseFile.from_parent(parent, path=path)
+    true = str(node.nodeid)
+    if (shown := visible_line(true.replace("\t", "\\t"))) != true:
+        node = CaseFile.from_parent(parent, path=path, nodeid=shown)
+        node.stash[FILE_ID] = true
+    node.source = source
+    return node
+
+
+def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+    """Mark the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
+
+    What pytest prints of it steers neither a terminal nor a CI.
+    """
+    if not isinstance(collector, _CASE_COLLECTORS):
+        return
+    from pytest_agentbench.reports.assertion import collection_problems
+
+    config, text = collector.config, report.longreprtext
+    problems = collection_problems(report.nodeid, text, config.rootpath)
+    told = {
+        "agentbench_case_file": True,
+        "agentbench_uncollected": config.stash[PLANNER].store.redactor.value(problems),
+    }
+    vars(report).update(told)
+    if (shown := visible(text)) != text:
+        report.longrepr = shown
+
+
+MANUAL = "manual"
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner, *, cases_only: bool = False) -> None:
+    """Remove what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
+
+    A hand-written test's mark names its case.
+    """
+    suites = _Suites(planner)
+    kept: list[pytest.Item] = []
+    gone: list[pytest.Item] = []
+    for item in items:
+        job = item.stash.get(JOB, None)
+        if job is None:
+            stays = not cases_only
+        else:
+            stays = suites.select(job) if planner.settings.suite else not _is_left_out(item, job)
+        (kept if stays else gone).append(item)
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = kept
+
+
+class _Suites:
+    """The case ids that the suite selects, worked out once per config root over all of its cases."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.selected: dict[ConfigRoot, Collection[str]] = {}
+
+    def select(self, job: Job) -> bool:
+        root = job.plan.root
+        if root not in self.selected:
+            self.selected[root] = self._selected(root)
+        return job.case_id in self.selected[root]
+
+    def _selected(self, root: ConfigRoot) -> Collection[str]:
+        name = self.planner.settings.suite or ""
+        suite = root.suite(name)
+        cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
+        problems = suite_problems(suite, cases, root)
+        if problems and not root.is_guest:  # whose cases are not those that the session's suite names
+            raise make_located_error(root.find("suites", name), problems)
+        return select(suite.case_selection, cases)
+
+
+def _is_left_out(item: pytest.Item, job: Job) -> bool:
+    """Return whether a case is manual and nobody named it: its id among the arguments, its id or a tag in -k or -m."""
+    if MANUAL not in job.tags or not isinstance(item, CaseItem):
+        return False
+    config = item.config
+    if any("::" in argument and job.case_id in argument for argument in config.args):
+        return False
+    words = set(re.findall(r"[\w.+-]+", f"{config.getoption('keyword')} {config.getoption('markexpr')}"))
+    return not words & {MANUAL, job.case_id}

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.items import PLANNER, fetch
+from pytest_agentbench.collection.items import MARKED, PLAN_PARAM, PLANNER, fetch_result
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import JOB, overrides_runner
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.public import Run
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.sources.case_source import IndexedCase
 from pytest_agentbench.sources.discovery import find_source
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 
+if TYPE_CHECKING:
+    from pytest_agentbench.public import Run
+
 MARK = "agentbench"
-PLAN_PARAM = "_agentbench_plan"
 _NO_PLAN = pytest.param(
     None, id="none", marks=pytest.mark.skip("profiles or models are wrong: see the collection error")
 )
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """One test per model and repetition, with the ids that cases have. Raises CollectError for a mark that is wrong."""
+    """Make one test per model and repetition, with the ids that cases have. Raises CollectError for a wrong mark."""
     mark = metafunc.definition.get_closest_marker(MARK)
     if mark is None or not {"agentbench_run", "agentbench_case", "agentbench_model"} & set(metafunc.fixturenames):
         return
@@ -36,8 +37,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     path = metafunc.definition.path
     own_agent = any(map(overrides_runner, (metafunc.cls, metafunc.module))) or planner.has_own_agent(path)
     try:
-        plans = planner.plans(_root(planner, path), own_agent=own_agent)
-        case = _marked_case(planner, path, mark, plans)
+        plans = planner.plans(_find_root(planner, path), own_agent=own_agent)
+        case = _find_case(planner, path, mark, plans)
+        # A guest's case runs by the guest's plans, which may only be tighter, whoever's test names it
         if (root := planner.root(case.path)).is_guest:
             plans = planner.plans(root, own_agent=own_agent)
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
@@ -48,6 +50,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         for plan, asked in zip(plans, judges, strict=True)
         for n in range(1, planner.repetitions(plan) + 1)
     ]
+    metafunc.config.stash[MARKED] = True
     metafunc.fixturenames.append(PLAN_PARAM)
     metafunc.parametrize(PLAN_PARAM, draws or [_NO_PLAN], indirect=True)
 
@@ -58,44 +61,29 @@ def attach_jobs(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)
         draw = callspec and callspec.params.get(PLAN_PARAM)
         if draw is not None:
-            item.stash[JOB] = _job(*draw)
+            item.stash[JOB] = _make_job(*draw)
 
 
-def repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
-    """Say why plugins that multiply tests are refused, where one is asked to: a case's repetitions would be one run."""
-    count = config.getoption("count", 1) if config.pluginmanager.has_plugin("repeat") else 1
-    if config.getoption("flake_finder_enable", False):
-        asked, count = "--flake-finder", config.getoption("flake_runs")
-    elif isinstance(count, int) and count > 1:
-        asked = f"--count {count}"
-    else:
-        marked = (item for item in items if JOB in item.stash and item.get_closest_marker("repeat") is not None)
-        if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
-            return None
-        asked, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
-    return f"{asked}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
-
-
-def _job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
+def _make_job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
     return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True, judges=judges)
 
 
-def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
+def _find_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
     """Return the case that a mark names. Raises ConfigError where it is not there."""
     if len(mark.args) != 1 or mark.kwargs:
         raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
-    name, root = str(mark.args[0]), _root(planner, test_file)
+    name, root = str(mark.args[0]), _find_root(planner, test_file)
     path = test_file.parent / name
     path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
     if path.is_file():
         return planner.case_of(TEST_YAML, path, None, plans)
     known = planner.cases(root)
     if name in known:
-        return _load(planner, known[name], plans)
+        return _load_case(planner, known[name], plans)
     raise ConfigError(f"@pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}")
 
 
-def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
+def _load_case(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
     source = find_source(found.path, planner.root(found.path).path)
     if source is None:
         raise ConfigError(f"@pytest.mark.{MARK}: {found.path} holds no cases any more")
@@ -112,13 +100,15 @@ def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
     __tracebackhide__ = True
     if JOB not in item.stash:
         raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
-    result = fetch(item, runner, servers)
+    result = fetch_result(item, runner, servers)
     assert result.case is not None
     assert result.artifact is not None
+    from pytest_agentbench.public import Run
+
     return Run(result.case, result.artifact, result.evaluation, result.workspace)
 
 
-def _root(planner: Planner, test_file: Path) -> ConfigRoot:
+def _find_root(planner: Planner, test_file: Path) -> ConfigRoot:
     """Return the config root of a test file: one above it, else the `cases` folder beside or above it."""
     for folder in test_file.parents:
         if not folder.is_relative_to(planner.rootdir):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,25 +11,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_agentbench.collection.scoring import (
-    Predicted,
-    case_problems,
-    metric_judges,
-    require_for_profile,
-    require_for_source,
-)
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
-from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import CHAT_JUDGE, Plan, judge_of
-from pytest_agentbench.engine.registry import Registry, build_registry
+from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.routes import missing_key, resolve_model
+from pytest_agentbench.metrics.registry import Metric, asks_model, refusal
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records.case import Case, MetricSpec, Model
+from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -45,6 +40,8 @@ from pytest_agentbench.store.documents import Signer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_agentbench.collection.predicted import Predicted
+
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""
 TRUSTED = pytest.StashKey[Trust]()
@@ -55,7 +52,7 @@ NO_MODEL = "none"
 
 @dataclass(frozen=True)
 class _Session:
-    """What the session's options name below one config root; `ids` are models."""
+    """The suite, profiles and models (`ids`) that the session's options name below one config root."""
 
     suite: SuiteFile | None
     run_profile: RunProfile
@@ -68,8 +65,8 @@ class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
-    `left_out` says which of the session's models have no stored answers. `subjects` are the files of all that sources
-    could have scored together, selected or not.
+    `left_out` says which of the session's models have no stored answers, `unasked` which guests' plugins add nothing.
+    `subjects` are the files of all that sources could have scored together, selected or not.
     """
 
     settings: Settings
@@ -80,6 +77,7 @@ class Planner:
     plugins: pytest.PytestPluginManager
     problem: str | None = None
     predicted: Predicted | None = None
+    unasked: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -98,12 +96,14 @@ class Planner:
 
         To be asked when the file is collected: pytest loads the conftests above it right before, and no earlier.
         """
-        return self._overridden(file.parent)
+        return self._is_overridden(file.parent)
 
-    def _overridden(self, folder: Path) -> bool:
+    def _is_overridden(self, folder: Path) -> bool:
         if folder not in self._own_agents:
             here = overrides_runner(self.plugins.get_plugin(str(folder / "conftest.py")))
-            above = _everywhere(self.plugins) if folder == folder.parent else self._overridden(folder.parent)
+            above = (
+                _some_plugin_overrides(self.plugins) if folder == folder.parent else self._is_overridden(folder.parent)
+            )
             self._own_agents[folder] = here or above
         return self._own_agents[folder]
 
@@ -115,8 +115,8 @@ class Planner:
         own_agent = own_agent and self.predicted is None
         key = (root, own_agent)
         if key not in self._plans:
-            self._plans[key] = None
-            self._plans[key] = self._make(root, own_agent)
+            self._plans[key] = None  # an error is said with the first file and not with each of thousands
+            self._plans[key] = self._make_plans(root, own_agent)
         return self._plans[key] or []
 
     def own_plans(self, opened: OpenedSource, subjects: Sequence[StoredAnswers]) -> list[Plan]:
@@ -129,7 +129,7 @@ class Planner:
             return []
         if root not in self._stored:
             self._stored[root] = None
-            self._stored[root] = self._session(root)
+            self._stored[root] = self._read_options(root)
         session = self._stored[root]
         if session is None:
             return []
@@ -139,18 +139,18 @@ class Planner:
             self.left_out.append(
                 f"{opened.path}: found no stored report of {', '.join(missing)}; its files are of {', '.join(known)}"
             )
-        return [self._plan(root, None, False, session, subject, is_own=True) for subject in wanted]
+        return [self._make_plan(root, None, False, session, subject, is_own=True) for subject in wanted]
 
     def open(self, source: CaseSource, path: Path, plans: Sequence[Plan]) -> OpenedSource:
         """Return the opened file; code that reads it is trusted like a conftest.py. Raises ConfigError.
 
         Its paths may go where the run profile allows. Where that has failed already, nobody knows what it allows.
         """
-        opened = source.open(path, self._request(path, plans, may_lack_plans=source.brings_subjects))
+        opened = source.open(path, self._make_request(path, plans, may_lack_plans=source.brings_subjects))
         self.subjects += opened.subjects
         return opened
 
-    def _request(self, path: Path, plans: Sequence[Plan], *, may_lack_plans: bool = False) -> SourceRequest:
+    def _make_request(self, path: Path, plans: Sequence[Plan], *, may_lack_plans: bool = False) -> SourceRequest:
         root = self.root(path)
         profile = plans[0].run_profile if plans else None
         if may_lack_plans:
@@ -208,7 +208,7 @@ class Planner:
         """
         case = row.make()
         for plan in plans[:1]:
-            if problems := case_problems(case, plan.evaluation_profile, self.registry.metrics):
+            if problems := self._case_problems(case, plan.evaluation_profile):
                 raise opened.explain(row, problems)
         return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
@@ -217,7 +217,9 @@ class Planner:
     ) -> Iterator[SourceCase | BadRow]:
         """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
         for plan in plans[:1]:
-            require_for_source(opened, plan.evaluation_profile, self.registry.metrics)
+            refused = self._refuse_metrics(_place_metrics(opened.metrics), plan.evaluation_profile)
+            if reasons := [reason for _, reason in refused]:  # they may come from the command line
+                raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
         rows = opened.rows(subject)
         return rows if self.predicted is None else self.predicted.rows(opened, rows)
 
@@ -225,6 +227,7 @@ class Planner:
         """Return every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
         if root not in self._cases:
             found = [*index_cases(root, self.roots, run_code=True)]
+            # The root's own last, for of equal ids the last stays
             found.sort(key=lambda case: self.root(case.path) is root)
             self._cases[root] = {case.case_id: case for case in found}
         return self._cases[root]
@@ -251,7 +254,7 @@ class Planner:
             return self.settings.repetitions or plan.predictions.samples
         return self.settings.repetitions or policy.run_repetitions
 
-    def _session(self, root: ConfigRoot) -> _Session:
+    def _read_options(self, root: ConfigRoot) -> _Session:
         settings = self.settings
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
@@ -259,16 +262,13 @@ class Planner:
         self.store.redactor.know(filter(None, (entry.api_key_env for entry in root.models().models)))
         return _Session(suite, run_profile, self._evaluation_profile(root), () if self.predicted is not None else ids)
 
-    def _make(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
-        settings, session = self.settings, self._session(root)
-        models: list[Model | None] = [
-            resolve_model(model_id, models=root.models(), suite=session.suite, environ=self.environ)
-            for model_id in session.ids
-        ]
+    def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
+        settings, session = self.settings, self._read_options(root)
+        models: list[Model | None] = [self._resolve_model(model_id, root, session.suite) for model_id in session.ids]
         keys = [model.api_key_env for model in models if model is not None]  # a suite may name others
         self.store.redactor.know(filter(None, keys))
         predictions = self.predicted.predictions if self.predicted is not None else None
-        plans = [self._plan(root, model, own_agent, session, predictions) for model in models or [None]]
+        plans = [self._make_plan(root, model, own_agent, session, predictions) for model in models or [None]]
         self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
@@ -283,10 +283,11 @@ class Planner:
         if name is None:
             return EvaluationProfile.default()
         profile = root.evaluation_profile(name, self.registry.known)
-        require_for_profile(profile, root.find("evaluation_profiles", name), self.registry.metrics)
+        if problems := list(self._refuse_metrics(_place_metrics(profile.metrics), profile)):
+            raise make_located_error(root.find("evaluation_profiles", name), problems)
         return profile
 
-    def _plan(
+    def _make_plan(
         self,
         root: ConfigRoot,
         model: Model | None,
@@ -302,8 +303,8 @@ class Planner:
         suite_id = suite.suite_id if suite else None
         author = None
         if is_own:
-            author = resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ)
-        judges = self._judges(root, model or author, evaluation)
+            author = self._resolve_model(model_id, root, suite)
+        judges = self._resolve_judges(root, model or author, evaluation)
         return Plan(
             root=root,
             model=model,
@@ -319,7 +320,15 @@ class Planner:
             suite=suite,
         )
 
-    def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
+    def _resolve_model(self, name: str, root: ConfigRoot, suite: SuiteFile | None = None) -> Model:
+        # Here, for where a user's own agent runs and no judge, nothing asks how models are reached
+        from pytest_agentbench.models.routes import resolve_model
+
+        return resolve_model(name, models=root.models(), suite=suite, environ=self.environ)
+
+    def _resolve_judges(
+        self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile
+    ) -> dict[str, Model]:
         judges = {}
         used = {run.judge_id for run in evaluation.judge_runs}
         for judge in evaluation.judges:
@@ -336,14 +345,40 @@ class Planner:
                 raise ConfigError(
                     f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found no model, expected `model:`"
                 )
-            judges[judge.judge_id] = resolve_model(name, models=root.models(), environ=self.environ)
+            judges[judge.judge_id] = self._resolve_model(name, root)
         return judges
 
     def metric_judges(
         self, plans: Sequence[Plan], metrics: Iterable[MetricSpec], place: str
     ) -> list[tuple[Model, ...]]:
-        """For each plan the models that the metrics of a case ask. Raises ConfigError that names `place`."""
-        return metric_judges(plans, metrics, self.registry.metrics, place)
+        """Return for each plan the models that the metrics of a case ask, and those of the evaluation profile.
+
+        Raises ConfigError, which names `place`, for a metric that takes a `model` and has none.
+        """
+        own, known = list(metrics), self.registry.metrics
+        return [
+            tuple(_asked_models(plan, (*own, *plan.evaluation_profile.metrics), known, place).values())
+            for plan in plans
+        ]
+
+    def _case_problems(self, case: Case, profile: EvaluationProfile) -> list[tuple[Loc, str]]:
+        """Return what keeps metrics, and checks of metrics, of a case from being computed, each at its field."""
+        checked = [
+            (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
+            for index, check in enumerate(case.checks)
+            if isinstance(asked := check.declarative, MetricAtLeast)
+        ]
+        refused = self._refuse_metrics(checked, profile, checked=True)
+        return [*self._refuse_metrics(_place_metrics(case.metrics), profile), *refused]
+
+    def _refuse_metrics(
+        self, metrics: Iterable[tuple[Loc, MetricSpec]], profile: EvaluationProfile, *, checked: bool = False
+    ) -> Iterator[tuple[Loc, str]]:
+        """Yield why metrics cannot be computed here, each at its place."""
+        known = self.registry.metrics
+        for loc, metric in metrics:
+            if metric.name in known and (reason := refusal(metric, known, profile.compat, checked=checked)):
+                yield loc, reason
 
     def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
         """Return a sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
@@ -356,26 +391,41 @@ class Planner:
                 models[plan.model.model_id] = plan.model
             models.update({model.model_id: model for model in plan.judges.values()})
         asked = (model for model in models.values() if (model.cassettes or self.settings.cassettes) != "replay")
-        sentences = (missing_key(model, self.environ) for model in asked)
-        return [sentence for sentence in sentences if sentence]
+        if not models:
+            return []
+        from pytest_agentbench.models.routes import missing_key
+
+        return [sentence for model in asked if (sentence := missing_key(model, self.environ))]
 
 
-def prepare(config: pytest.Config, settings: Settings) -> Planner:
+def make_planner(config: pytest.Config, settings: Settings) -> Planner:
     """Return the session's planner. A name that a plugin adds though it is taken is its `problem`."""
-    try:
-        registry, problem = build_registry(config.hook), None
-    except ConfigError as error:
-        registry, problem = build_registry(), str(error)
+    roots, problem = session_roots(config, settings), None
+    unasked: list[str] = []
+    if any(name.startswith("pytest_agentbench_") and hook.get_hookimpls() for name, hook in vars(config.hook).items()):
+        from pytest_agentbench.collection.plugins import ask_plugins
+
+        try:
+            unasked = ask_plugins(config, roots)
+        except ConfigError as error:
+            problem = str(error)
+    registry = build_registry(config.hook.pytest_agentbench_web_search())
+    predicted = None
+    if settings.predictions is not None:
+        from pytest_agentbench.collection.predicted import Predicted
+
+        predicted = Predicted(settings.predictions)
     signer = Signer(os.environ[settings.store_key]) if settings.store_key is not None else None
     return Planner(
         settings,
         registry,
         Store(settings.output, remote=settings.store, signer=signer),
         config.rootpath,
-        session_roots(config, settings),
+        roots,
         config.pluginmanager,
         problem,
-        Predicted(settings.predictions) if settings.predictions is not None else None,
+        predicted,
+        unasked,
     )
 
 
@@ -401,10 +451,38 @@ def session_trust(config: pytest.Config, settings: Settings) -> Trust:
     return config.stash[TRUSTED]
 
 
-def _everywhere(plugins: pytest.PytestPluginManager) -> bool:
+def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     """Return whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered
     last.
     """
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
     *_, last = filter(overrides_runner, others)  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"
+
+
+def _place_metrics(metrics: Iterable[MetricSpec]) -> Iterator[tuple[Loc, MetricSpec]]:
+    for index, metric in enumerate(metrics):
+        yield ("metrics", index), metric
+
+
+def _asked_models(
+    plan: Plan, specs: Iterable[MetricSpec], metrics: Mapping[str, Metric], place: str
+) -> dict[str, Model]:
+    """Return the models that metrics ask, by their ids. Raises ConfigError for one that needs a model and has none."""
+    found: dict[str, Model] = {}
+    for spec in specs:
+        function = metrics.get(spec.name)
+        if function is None or not asks_model(function):
+            continue
+        name = spec.args.get("model")
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise ConfigError(f"{place}: metric {spec.name}: args.model: found {name!r}, expected a model's id or name")
+        if plan.judged_by(name) is not None:
+            model = plan.judge_model(name)
+            found[model.model_id] = model
+        elif "model" in inspect.signature(function).parameters:
+            raise ConfigError(
+                f"{place}: metric {spec.name} asks a model, and there is none to ask; name one in the metric's args "
+                "(`args: {model: gpt4o}`), or a judge in the evaluation profile"
+            )
+    return found

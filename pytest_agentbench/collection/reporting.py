@@ -8,79 +8,78 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.marks import PLAN_PARAM
+from pytest_agentbench.collection.items import PLAN_PARAM
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
 from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.subject import judged_by
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
-from pytest_agentbench.engine.verdict import judged_by
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.assertion import headline
 from pytest_agentbench.reports.rows import Row, run_row, user_properties
 from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.terminal_text import visible
-from pytest_agentbench.workspaces.sessions import Workspaces
 
 if TYPE_CHECKING:
     from pytest_agentbench.session import SessionReport
+    from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 class SessionMessages:
-    """The only process tells its own report."""
+    """Messages of the only process, to its own report."""
 
     def __init__(self, report: SessionReport) -> None:
         self._report = report
 
     def warn(self, *texts: str) -> None:
-        """What a reader of the figures has to know, once."""
+        """Tell what a reader of the figures has to know, once."""
         self._report.warnings += [text for text in dict.fromkeys(texts) if text not in self._report.warnings]
 
     def spent(self, part: Part, usages: Sequence[Usage]) -> None:
-        """What was paid just now."""
+        """Tell what was paid just now."""
         self._report.spend(part, [spending(usage) for usage in usages])
 
     def drain(self, reason: str) -> None:
-        """Nothing more is to start, in any process."""
+        """Let nothing more start, in any process."""
         self._report.drain(reason)
 
     def unshared(self, problem: str) -> None:
-        """Results that are not in the shared store."""
+        """Tell of results that are not in the shared store."""
         self._report.unshared.append(problem)
 
     def ended(self, number: int) -> None:
-        """The signal that ended this process's part."""
+        """Tell the signal that ended this process's part."""
         self._report.ended_by = number
 
 
 class WorkerMessages:
-    """A worker tells the controller, over the channel that `shares` describes."""
+    """Messages of a worker to the controller, over the channel that `shares` describes."""
 
     def __init__(self, channel: Any, ahead: Callable[[], RunAhead]) -> None:
         self._channel, self._ahead = channel, ahead
 
     def warn(self, *texts: str) -> None:
-        """Like `ToReport.warn`."""
+        """Tell what a reader of the figures has to know."""
         if texts:
             self._channel.send(("warnings", texts))
 
     def spent(self, part: Part, usages: Sequence[Usage]) -> None:
-        """Like `ToReport.spent`."""
+        """Tell what was paid just now."""
         self._channel.send(("spent", part, [spending(usage) for usage in usages]))
 
     def drain(self, reason: str) -> None:
-        """Like `ToReport.drain`; here at once."""
+        """Let nothing more start: here at once, elsewhere when the controller has read this."""
         self._ahead().drain(reason)
         self._channel.send(("drain", reason))
 
     def unshared(self, problem: str) -> None:
-        """Like `ToReport.unshared`."""
+        """Tell of results that are not in the shared store."""
         self._channel.send(("unshared", problem))
 
     def ended(self, number: int) -> None:
-        """Like `ToReport.ended`."""
+        """Tell the signal that ended this worker's part."""
         self._channel.send(("ended", number))
 
 
@@ -94,10 +93,10 @@ DRAWN = pytest.StashKey[bool]()
 
 
 class CaseReports:
-    """Registered in sessions with cases, in every process that runs items."""
+    """The hooks that give items their rows, in every process that runs items of cases."""
 
     def __init__(
-        self, workspaces: Workspaces, repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
+        self, workspaces: Callable[[], Workspaces], repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
     ) -> None:
         """`repetitions` says how often cases run by a plan, `keep` leaves workspaces of runs that did not pass."""
         self.workspaces = workspaces
@@ -107,7 +106,7 @@ class CaseReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Run ahead log into their own items. An item that is set up again draws again."""
+        """Keep logs of runs ahead in their own items, and draw again for an item that is set up again."""
         filter_capture_handlers()
         self.streams.guard()  # here, where pytest captures them
         if item.stash.get(DRAWN, False):
@@ -124,7 +123,7 @@ class CaseReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self) -> None:
-        """The terminal is about to write."""
+        """Mend the streams: the terminal is about to write."""
         self.streams.mend()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -140,21 +139,21 @@ class CaseReports:
         if call.when == "setup":
             report.duration = max(0.0, report.duration - result.waited)
         if call.when == "call" or (call.when == "setup" and not report.passed):
-            self._decide(item, job, result, call, report)
+            self._note_outcome(item, job, result, call, report)
         elif call.when == "teardown":
-            self._release(item)
+            self._release_run(item)
         if job.plan.lane.redactor is not None:
-            _rewrite(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
-        _rewrite(report, visible)
+            _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
+        _rewrite_report(report, visible)
         return report
 
-    def _decide(
+    def _note_outcome(
         self, item: pytest.Item, job: Job, result: Result, call: pytest.CallInfo[Any], report: pytest.TestReport
     ) -> None:
         outcome = "error" if report.failed and call.when == "setup" else report.outcome
-        row = _row(item, job, result, outcome, call)
+        row = _redact_row(item, job, result, outcome, call)
         if self.keep and outcome in ("failed", "error"):
-            report.sections.append(("Workspace", self._keep(result)))
+            report.sections.append(("Workspace", self._keep_workspace(result)))
         if result.logs:
             report.sections.append(("Captured log run", "\n".join(result.logs)))
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
@@ -170,11 +169,11 @@ class CaseReports:
         replayed = result.artifact is not None and result.artifact.cassette == "replayed"
         if not result.reused and not replayed:
             report.duration += result.seconds  # the time of the run, not of the wait for it
-        if stop := stop_reason(job, outcome):
+        if stop := find_stop(job, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
 
-    def _keep(self, result: Result) -> str:
+    def _keep_workspace(self, result: Result) -> str:
         """Leave the run's workspace where it is; a sentence that says where that is."""
         if result.workspace is None:
             archive = result.artifact.workspace if result.artifact is not None else None
@@ -182,23 +181,23 @@ class CaseReports:
                 return "The run left no workspace."
             return f"The run was made before; what it left is in {archive}, below the output folder."
         try:
-            self.workspaces.keep(result.workspace)
+            self.workspaces().keep(result.workspace)
         except OSError as error:
             return f"The run's workspace cannot be kept: {error}"
         kept, result.workspace = result.workspace.path, None
         return f"The run's workspace is kept: {kept}"
 
-    def _release(self, item: pytest.Item) -> None:
+    def _release_run(self, item: pytest.Item) -> None:
         result = item.stash.get(RESULT, None)
         item.user_properties = []
         if result is None:
             return
         del item.stash[RESULT]
         if result.workspace is not None:
-            self.workspaces.remove(result.workspace)
+            self.workspaces().remove(result.workspace)
 
 
-def _rewrite(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None:
+def _rewrite_report(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None:
     """Rewrite what people and CI get to see of a phase: exceptions, reasons and logs hold what agents said."""
     if report.failed and (shown := rewritten(report.longreprtext)) != report.longreprtext:
         report.longrepr = shown
@@ -208,7 +207,7 @@ def _rewrite(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None
     report.sections[:] = [(title, rewritten(text)) for title, text in report.sections]
 
 
-def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
+def _redact_row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
     """Return the item's entry in report.json, without secrets."""
     lane = job.plan.lane
     if outcome != "passed":
@@ -218,7 +217,7 @@ def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest
             artifact=artifact and lane.redact_record(artifact),
             evaluation=evaluation and lane.redact_record(evaluation),
         )
-    message = _message(call, result)
+    message = _describe_outcome(call, result)
     if lane.redactor is None:
         return make_row(item, job, result, outcome, message)
     row = make_row(item, job, result, outcome, lane.redactor.value(message))
@@ -250,7 +249,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         artifact_path=result.path,
         evaluation_path=result.evaluation_path,
         measure=result.measure if result.evaluation is not None else None,
-        variant=_variant(item, job),
+        variant=_name_variant(item, job),
         outcome=outcome,
         message=message,
         predictions=plan.predictions.path.name if plan.predictions is not None else None,
@@ -259,7 +258,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
     )
 
 
-def _variant(item: pytest.Item, job: Job) -> str | None:
+def _name_variant(item: pytest.Item, job: Job) -> str | None:
     """Return the ids of a marked test's own parameters, None where it has none."""
     if (callspec := getattr(item, "callspec", None)) is None:
         return None
@@ -269,10 +268,12 @@ def _variant(item: pytest.Item, job: Job) -> str | None:
     return None if every == draw else every.removeprefix(f"{draw}-").removesuffix(f"-{draw}")
 
 
-def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
+def _describe_outcome(call: pytest.CallInfo[Any], result: Result) -> str | None:
     if call.excinfo is None:
         return None
     if result.evaluation is not None and result.evaluation.outcome == "failed" and result.case and result.artifact:
+        from pytest_agentbench.reports.assertion import headline
+
         return headline(result.case, result.artifact, result.evaluation)
     if isinstance(result.error, AgentbenchError):
         return str(result.error)
@@ -280,7 +281,7 @@ def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
     return str(error) if isinstance(error, pytest.skip.Exception) else call.excinfo.exconly()
 
 
-def stop_reason(job: Job, outcome: str) -> str | None:
+def find_stop(job: Job, outcome: str) -> str | None:
     """Return why the run profile's policy ends the session after this item, if it does."""
     policy = job.plan.run_profile.execution_policy
     name = job.plan.run_profile.run_profile_id

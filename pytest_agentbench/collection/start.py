@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -12,49 +14,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.items import OUTPUT, PLANNER, STRICT, item_name
-from pytest_agentbench.collection.marks import attach_jobs, repeats
+from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, deselect, item_name
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
-from pytest_agentbench.collection.selection import deselect
-from pytest_agentbench.distributed.shares import CHANNEL, ReportPacker
-from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
-from pytest_agentbench.engine.forecast import DryRun
 from pytest_agentbench.engine.identities import Identities
-from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.limits import steady_socket
-from pytest_agentbench.engine.lookahead import LookAhead, RunLimits, Work, WorkerThrottles
+from pytest_agentbench.engine.job import Job, Work
+from pytest_agentbench.engine.lookahead import RunLimits
 from pytest_agentbench.engine.services import Services, SessionRules
-from pytest_agentbench.engine.user_code import RunLogHandler, Streams
+from pytest_agentbench.engine.user_code import PlainImports, RunLogHandler, Streams
 from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
-from pytest_agentbench.reports.progress import Progress, StatusLine
-from pytest_agentbench.reports.telemetry.environment import is_disabled, otel_problem
+from pytest_agentbench.records.base import SANDBOXES
 from pytest_agentbench.session import BEGAN
-from pytest_agentbench.store.contents import refuse_links
 from pytest_agentbench.store.documents import Signer
-from pytest_agentbench.store.locks import allow_open_files
-from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.files import allow_open_files, refuse_links
 from pytest_agentbench.terminal_text import visible
-from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues
-from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.sessions import Workspaces
 
 if TYPE_CHECKING:
-    from pytest_agentbench.collection.scoring import Predicted
+    from pytest_agentbench.collection.predicted import Predicted
+    from pytest_agentbench.engine.agent_code import CodeReader
     from pytest_agentbench.engine.job import Result
+    from pytest_agentbench.engine.limits import WorkerThrottles
+    from pytest_agentbench.engine.lookahead import LookAhead
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.options import Settings
+    from pytest_agentbench.reports.progress import Progress, StatusLine
     from pytest_agentbench.reports.telemetry.sending import Telemetry
     from pytest_agentbench.session import SessionReport
     from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.store.remote import Remote
+    from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 class StoreWait:
-    """Sees to it that all results are in the shared store when the session ends; `tell` is told where some are not.
+    """The wait, at a session's end, until all results are in the shared store; `tell` is told where some are not.
 
     `reporter` shows what is waited for, where that takes more than a moment; xdist's workers have none.
     """
@@ -92,6 +87,8 @@ def send_spans(
 
     Raises ConfigError where the SDK refuses what the OTEL_* variables say.
     """
+    from pytest_agentbench.reports.telemetry.spans import is_disabled
+
     if is_disabled(os.environ):
         return None
     from pytest_agentbench.reports.telemetry.sending import Telemetry
@@ -106,15 +103,15 @@ def send_spans(
 
     def ended(job: Job, result: Result) -> None:
         try:
-            _send(telemetry, job, result)
+            _send_job(telemetry, job, result)
         except Exception as error:  # noqa: BLE001  # a run that is paid for never fails for its spans
             telling.warn(f"{where}: the spans of {job.case_id} cannot be made: {redactor.text(repr(error))}")
 
     return ended
 
 
-def _send(telemetry: Telemetry, job: Job, result: Result) -> None:
-    """What is new of the job: its run, or only a verdict on one that was made before."""
+def _send_job(telemetry: Telemetry, job: Job, result: Result) -> None:
+    """Send what is new of the job: its run, or only a verdict on one that was made before."""
     artifact, evaluation = result.artifact, result.evaluation
     if artifact is None or result.not_run is not None:
         return
@@ -130,10 +127,13 @@ _SESSION_FILES, _RUN_FILES, _PROGRAM_FILES, _MOST_FILES = 64, 4, 12, 64
 """How many files a session has open, a run, the programs of a run; and what a run gets where there are as many."""
 
 
-def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
-    """Give marked tests their cases and deselects what is not to run: in a dry run, all that is no case."""
+def select_items(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
+    """Give marked tests their cases and deselect what is not to run: in a dry run, all that is no case."""
     planner = session.config.stash[PLANNER]
-    attach_jobs(items)
+    if session.config.stash.get(MARKED, False):
+        from pytest_agentbench.collection.marks import attach_jobs
+
+        attach_jobs(items)
     try:
         deselect(session.config, items, planner, cases_only=dry_run)
     except ConfigError as error:
@@ -142,41 +142,42 @@ def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) 
         _refuse(session, problem)
 
 
-def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
-    """Here -k, -m, --lf and every other deselection are done. `report` is None in xdist's workers.
+def start_engine(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
+    """Start the engine, once -k, -m, --lf and every other deselection are done. `report` is None in xdist's workers.
 
     Raises UsageError for what cannot run at all, a missing key for one, before anything does.
     """
     config = session.config
     jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
-    channel = getattr(config, "workerinput", {}).get(CHANNEL)
-    workers = config.workerinput["workercount"] if channel is not None else 1  # type: ignore[attr-defined]
-    limits = _limits(settings, jobs, workers)
+    channel, workers = _find_controller(config)
+    limits = _read_limits(settings, jobs, workers)
     if channel is not None:
-        steady_socket(channel.gateway)
         channel.send(("cases", len(jobs), limits.concurrency))  # precedes xdist's own message on the same wire
     if not session.items and not session.testsfailed and (left_out := config.stash[PLANNER].left_out):
         _refuse(session, *left_out)  # nobody else would say why there is nothing
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    if problems := _problems(config, settings, session.items, jobs):
+    if problems := _find_problems(config, settings, session.items, jobs):
         _refuse(session, *problems)
         return
     narrowed = _bound_by_open_files(limits, jobs)
     telling = SessionMessages(report) if report is not None else WorkerMessages(channel, lambda: config.stash[AHEAD])
-    workspaces = Workspaces()
-    config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
-    throttles = WorkerThrottles(channel.send) if channel is not None else None
-    services = _services(config, settings, workspaces, limits, telling, throttles)
+    workspaces = _open_workspaces(config)
+    throttles = None
+    if channel is not None:
+        from pytest_agentbench.engine.limits import WorkerThrottles
+
+        throttles = WorkerThrottles(channel.send)
+    services = _make_services(config, settings, workspaces, limits, telling, throttles)
     if settings.otel and not settings.dry_run:
         try:
             services.rules.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
         except ConfigError as error:
             _refuse(session, f"--agentbench-otel: {error}")
             return
-    view = _view(config, report, len(jobs), services) if report is not None else _unseen
+    view = _show_progress(config, report, len(jobs), services) if report is not None else _show_nothing
     work: Work = functools.partial(execute, services)
-    close = functools.partial(_close, services, config.stash[PLANNER].store.signer, telling)
+    close = functools.partial(_end_shared, services, config.stash[PLANNER].store.signer, telling)
     ahead = RunAhead(
         session, work, limits, close=close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
     )
@@ -184,29 +185,65 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
         report.attach(ahead, services.rules.dry_run)
-    telling.warn(*_warnings(jobs, predicted), *narrowed, *config.stash[PLANNER].left_out)
+    planner = config.stash[PLANNER]
+    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
-    _install(config, settings, ahead, services, telling)
+    _register_plugins(config, settings, ahead, services, telling)
     Signals(telling.ended).install(session)
     if channel is not None:
+        from pytest_agentbench.distributed.shares import ReportPacker
+
         config.pluginmanager.register(ReportPacker())
 
 
-async def _close(services: Services, signer: Signer | None, telling: Messages) -> None:
-    """End what runs share, and tells what of the store was not taken, whose number is known by then."""
+def _find_controller(config: pytest.Config) -> tuple[Any, int]:
+    """Return a worker's channel to its controller and how many workers there are; (None, 1) in the only process."""
+    told = getattr(config, "workerinput", None)
+    if told is None:
+        return None, 1
+    from pytest_agentbench.distributed.shares import CHANNEL
+    from pytest_agentbench.engine.limits import steady_socket
+
+    if (channel := told.get(CHANNEL)) is None:
+        return None, 1
+    steady_socket(channel.gateway)
+    return channel, told["workercount"]
+
+
+def _open_workspaces(config: pytest.Config) -> Callable[[], Workspaces]:
+    """Return what gives the session's workspaces, made for the first run that needs one."""
+
+    @functools.cache
+    def open_them() -> Workspaces:
+        from pytest_agentbench.workspaces.sessions import Workspaces
+
+        workspaces = Workspaces()
+        opened.callback(workspaces.close)
+        return workspaces
+
+    opened = contextlib.ExitStack()
+    config.add_cleanup(opened.close)  # after the last fixture is torn down: it may look at what the run left
+    return open_them
+
+
+async def _end_shared(services: Services, signer: Signer | None, telling: Messages) -> None:
+    """End what runs share, and tell what of the store was not taken, whose number is known by then."""
     if signer is not None and (said := signer.describe_refused()) is not None:
         telling.warn(said)
     await services.close()
 
 
-def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
+def _find_problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
     """Return what keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
     planner = config.stash[PLANNER]
-    if problem := repeats(config, items):
+    if problem := _refuse_repeats(config, items):
         return [problem]
-    if settings.otel and (problem := otel_problem(os.environ)) is not None:
-        return [problem]
+    if settings.otel:
+        from pytest_agentbench.reports.telemetry.spans import otel_problem
+
+        if (problem := otel_problem(os.environ)) is not None:
+            return [problem]
     judges = (model for job in jobs for model in job.judges)
     if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
         return missing
@@ -219,10 +256,28 @@ def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item
     return []
 
 
-def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages) -> None:
+def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Say why plugins that multiply tests are refused, where one is asked to: a case's repetitions would be one run."""
+    count = config.getoption("count", 1) if config.pluginmanager.has_plugin("repeat") else 1
+    if config.getoption("flake_finder_enable", False):
+        asked, count = "--flake-finder", config.getoption("flake_runs")
+    elif isinstance(count, int) and count > 1:
+        asked = f"--count {count}"
+    else:
+        marked = (item for item in items if JOB in item.stash and item.get_closest_marker("repeat") is not None)
+        if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
+            return None
+        asked, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
+    return f"{asked}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
+
+
+def _register_plugins(
+    config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages
+) -> None:
     """Register what takes part from here on, and what ends with the session."""
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
+    config.add_cleanup(PlainImports().install())
     config.add_cleanup(ahead.engine.close)
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
@@ -233,30 +288,37 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
     plugins.register(ahead, "agentbench-ahead")
     repetitions = config.stash[PLANNER].repetitions
     config.add_cleanup((streams := Streams()).close)
-    reports = CaseReports(services.sandboxes.workspaces, repetitions, streams, keep=settings.keep_workspaces)
+    reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))
 
 
-def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
+def _find_warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
     sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
     if any(each.type == "local" for each in sandboxes):
         yield "sandbox: local: commands of agents run on this machine without isolation"
-    shared = any(each.type == "bubblewrap" and each.network == "allow" for each in sandboxes)
-    if shared and not closes_abstract_sockets():
-        yield (
-            "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, X, "
-            "agents), which Linux 6.12 with Landlock closes"
-        )
+    for name in sorted({each.type for each in sandboxes} - {*SANDBOXES}):
+        from pytest_agentbench.workspaces.sandboxes.base import likeness_of
+
+        if likeness_of(name) == "local":
+            yield f"sandbox: {name}: commands of agents run without isolation, as far as its provider says"
+    if any(each.type == "bubblewrap" and each.network == "allow" for each in sandboxes):
+        from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
+
+        if not closes_abstract_sockets():
+            yield (
+                "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, "
+                "X, agents), which Linux 6.12 with Landlock closes"
+            )
     if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
     if predicted is not None:
         yield from predicted.warnings(max(job.repetition for job in jobs))
 
 
-def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
+def _read_limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
     profiles = {job.plan.run_profile.run_profile_id: job.plan.run_profile for job in jobs}
     most = {name: profile.execution_policy.max_concurrency for name, profile in profiles.items()}
     if settings.concurrency is not None:
@@ -302,30 +364,32 @@ def _refuse(session: pytest.Session, *reasons: str) -> None:
     session.shouldfail = visible("; ".join(reasons))  # xdist takes a usage error in a worker for a crash
 
 
-def _services(
+def _make_services(
     config: pytest.Config,
     settings: Settings,
-    workspaces: Workspaces,
+    workspaces: Callable[[], Workspaces],
     limits: RunLimits,
     telling: Messages,
     throttles: WorkerThrottles | None,
 ) -> Services:
-    from pytest_agentbench.models.cassettes import Cassettes
-    from pytest_agentbench.models.scripts import Scripts
-
-    registry, scripts, store = config.stash[PLANNER].registry, Scripts(), config.stash[PLANNER].store
+    registry, store = config.stash[PLANNER].registry, config.stash[PLANNER].store
 
     def connect() -> Endpoints:
         from pytest_agentbench.models.client import Endpoints
 
         shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
         return Endpoints(
-            scripts=scripts,
+            scripts=services.scripts,
             concurrency=limits.concurrency,
             providers=registry.providers,
             shared=shared,
             tell=lambda said: telling.warn(store.redactor.text(said)),
         )
+
+    def open_reader() -> CodeReader:
+        from pytest_agentbench.engine.agent_code import CodeReader
+
+        return CodeReader(config.rootpath, config.stash[BEGAN])
 
     store.warn = telling.warn
     rules = SessionRules(
@@ -333,24 +397,27 @@ def _services(
         drained=lambda: config.stash[AHEAD].engine.drained,
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
-        dry_run=DryRun() if settings.dry_run else None,
     )
-    return Services(
+    if settings.dry_run:
+        from pytest_agentbench.engine.forecast import DryRun
+
+        rules.dry_run = DryRun()
+    services = Services(
         registry=registry,
-        sandboxes=Sandboxes(workspaces),
-        scripts=scripts,
+        workspaces=workspaces,
         connect=connect,
         on_spent=telling.spent,
         over_budget=functools.partial(over_budget, settings.max_cost, settings.max_tokens),
-        identities=Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
-        catalogues=Catalogues(settings.output / CATALOGUES, store.redactor),
+        identities=Identities(open_reader, telling.warn),
         redactor=store.redactor,
         output=settings.output,
         subjects=tuple(config.stash[PLANNER].subjects),
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),
-        cassettes=Cassettes(settings.cassettes, _session_id(config), store.redactor),
+        cassette_mode=settings.cassettes,
+        session_id=_session_id(config),
         rules=rules,
     )
+    return services
 
 
 def _session_id(config: pytest.Config) -> str:
@@ -359,33 +426,48 @@ def _session_id(config: pytest.Config) -> str:
     return str(named or uuid.uuid4().hex)[:12]
 
 
-def _view(config: pytest.Config, report: SessionReport, total: int, services: Services) -> Any:
-    """Draw the status line while pytest waits, and notes in the journal what is under way."""
-    status, begun, budget = StatusLine.of_session(config), time.perf_counter(), report.open_budget()
-    config.add_cleanup(status.close)
+def _show_progress(config: pytest.Config, report: SessionReport, total: int, services: Services) -> Any:
+    """Draw the status line while pytest waits, and note in the journal what is under way."""
+    status, begun, budget = _open_status_line(config), time.perf_counter(), report.open_budget()
 
     def tick(engine: LookAhead | None) -> None:
         if engine is None:
-            status.clear()
+            if status is not None:
+                status.clear()
             return
         done = max(0, engine.at - 1) + len(engine.done)
         if report.journal is not None:
             running = (item_name(job.case_id, job.plan.model_id, job.repetition) for job in [*engine.running])
             report.journal.progress(done, len(engine.running), running)
-        status.show(
-            lambda: Progress(
-                done=done,
-                total=total,
-                in_flight=len(engine.running),
-                elapsed_seconds=time.perf_counter() - begun,
-                cost_usd=budget.spent or None,
-                partial_cost=budget.unknown > 0,
-                waiting_for=services.describe_pauses(),
-            )
+        if status is not None:
+            status.show(lambda: describe(engine, done))
+
+    def describe(engine: LookAhead, done: int) -> Progress:
+        from pytest_agentbench.reports.progress import Progress
+
+        return Progress(
+            done=done,
+            total=total,
+            in_flight=len(engine.running),
+            elapsed_seconds=time.perf_counter() - begun,
+            cost_usd=budget.spent or None,
+            partial_cost=budget.unknown > 0,
+            waiting_for=services.describe_pauses(),
         )
 
     return tick
 
 
-def _unseen(engine: LookAhead | None) -> None:
-    """Workers draw nothing."""
+def _open_status_line(config: pytest.Config) -> StatusLine | None:
+    """Return the line that shows progress, None where standard output is no terminal."""
+    if sys.__stdout__ is None or sys.__stdout__.closed or not sys.__stdout__.isatty():
+        return None
+    from pytest_agentbench.reports.progress import StatusLine
+
+    status = StatusLine.of_session(config)
+    config.add_cleanup(status.close)
+    return status
+
+
+def _show_nothing(engine: LookAhead | None) -> None:
+    """Draw nothing, in workers."""

@@ -1,21 +1,24 @@
-"""The base of all configuration files' models: strict types, and errors that know their place."""
+"""The base of all configuration files' models: strict types, and one file to one model or all that is wrong with it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     Field,
     PrivateAttr,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -24,9 +27,11 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.documents import Document, Loc, Problem, read_document
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.terminal_text import shorten_text
 
 _RUNNERS, _CHECKS = partial(find_extension, "runner"), partial(find_extension, "check")
 
@@ -219,6 +224,7 @@ def _advise_allowing(scope: Scope) -> str:
 
 
 YAML_SUFFIXES = (".yaml", ".yml")
+DATA_SUFFIXES = (".json", ".jsonl")
 
 
 def is_path(name: str) -> bool:
@@ -274,25 +280,11 @@ def _require_version_1(value: Any) -> Any:
     return value
 
 
-def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
-    complain(find_temperature_problems(settings))
-    return settings
-
-
-def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
-    value = settings.get("temperature")
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
-        return []
-    return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
-
-
 SchemaVersion = Annotated[int, BeforeValidator(_require_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
 LocalFolder = Annotated[str, AfterValidator(_require_folder)]
 """A path relative to the file that names it; `~` expands; the folder exists."""
 LocalFile = Annotated[str, AfterValidator(_require_file)]
 """A path relative to the file that names it; `~` expands; the file exists."""
-RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -342,3 +334,158 @@ class ConfigFile(Written):
     """Always 1."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
+
+    @classmethod
+    def with_sections(cls) -> type[Self]:
+        """Return the model with the sections that packs and plugins add to it, for schemas and suggestions."""
+        return cls
+
+    def read_named_files(self, scope: Scope) -> Self:
+        """Return the model with the content of files that it names in their place, so that it means the same wherever
+        it lies.
+
+        :raises ConfigError: one of them cannot be read.
+        """
+        return self
+
+
+M = TypeVar("M", bound=BaseModel)
+
+_SLUG = "a slug (lower-case letters, digits, '_' and '-', beginning with a letter or digit)"
+
+
+def load(path: Path, kind: type[M], known: Known = UNVERIFIED) -> M:
+    """Return the file as a model of `kind`. Names are verified against `known`.
+
+    :raises ConfigError: with all problems of the file, one `file:line:column: field: ...` a line.
+    """
+    return load_in(path, kind, Scope(folder=str(path.parent), known=known))
+
+
+def load_in(path: Path, kind: type[M], scope: Scope) -> M:
+    """Return the file as a model like `load`, in a scope: with a root, the paths that it names may not leave it."""
+    document = read_document(path)
+    if not isinstance(document.data, dict):
+        found = "nothing" if document.data is None else f"a {_kind_of(document.data)}"
+        raise ConfigError(f"{path}:1:1: found {found}, expected a top-level mapping that begins with schema_version: 1")
+    model = validate(document, kind, scope)
+    return model.read_named_files(scope) if isinstance(model, ConfigFile) else model
+
+
+def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -> M:
+    """Return the document's data as `kind`.
+
+    :raises ConfigError: with all problems of the document.
+    """
+    adapter = kind.validate_python if isinstance(kind, TypeAdapter) else kind.model_validate
+    # What parsing found (a key twice) is told with what the model finds: one run of the command, all problems.
+    problems = list(document.problems)
+    try:
+        model = adapter(document.data, context=scope)
+    except ValidationError as error:
+        problems += _explain(error, document, kind)
+    if problems:
+        raise document.error(problems)
+    return model
+
+
+def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAdapter[M]) -> Iterator[Problem]:
+    for item in error.errors(include_url=False):
+        loc = _match_file(item["loc"], document.data, missing=item["type"] == "missing")
+        cause = item.get("ctx", {}).get("error")
+        if isinstance(cause, Problems):
+            yield from (document.problem(loc + sub, message) for sub, message in cause.found)
+        elif item["type"] == "extra_forbidden":
+            yield document.problem(loc, f"{item['msg']}{_suggest_field(loc, kind, document.data)}", at_key=True)
+        elif item["type"] == "missing":
+            yield document.problem(loc, "found nothing, expected a value: Field required")
+        else:
+            yield document.problem(loc, _describe_error(item["type"], item["msg"], item["input"], cause))
+
+
+def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
+    """Return `found X, expected Y` of one pydantic error."""
+    if isinstance(cause, ValueError):
+        return str(cause)
+    if kind == "string_pattern_mismatch":
+        return f"found {_shorten_value(found)}, expected {_SLUG}"
+    # pydantic speaks of Python's types, people have written YAML
+    expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
+    expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
+    return f"found {_shorten_value(found)}, expected {expected}"
+
+
+def _shorten_value(value: Any) -> str:
+    text = f"a {_kind_of(value)}" if isinstance(value, dict | list) and len(repr(value)) > 60 else repr(value)
+    return shorten_text(text, 60, "...")
+
+
+def _kind_of(value: Any) -> str:
+    kinds: dict[type, str] = {dict: "mapping", list: "list", str: "text"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _match_file(loc: Loc, data: Any, *, missing: bool) -> Loc:
+    """Return the way as the file has it: pydantic's has the names of union members and of key errors too."""
+    way: list[int | str] = []
+    for index, part in enumerate(loc):
+        inside = (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        )
+        if inside:
+            data = data[part]
+            way.append(part)
+        elif missing and index == len(loc) - 1:
+            way.append(part)
+    return tuple(way)
+
+
+def _suggest_field(loc: Loc, kind: type[M] | TypeAdapter[M], data: Any) -> str:
+    """Return what could have been meant by an unknown field, by the JSON Schema of what stands there."""
+    if fields := _added_check_fields(loc, data):
+        return suggest(str(loc[-1]), fields)
+    # Not model_fields: only the schema leads through unions, lists and the sections of packs
+    if isinstance(kind, TypeAdapter):
+        schema = kind.json_schema()
+    else:
+        schema = (kind.with_sections() if issubclass(kind, ConfigFile) else kind).model_json_schema()
+    definitions = schema.get("$defs", {})
+    nodes = [schema]
+    for part in loc[:-1]:
+        nodes = [below for node in nodes for below in _step_into(node, part, definitions)]
+    names = {name for node in nodes for flat in _flatten(node, definitions) for name in flat.get("properties", {})}
+    return suggest(str(loc[-1]), names) if names else ""
+
+
+def _added_check_fields(loc: Loc, data: Any) -> Collection[str]:
+    """Return the fields of a check that a pack adds, none where another thing stands at the place.
+
+    The schema of a case has no packs' checks: it would have to import them all.
+    """
+    if loc[-2:-1] != ("declarative",):
+        return ()
+    for part in loc[:-1]:
+        data = data[part]
+    model = find_extension("check", str(data.get("kind")))
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
+
+
+def _flatten(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schema and those that its references and alternatives lead to."""
+    if "$ref" in node:
+        yield from _flatten(definitions[node["$ref"].rpartition("/")[2]], definitions)
+    for alternative in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from _flatten(alternative, definitions)
+    yield node
+
+
+def _step_into(node: dict[str, Any], part: int | str, definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for flat in _flatten(node, definitions):
+        if isinstance(part, int) and isinstance(flat.get("items"), dict):
+            yield flat["items"]
+        elif part in flat.get("properties", {}):
+            yield flat["properties"][part]
+        elif isinstance(flat.get("additionalProperties"), dict):
+            yield flat["additionalProperties"]
+        else:
+            yield from flat.get("patternProperties", {}).values()

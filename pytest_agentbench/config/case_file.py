@@ -18,7 +18,6 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import (
-    ConfigFile,
     Known,
     LocalFile,
     LocalFolder,
@@ -35,7 +34,13 @@ from pytest_agentbench.config.base import (
     validate_together,
 )
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import CaseServers, find_settings_problems
+from pytest_agentbench.config.sections import (
+    CaseServers,
+    ProfileSection,
+    SectionedFile,
+    find_settings_problems,
+    part_section,
+)
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import Record, Seconds, Slug, Tags
 from pytest_agentbench.records.case import (
@@ -245,6 +250,13 @@ def _own_tools(runner: RunnerSpec | None) -> str:
     return f"the runner {runner.type if runner else ''} has tools of its own and is offered no others"
 
 
+def _lacks_turns(runner: str, known: Known) -> bool:
+    if known.runner_says(runner, "has_turns"):
+        return False
+    # `agentbench validate` loads no conftest: of a runner that only one may add nobody knows there.
+    return known.runners is not None or runner == "llm_probe" or known.find_runner(runner) is not None
+
+
 def _no_turns(runner: str) -> str:
     having = [repr(name) for name, each in load_extensions("runner").items() if getattr(each, "has_turns", False)]
     only = f", only {' and '.join(having)} {'has' if len(having) == 1 else 'have'}" if having else ""
@@ -256,7 +268,7 @@ KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
 
 
 class CaseSandbox(Record):
-    """What the commands of the agent need around them; all of it is docker's."""
+    """Needs of the agent's commands around them; all of it is docker's."""
 
     image: Text | None = None
     """Image of the container, pinned by tag or digest; wins over the run profile's."""
@@ -291,7 +303,7 @@ class CaseSandbox(Record):
 
 
 class CaseInput(Record):
-    """What the agent is given."""
+    """Input of the agent."""
 
     messages: tuple[MessageSpec, ...] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
@@ -313,7 +325,7 @@ def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> lis
 
 
 def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    """Metrics named twice or not registered."""
+    """Return metrics that are named twice or not registered, each at its place."""
     scope = scope_of(info)
     named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
     return find_duplicates(metrics, "name") + find_unregistered(named, scope.known.metrics if scope else None, "metric")
@@ -323,10 +335,11 @@ Metrics = Annotated[tuple[MetricSpec, ...], validate_together(_metric_problems)]
 """Registered metrics, each at most once."""
 
 
-class TestCaseFile(ConfigFile):
+class TestCaseFile(SectionedFile):
     """A test case: one scenario that runs against any model."""
 
     __test__: ClassVar[bool] = False
+    seam: ClassVar[str] = "case_part"
 
     case_id: Slug
     """Unique under the config root."""
@@ -365,6 +378,11 @@ class TestCaseFile(ConfigFile):
     tags: Tags = ()
     """For selection: `-k`, `-m` and suites."""
 
+    @classmethod
+    def find_section(cls, name: str) -> ProfileSection[Any] | None:
+        """Return the section that is the case's part of this name."""
+        return part_section(name)
+
     @field_validator("verify")
     @classmethod
     def _own_check_ids(cls, value: Verify | None, info: ValidationInfo) -> Verify | None:
@@ -376,7 +394,7 @@ class TestCaseFile(ConfigFile):
     def _fits_its_runner(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
         runner = info.data.get("runner")
         known = known_of(info)
-        if value.turns and runner is not None and not known.runner_says(runner.type, "has_turns"):
+        if value.turns and runner is not None and _lacks_turns(runner.type, known):
             raise Problems([(("turns",), _no_turns(runner.type))])
         complain((("context", *at), text) for at, text in tools_problems(runner, value.context, known))
         return value

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter
 
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes
-from pytest_agentbench.config.loader import validate
-from pytest_agentbench.config.shared_sections import ServerName
+from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.records.base import Record, VariableName
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.records.check_specs import Text

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
-from pytest_agentbench.config.base import Scope, complain, resolve_file, resolve_folder, scope_of
+from pytest_agentbench.config.base import Scope, complain, load_in, resolve_file, resolve_folder, scope_of
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.records.base import AtLeastOne, Record
 from pytest_agentbench.records.check_specs import Text
@@ -154,7 +153,7 @@ class ComposeBuild(Record):
 
 
 class Healthcheck(Record):
-    """When a service counts as healthy."""
+    """The test by which a service counts as healthy."""
 
     test: Command
     """The command that tells."""
@@ -169,7 +168,7 @@ class Healthcheck(Record):
 
 
 class Dependency(Record):
-    """What of a service is waited for."""
+    """The state of a service that is waited for."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = "service_started"
     """The state it must have."""

@@ -22,15 +22,14 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.config.base import ConfigFile, Scope, complain, known_of, resolve_path, scope_of
+from pytest_agentbench.config.base import DATA_SUFFIXES, ConfigFile, Scope, complain, known_of, resolve_path, scope_of
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics, servers_problems, tools_problems
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import CaseServers
+from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.records.base import AtLeastOne, Record, Tags
 from pytest_agentbench.records.case import MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import Text
 
-DATA_SUFFIXES = (".json", ".jsonl")
 """What the files of questions end in."""
 
 
@@ -188,7 +187,7 @@ FieldPath = Annotated[Text, AfterValidator(_check_field_path)]
 
 
 class RowFields(Record):
-    """Where in a row each part of an item stands; all other fields are its metadata."""
+    """Places of an item's parts in a row; all other fields are its metadata."""
 
     id: FieldPath = "id"
     """Names the item; a row without it is named by its place."""

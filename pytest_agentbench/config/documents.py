@@ -289,3 +289,9 @@ def _syntax_error(error: Exception, text: bytes, path: Path) -> ConfigError:
     before: Sequence[bytes] = text[:position].split(b"\n")
     reason = getattr(error, "reason", str(error))
     return ConfigError(f"{path}:{len(before)}:{len(before[-1]) + 1}: not valid YAML: {reason}; save the file as UTF-8")
+
+
+def make_located_error(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:
+    """Return the error of a file's problems that were found later, at their places. The file is read again."""
+    document = read_document(path)
+    return document.error(document.problem(loc, message) for loc, message in problems)

@@ -10,13 +10,11 @@ from typing import Any, Self
 from pydantic import Field
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
-from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.loader import make_located_error
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.sections import SectionedFile
-from pytest_agentbench.config.shared_sections import RunnerSettings
-from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile
+from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelEntry, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
 
 _OPENNESS = ("deny", "public", "allow")
@@ -25,7 +23,7 @@ _BUILT_IN = "demo"
 
 
 def _more(found: Any, most: Any) -> bool:
-    """Of numbers, None is no limit; of flags, true allows."""
+    """Return whether a number or flag allows more: of numbers None is no limit, of flags true allows."""
     return most is not None and (found is None or found > most)
 
 
@@ -42,8 +40,12 @@ def _another(found: Any, most: Any) -> bool:
 
 
 def _another_kind(found: str, most: str) -> bool:
-    # A sandbox of a pack isolates as much as its author says: a guest has it only where the user names it.
-    return found != most and most != "local" and (most != "auto" or found not in ("docker", "bubblewrap"))
+    if found == most or most == "local":
+        return False
+    # A plugin's sandbox isolates as much as its author says; one that says nothing could be no sandbox at all.
+    provider = find_extension("sandbox", found)
+    isolation = found if provider is None else provider.isolates_like
+    return most != "auto" or isolation not in ("docker", "bubblewrap")
 
 
 def _asks_for_more(found: Any, most: Any) -> bool:
@@ -121,7 +123,7 @@ def _beyond(found: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens])
 
 
 def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
-    """Return a sandbox may be written as its type alone."""
+    """Return the value at a place; of a sandbox, which may be written as its type alone, that of its settings."""
     return reduce(lambda at, name: getattr(at, "sandbox_settings" if name == "sandbox" else name), loc, file)
 
 
@@ -156,7 +158,7 @@ def _sections_excess(found: SectionedFile, limit: SectionedFile, guest: Guest) -
 
 
 def _shown(value: Any) -> str:
-    """Values of servers may be keys."""
+    """Return a value as a message may show it: of servers the names alone, for their values may be keys."""
     if isinstance(value, Mapping):
         return f"{[*value]}"
     return repr(value.model_dump(exclude_defaults=True) if isinstance(value, Record) else value)

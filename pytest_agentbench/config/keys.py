@@ -142,7 +142,7 @@ def _check_command_line(text: str) -> str:
 
 
 class KeysFile(ConfigFile):
-    """Which variables of the environment may go where, beyond what models.yaml says in one entry.
+    """Grants: which variables of the environment may go where, beyond what models.yaml says in one entry.
 
     In the session's root, or in the user's own configuration folder. A guest's counts for nothing.
     """

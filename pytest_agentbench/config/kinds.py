@@ -18,12 +18,16 @@ from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read_document
-from pytest_agentbench.config.file_kinds import added_folders, added_kind, added_kinds
 from pytest_agentbench.config.keys import KeysFile
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.sections import SectionedFile, whole_model
-from pytest_agentbench.config.shared_sections import RunnerSettings, ServersFile
-from pytest_agentbench.config.suite import ModelsFile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.sections import (
+    RunnerSettings,
+    SectionedFile,
+    ServersFile,
+    added_folders,
+    added_kind,
+    added_kinds,
+)
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS
@@ -133,7 +137,7 @@ def json_schemas() -> dict[str, dict[str, Any]]:
 
 def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
-    kind = whole_model(kind)
+    kind = kind.with_sections()
     schema = kind.model_json_schema()
     if issubclass(kind, SectionedFile):  # which lets sections pass, and nothing else
         schema["additionalProperties"] = False

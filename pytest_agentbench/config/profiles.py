@@ -1,4 +1,4 @@
-"""Profiles: `run_profiles/<id>.yaml` says how cases are run, `evaluation_profiles/<id>.yaml` who judges them."""
+"""What a session names in a config root: run and evaluation profiles, suites, and the models of `models.yaml`."""
 
 from __future__ import annotations
 
@@ -9,35 +9,46 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
+    StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from pytest_agentbench.config.base import (
+    ConfigFile,
     LocalFile,
     Problems,
+    Scope,
+    Written,
     complain,
     find_duplicates,
-    find_temperature_problems,
     require_unique,
+    resolve_file,
     suggest,
     validate_together,
 )
 from pytest_agentbench.config.case_file import Metrics
-from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.sections import SectionedFile
-from pytest_agentbench.config.shared_sections import PlacedServers, SettingsLayer
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug
-from pytest_agentbench.records.case import McpServer, SandboxChoice, SandboxSettings
+from pytest_agentbench.config.documents import Loc, read_bytes
+from pytest_agentbench.config.sections import (
+    PlacedServers,
+    RequestParameters,
+    SectionedFile,
+    SettingsLayer,
+    find_temperature_problems,
+)
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.case import CassetteMode, Limits, McpServer, Prices, SandboxChoice, SandboxSettings
 from pytest_agentbench.records.check_specs import Fraction, Text
 
 
 class ExecutionPolicy(Record):
-    """How many at once, how often, and when to stop."""
+    """Limits on how many runs are made at once, how often, and when to stop."""
 
     max_concurrency: AtLeastOne = 1
     """Runs in flight."""
@@ -69,7 +80,7 @@ def _network(text: str) -> str:
 
 
 class NetworkSettings(Record):
-    """What the tools web_fetch and web_search may reach. Commands have the network that `sandbox` gives them."""
+    """Reach of the tools web_fetch and web_search. Commands have the network that `sandbox` gives them."""
 
     web: Literal["public", "deny"] = "public"
     """public: the web, but no private, loopback, link-local or metadata address; deny: neither of the two tools."""
@@ -87,6 +98,7 @@ def is_floating(image: str) -> bool:
         return True
     if "@" in image:
         return False
+    # After the last slash, for a registry's port has a colon too: localhost:5000/image
     _, colon, tag = image.rpartition("/")[2].partition(":")
     return not colon or tag in ("", "latest")
 
@@ -133,6 +145,7 @@ class RunProfile(SectionedFile):
 
     @model_validator(mode="after")
     def _pinned_sandbox(self) -> Self:
+        # Without an image the package's own is used, which is pinned: any pinned name stands for it here
         message = pinning_problem(self.sandbox_settings.image or "an:image")
         if message is not None and not self.allow_floating_image:
             raise Problems([(("sandbox", "image"), message)])
@@ -196,7 +209,7 @@ class JudgeConfig(Record):
 
 
 class JudgeRunConfig(Record):
-    """How often a judge is asked."""
+    """Repetitions of a judge."""
 
     judge_run_id: Slug
     """Unique in the profile."""
@@ -216,7 +229,7 @@ class JudgeRunConfig(Record):
 
 
 class JudgeAggregation(Record):
-    """How the iterations' scores become one."""
+    """The way in which the iterations' scores become one."""
 
     method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
     """Over the successful iterations; a system that judges by itself may have another where nothing is said."""
@@ -245,7 +258,7 @@ class Anchors(Record):
 
 
 class SecurityPolicy(Record):
-    """What evaluation may execute, reach and write."""
+    """Limits on what evaluation may execute, reach and write."""
 
     allow_local_python_hooks: StrictBool = False
     """Python hooks of cases may run."""
@@ -257,7 +270,7 @@ class SecurityPolicy(Record):
 
 def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
     found = find_duplicates(runs, "judge_run_id")
-    if "judges" in info.data:
+    if "judges" in info.data:  # not there where the judges themselves are wrong: one mistake, one message
         declared = {judge.judge_id for judge in info.data["judges"]}
         found += [
             ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
@@ -309,6 +322,21 @@ class EvaluationProfile(SectionedFile):
         """
         return self.judge_system_prompt
 
+    def read_named_files(self, scope: Scope) -> Self:
+        """Return the profile with its judge's prompt. Raises ConfigError where that cannot be read."""
+        if self.judge_system_prompt_path is None:
+            return self
+        path = resolve_file(self.judge_system_prompt_path, scope)
+        try:
+            text = read_bytes(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{path}:1:1: not UTF-8: {error.reason} at byte {error.start}; save the file as UTF-8"
+            ) from error
+        if not text.strip():
+            raise ConfigError(f"{path}:1:1: found an empty file, expected the judge's system prompt")
+        return self.model_copy(update={"judge_system_prompt": text, "judge_system_prompt_path": None})
+
     def first_judge(self, kind: str) -> JudgeConfig | None:
         """Return the first judge of the type `kind` that names a model."""
         return next((judge for judge in self.judges if judge.type == kind and judge.model), None)
@@ -317,3 +345,117 @@ class EvaluationProfile(SectionedFile):
     def default(cls) -> EvaluationProfile:
         """Return what holds where a session names none: no judge."""
         return cls(schema_version=1, evaluation_profile_id="default", title="Default")
+
+
+def _off(value: Any) -> Any:
+    """YAML 1.1 reads an unquoted `off` as false."""
+    return "off" if value is False else value
+
+
+class ModelEntry(Written):
+    """A model: what it is called here, and how to reach it."""
+
+    model_id: Text
+    """What --model, suites and judges name."""
+    requested_model: Text | None = None
+    """The endpoint's name for it; default: model_id."""
+    label: str | None = None
+    """For people."""
+    base_url: Text | None = None
+    """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
+    api_key_env: VariableName | None = None
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
+    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`."""
+    provider: Text | None = None
+    """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
+    scripted: StrictBool = False
+    """It answers from scripts beside the cases, offline."""
+    judge: Text | None = None
+    """The model that judges this one's runs, in place of the evaluation profile's."""
+    parameters: RequestParameters = Field(default_factory=dict)
+    """Request parameters; profile and case win over them."""
+    prices: Prices | None = None
+    """USD per million tokens."""
+    limits: Limits | None = None
+    """What the endpoint bears."""
+    cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
+    """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
+
+
+class ModelsFile(ConfigFile):
+    """The models of a config root."""
+
+    models: Annotated[tuple[ModelEntry, ...], require_unique("model_id")] = ()
+    """One entry for each model."""
+
+    def get(self, model_id: str) -> ModelEntry | None:
+        """Return the entry of that id, None where there is none."""
+        return next((model for model in self.models if model.model_id == model_id), None)
+
+
+CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class SuiteModel(Written):
+    """A model of the suite. Other fields are passed to the runner."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    model_id: Slug
+    """Its name in paths and reports, and for --model."""
+    label: str | None = None
+    """For people."""
+    requested_model: Text | None = None
+    """The endpoint's name for it, such as openai/gpt-4o-mini."""
+
+    @model_validator(mode="after")
+    def _sound_temperature(self) -> Self:
+        complain(find_temperature_problems(self.extras))
+        return self
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """Return the fields that are passed to the runner."""
+        return dict(self.model_extra or {})
+
+    @property
+    def declared_name(self) -> str | None:
+        """`requested_model`, else `openrouter_model`, else `provider/model_name`; None where none is given."""
+        extras = self.extras
+        name = self.requested_model or extras.get("openrouter_model")
+        if name is None and extras.get("provider") and extras.get("model_name"):
+            name = f"{extras['provider']}/{extras['model_name']}"
+        return None if name is None else str(name)
+
+
+class CaseSelection(Record):
+    """Choice of cases: include_case_ids > tag filters > exclude_case_ids."""
+
+    include_case_ids: tuple[CaseId, ...] = ()
+    """These always; others then enter only through include_tags."""
+    exclude_case_ids: tuple[CaseId, ...] = ()
+    """Not these."""
+    include_tags: Tags = ()
+    """Cases with at least one of these tags."""
+    exclude_tags: Tags = ()
+    """No case with one of these tags."""
+
+
+class SuiteFile(SectionedFile):
+    """A suite: models and the cases that they run."""
+
+    seam: ClassVar[str] = "suite"
+
+    suite_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    models: Annotated[tuple[SuiteModel, ...], require_unique("model_id")] = ()
+    """What runs without --model."""
+    case_selection: CaseSelection = Field(default_factory=CaseSelection)
+    """Which cases run; all, where nothing is said."""
+
+    @classmethod
+    def default(cls) -> SuiteFile:
+        """Return what holds where a session names none: all cases."""
+        return cls(schema_version=1, suite_id="default", title="Default")

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_agentbench.config import guests
 from pytest_agentbench.config.base import (
     UNVERIFIED,
     YAML_SUFFIXES,
@@ -19,20 +18,20 @@ from pytest_agentbench.config.base import (
     Scope,
     is_inside,
     is_path,
+    load_in,
     suggest,
 )
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read_document
-from pytest_agentbench.config.file_kinds import added_folders, added_kind
-from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
-from pytest_agentbench.config.loader import load_in
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.sections import SectionedFile
-from pytest_agentbench.config.shared_sections import ServersFile
-from pytest_agentbench.config.suite import ModelsFile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind, marking_folders
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import count_changes
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.user_folder import user_folder
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.keys import KeyGrants
 
 F = TypeVar("F", bound=ConfigFile)
 P = TypeVar("P", bound=SectionedFile)
@@ -40,7 +39,7 @@ P = TypeVar("P", bound=SectionedFile)
 
 def root_markers() -> tuple[str, ...]:
     """Return the names of which a folder that holds one is a config root."""
-    return ("run_profiles", "evaluation_profiles", "suites", *sorted(added_folders()), "models.yaml")
+    return ("run_profiles", "evaluation_profiles", "suites", *sorted(marking_folders()), "models.yaml")
 
 
 _FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
@@ -64,7 +63,7 @@ class ConfigRoot:
         self.real = os.path.realpath(path)
         self.host = host
         self.guest = guest
-        self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
+        self._loaded: dict[Path, tuple[tuple[int, int, Known, int], ConfigFile]] = {}
         self._commands: dict[Path, tuple[tuple[int, int], Mapping[str, McpServer]]] = {}
 
     def __repr__(self) -> str:
@@ -153,6 +152,8 @@ class ConfigRoot:
             said = self.host._named(folder, path.stem) or self.host._named(folder, getattr(file, key))
             place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
             limit = default if said is None else self.load(said, type(default))
+        from pytest_agentbench.config import guests
+
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
@@ -176,6 +177,8 @@ class ConfigRoot:
         held = ModelsFile(schema_version=1) if self.host is None else self.host.models()
         if own is None or not self._is_guests(own):
             return held
+        from pytest_agentbench.config import guests
+
         made = guests.models_of_guest(own, declared, held, self._where_models_stand(), self.guest)
         return made.read_by(self.origin(own))
 
@@ -189,6 +192,8 @@ class ConfigRoot:
 
         :raises ConfigError: one of them is wrong.
         """
+        from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
+
         users, own = user_folder() / KEYS_FILE, self.own
         paths = [users if users.is_file() else None, None if own is None else own._own_file("keys")]
         place = users if own is None else own.path / KEYS_FILE
@@ -298,6 +303,7 @@ class ConfigRoot:
     def _explicit(self, folder: str, name: str) -> Path:
         given, kind = Path(name).expanduser(), added_kind(folder)
         stem = "agent" if kind is None else kind.stem
+        # From where the user stands first, as a shell would complete it; a root's own files are what remains
         for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
             for file in [path / f"{stem}{suffix}" for suffix in YAML_SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
@@ -318,11 +324,13 @@ class ConfigRoot:
             status = path.stat()
         except OSError as error:
             raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
-        version = (status.st_mtime_ns, status.st_size, known)
+        # Each run asks for the servers near its case: mostly the same few files
+        version = (status.st_mtime_ns, status.st_size, known, count_changes())
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
         guest = self.guest if self._is_guests(path) else None
+        # What a guest's file names has to lie in the guest's folder, links resolved
         within = None if guest is None else os.path.realpath(guest.folder)
         loaded = load_in(path, kind, Scope(str(path.parent), within, known, guest)).read_by(self.origin(path))
         self._loaded[path] = (version, loaded)

@@ -1,17 +1,25 @@
-"""Sections that packs add to run profiles, evaluation profiles and suites: a top-level key of the file each."""
+"""Sections of files, and kinds of files: those that several kinds share, and those that packs and plugins add."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     ModelWrapValidatorHandler,
+    StrictInt,
+    Tag,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -20,12 +28,163 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from pytest_agentbench.config.base import ConfigFile, Guest, Problems, error_lines
+from pytest_agentbench.config.base import ConfigFile, Guest, Problems, complain, error_lines, resolve_folder, scope_of
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.extensions import extension_names, find_extension
+from pytest_agentbench.extensions import (
+    cache_extensions,
+    extension_names,
+    find_extension,
+    installed_names,
+    load_extensions,
+)
+from pytest_agentbench.records.base import AtLeastOne, CasePart, Seconds
+from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.records.check_specs import Fraction
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+class RunnerSettings(BaseModel):
+    """The merged settings of one run as `llm_probe` reads them; other fields are request parameters as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] | None = None
+    """Sampling temperature."""
+    top_p: Fraction | None = None
+    """Nucleus sampling."""
+    max_tokens: AtLeastOne | None = None
+    """Most tokens to generate."""
+    seed: StrictInt | None = None
+    """Reproducibility seed."""
+    timeout_seconds: Seconds = 30
+    """Wall-clock limit of one request."""
+    retries: Annotated[StrictInt, Field(ge=0)] = 5
+    """Retries of a request after a transient failure."""
+    max_turns: AtLeastOne = 8
+    """Most requests before a final answer is forced."""
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """Return the fields that `llm_probe` does not know and hands on to the endpoint."""
+        return dict(self.model_extra or {})
+
+    @property
+    def request_parameters(self) -> dict[str, Any]:
+        """Return what goes into every request: the sampling fields that are given, and the extras.
+
+        A None stands for a parameter of the model's own that the request is to leave out.
+        """
+        sampling = ("temperature", "top_p", "max_tokens", "seed")
+        return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
+
+
+def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
+    known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
+    if not known:
+        return []
+    try:
+        RunnerSettings.model_validate(known)
+    except ValidationError as error:
+        return [
+            (tuple(item["loc"]), f"found {item['input']!r}, expected {item['msg'].removeprefix('Input should be ')}")
+            for item in error.errors(include_url=False)
+        ]
+    return []
+
+
+def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
+    complain(find_settings_problems(layer))
+    return layer
+
+
+SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
+
+
+def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
+    complain(find_temperature_problems(settings))
+    return settings
+
+
+def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
+    value = settings.get("temperature")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
+        return []
+    return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
+
+
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
+
+
+_ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _check_server_name(name: str) -> str:
+    if not name.strip() or _ILLEGAL.search(name):
+        raise ValueError(
+            f"found {name!r}, expected the name of a server: no blank text, without ':' (a tool's id is server:tool) "
+            "and control characters"
+        )
+    return name
+
+
+ServerName = Annotated[str, AfterValidator(_check_server_name)]
+"""What a server is called: the part of its tools' ids before the colon."""
+
+
+def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
+    scope = scope_of(info)
+    if server.cwd is None or scope is None:
+        return server
+    cwd = os.path.normpath(os.path.join(scope.folder, os.path.expanduser(server.cwd)))
+    return server.model_copy(update={"cwd": cwd})
+
+
+PlacedServers = dict[ServerName, Annotated[McpServer, AfterValidator(_place_server)]]
+"""Declared servers by name; where a file says so, with an absolute `cwd`."""
+
+
+class ServersFile(ConfigFile):
+    """MCP servers for the cases of its folder and of those below."""
+
+    servers: PlacedServers = Field(default_factory=dict)
+    """Servers by name."""
+
+
+def _check_case_server(server: McpServer, info: ValidationInfo) -> McpServer:
+    scope = scope_of(info)
+    if scope is not None:
+        scope.refuse_program(f"the server {server.command or server.url!r}")
+    if server.sandbox is not None:
+        message = (
+            "a case does not choose where its servers run; declare the server in servers.yaml or the run profile, and "
+            "name it here"
+        )
+        raise Problems([(("sandbox",), message)])
+    if server.cwd is None or scope is None:
+        return server
+    try:
+        return server.model_copy(update={"cwd": str(resolve_folder(server.cwd, scope))})
+    except ValueError as error:
+        raise Problems([(("cwd",), str(error))]) from error
+
+
+def _tag_form(given: Any) -> str:
+    return "names" if isinstance(given, list | tuple) else "declared"
+
+
+CaseServers = Annotated[
+    Annotated[dict[ServerName, Annotated[McpServer, AfterValidator(_check_case_server)]], Tag("declared")]
+    | Annotated[tuple[ServerName, ...], Tag("names")],
+    Discriminator(_tag_form),
+]
+"""Servers of a case: declared by name, or a list of names that are declared elsewhere."""
+
+
+def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
+    """Return what a file says of a case's servers by name; None for one that is declared elsewhere."""
+    return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)
@@ -46,6 +205,8 @@ def _differs(found: Any, most: Any, guest: Guest) -> Excess:
 class ProfileSection(Generic[S]):
     """A top-level key of a kind of file. Entry points: `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
 
+    One of test cases is a part of the case: `part_section` makes it of the part's model.
+
     `model` is any type that pydantic validates, `doc` the field's description, `default()` what a file means that does
     not have the key. `fingerprint(section)` is what of it counts as another profile: all of it, where nothing is said.
     `problems(section, file)` looks at the section beside the file as it is written. `excess(section, most, guest)` is
@@ -55,7 +216,7 @@ class ProfileSection(Generic[S]):
     """
 
     name: str
-    of: Literal["run_profile", "evaluation_profile", "suite"]
+    of: Literal["run_profile", "evaluation_profile", "suite", "case_part"]
     model: Any
     doc: str
     default: Callable[[], S]
@@ -67,22 +228,33 @@ class ProfileSection(Generic[S]):
 
 
 class SectionedFile(ConfigFile):
-    """A file to which packs add keys. A pack is imported when a file has its key."""
+    """A file to which packs and plugins add keys. A pack is imported when a file has its key."""
 
-    # "allow" keeps the sections beside the fields; what no pack knows is refused below, as everywhere.
+    # "allow" keeps the sections beside the fields; what nobody added is refused below, as everywhere.
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     seam: ClassVar[str]
     """The seam of its sections."""
+
+    @classmethod
+    def find_section(cls, name: str) -> ProfileSection[Any] | None:
+        """Return the section of that name, None where nobody adds one."""
+        return find_extension(cls.seam, name)
+
+    @classmethod
+    def with_sections(cls) -> type[Self]:
+        """Return the model with all sections that are added as fields."""
+        return _with_sections(cls)
 
     @model_validator(mode="wrap")
     @classmethod
     def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         if not isinstance(given, Mapping):
             return handler(given)
+        # Around the fields, not after them: people see what is wrong with sections and with fields at once.
         read, lines = dict(given), list[InitErrorDetails]()
         for name in given.keys() - cls.model_fields.keys():
-            section = find_extension(cls.seam, name) if name in extension_names(cls.seam) else None
+            section = cls.find_section(name)
             if section is None:
                 lines.append(InitErrorDetails(type="extra_forbidden", loc=(name,), input=given[name]))
                 continue
@@ -112,8 +284,7 @@ class SectionedFile(ConfigFile):
     def sections(self) -> Iterator[tuple[ProfileSection[Any], Any]]:
         """Yield each section that the file has, with what it says."""
         for name, value in (self.model_extra or {}).items():
-            section = find_extension(self.seam, name)
-            if section is not None and value is not None:
+            if value is not None and (section := self.find_section(name)) is not None:
                 yield section, value
 
 
@@ -122,17 +293,78 @@ def _adapter(section: ProfileSection[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(section.model)
 
 
-def whole_model(kind: type[M]) -> type[M]:
-    """Return the model of a kind of file with the sections of all packs as fields, for schemas and suggestions."""
-    return _with_sections(kind, extension_names(kind.seam)) if issubclass(kind, SectionedFile) else kind
+@cache_extensions
+def part_section(name: str) -> ProfileSection[Any] | None:
+    """Return the section of a test case that is its part of this name; None where a file may not say that part."""
+    part: type[CasePart] | None = find_extension("case_part", name)
+    if part is None or not getattr(part, "is_section", False):
+        return None
+    return ProfileSection(name, "case_part", part, inspect.cleandoc(part.__doc__ or ""), default=lambda: None)
 
 
-@cache
-def _with_sections(kind: type[Any], names: frozenset[str]) -> type[Any]:
-    sections = {name: find_extension(kind.seam, name) for name in sorted(names)}
+@cache_extensions
+def _with_sections(kind: type[SectionedFile]) -> type[Any]:
+    sections = filter(None, map(kind.find_section, sorted(extension_names(kind.seam))))
     fields: dict[str, Any] = {
-        name: (each.model, Field(default_factory=each.default, description=each.doc))
-        for name, each in sections.items()
-        if each is not None
+        each.name: (each.model, Field(default_factory=each.default, description=each.doc)) for each in sections
     }
+    if not fields:
+        return kind
+    # The name and the module of the kind, by which the docstrings of its fields are found for the schema.
     return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **fields)
+
+
+_FILE_SEAM = "file"
+"""The seam: an entry point `file FOLDER`, or the hook `pytest_agentbench_file_kinds`."""
+OWN_FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "cases")
+"""The folders of config roots whose meaning no kind can change."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of configuration file. `name` is that of its schema, `folder` where such files lie in a config root.
+
+    Its file has its id as its stem; with a `stem` each has a folder of its own instead, named by the id. `id_field` is
+    the model's field for the id. `problems(path)` is what `agentbench validate` finds beside the model's own.
+    """
+
+    name: str
+    folder: str
+    id_field: str
+    model: type[ConfigFile]
+    stem: str | None = None
+    problems: Callable[[Path], Iterable[tuple[Loc, str]]] = lambda path: ()
+
+    @property
+    def pattern(self) -> str:
+        """Return where its files lie below the folder."""
+        return "*.*" if self.stem is None else f"*/{self.stem}.*"
+
+    def id_of(self, path: Path) -> str:
+        """Return the id that the file's place gives it."""
+        return path.stem if self.stem is None else path.parent.name
+
+
+def added_folders() -> frozenset[str]:
+    """Return the folders of the kinds that packs and plugins add; imports none."""
+    return extension_names(_FILE_SEAM)
+
+
+def marking_folders() -> frozenset[str]:
+    """Return the folders that make a config root of what they lie in: those of packs.
+
+    A session decides whose its roots are before it asks its plugins, and a guest's conftest could else make one of a
+    folder of the user's.
+    """
+    return installed_names(_FILE_SEAM)
+
+
+def added_kind(folder: str) -> FileKind | None:
+    """Return the kind of file that is added for a folder of config roots, None where none is."""
+    kind: FileKind | None = find_extension(_FILE_SEAM, folder)
+    return kind
+
+
+def added_kinds() -> list[FileKind]:
+    """Return all kinds that are added."""
+    return list(load_extensions(_FILE_SEAM).values())

@@ -30,6 +30,7 @@ class Gateways:
         try:
             return (yield)
         except (Exception, KeyboardInterrupt) as error:
+            # Ctrl-C of a person is theirs; ours comes as the same exception, after `_interrupt` has noted why
             if not self._starting or (isinstance(error, KeyboardInterrupt) and self._late_reason is None):
                 raise
             raise pytest.UsageError(_describe_failed_start(self._starting[0], self._late_reason or error)) from error
@@ -93,6 +94,7 @@ class Gateways:
                 self._stop_timer(name)
 
     def _is_awaited(self, node: Any) -> bool:
+        # Once all have collected, the items are dealt, and a worker that is lost is made up for by the others
         return not node.gateway.spec.popen and len(self._collected) < self._wanted
 
     def _await_gateway(self) -> None:
@@ -106,6 +108,7 @@ class Gateways:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _report_not_ready(self, node: Any) -> None:
+        # The way that xdist hears of a worker's death, from the timer's thread into its own queue
         node.notify_inproc("errordown", node=node, error=f"not ready within {START_SECONDS:g} s")
 
     def _start_timer(self, name: str, late: Any, *args: Any) -> None:

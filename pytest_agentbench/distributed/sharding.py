@@ -50,10 +50,12 @@ class Sharding:
         gone: list[pytest.Item] = []
         for item in items:
             job = item.stash.get(JOB, None)
+            # In turn, not by hash: shards differ by one case at most, and a case's repetitions share a machine
             number = dealt.setdefault(job.case_id, len(dealt)) if job is not None else 0
             mine = number % self.parts == self.part - 1
             (kept if mine else gone).append(item)
             if job is not None:
+                # Of all items before the deal: shards merge only where each has dealt the same ones
                 digest.update(f"{item.nodeid}\n".encode("utf-8", "surrogatepass"))
                 if mine:
                     self.places[item.nodeid] = runs

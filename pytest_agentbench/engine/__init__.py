@@ -1,5 +1,5 @@
 """The engine: runs jobs ahead of pytest, within limits and budget, and splits them over xdist's workers.
 
-Others use: agent_code, budget, cassettes, driver, execution, forecast, grading, grading_services, identities, job,
-limits, lookahead, registry, servers, services, subject, user_code, verdict
+Others use: agent_code, budget, driver, evaluation, execution, forecast, grading, identities, job, limits, lookahead,
+services, subject, user_code
 """

@@ -1,4 +1,5 @@
-"""What the objects of agents hold, as JSON that is equal in all processes: the part of their code that no source shows.
+"""Read what the objects of agents hold, as JSON that is equal in all processes: the part of their code that no source
+shows.
 
 No code of theirs is run. Left out are addresses, the order of sets, texts of secrets, and what differs between two
 sessions of one code: the folder of the checkout, and temporary folders.
@@ -19,7 +20,6 @@ from dataclasses import dataclass, field, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from functools import cache, lru_cache, partial
 from inspect import getattr_static
 from pathlib import Path, PurePath
@@ -37,7 +37,7 @@ _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in
 _NAMESPACES = frozenset({"argparse", "collections", "configparser", "string", "types"})
 """Python's own modules whose classes are what their attributes are: `Namespace`, `UserDict`, `ConfigParser` ..."""
 
-_AS_TEXT = (bool, int, complex, float, Decimal, Fraction, date, time, timedelta, UUID, range)
+_AS_TEXT = (bool, int, complex, float, Decimal, date, time, timedelta, UUID, range)
 _SEQUENCES = (list, tuple, deque, set, frozenset)
 _SECRET = re.compile(
     r"(^|[_.])(secrets?|passw(or)?ds?|passphrase|pwd|token|credentials?|auth|authorization|bearer|cookies?"
@@ -137,7 +137,7 @@ class State:
         for base in (each for each in _SEQUENCES if issubclass(kind, each)):
             told = [self.of(each) for each in base.__iter__(value)]
             return sorted(told, key=canonical_json) if base in (set, frozenset) else told
-        if issubclass(kind, _AS_TEXT) or _is_url(kind):
+        if _is_number(kind) or _is_url(kind):
             return self._text(str(value))
         if _module_of_class(kind).owner == "own":
             return None
@@ -214,8 +214,15 @@ def is_plain(value: Any, also: Callable[[Any], bool] = _is_nothing, depth: int =
     elif issubclass(kind, _SEQUENCES):
         inside = list(value)
     else:
-        return issubclass(kind, (type(None), str, bytes, PurePath, Enum, *_AS_TEXT)) or also(value)
+        return issubclass(kind, (type(None), str, bytes, PurePath, Enum)) or _is_number(kind) or also(value)
     return depth > 0 and all(is_plain(each, also, depth - 1) for each in inside)
+
+
+def _is_number(kind: type) -> bool:
+    """Return whether values of the type are told by their texts: numbers, times and the like."""
+    # Importing fractions takes 4 ms, which every session with an agent would pay; whoever has one has imported it
+    fractions = sys.modules.get("fractions")
+    return issubclass(kind, _AS_TEXT) or (fractions is not None and issubclass(kind, fractions.Fraction))
 
 
 def is_secret(name: str) -> bool:

@@ -143,7 +143,7 @@ class Signals:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """The report is about to be written; a first signal that comes now keeps nobody from it."""
+        """Let a first signal that comes now keep nobody from writing the report."""
         self._session = None
 
     def _end(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,7 @@
-"""What cassettes do for a job: whether its run and its verdict are recorded, replayed, or made as ever."""
+"""Cassettes of a job: its run and its verdict are recorded, replayed, or made as ever.
+
+Nothing of this is called where nobody asks for cassettes (`Services.uses_cassettes`), as in most sessions.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,9 @@ from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, CassetteMode, Model
-from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import agent_name
-from pytest_agentbench.tools.fetching import WEB_FETCH
-from pytest_agentbench.tools.mcp.servers import cassette_server_name
-from pytest_agentbench.tools.web_tools import WEB_SEARCH
+from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.tape import Tape
@@ -32,11 +33,12 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Ite
 
     What it does for the run's model it does for the web and the MCP servers of these names.
     """
-    if _is_off(services, job):
-        return None
+    from pytest_agentbench.tools.mcp.servers import cassette_server_name
+
     plan = job.plan
     modes = _modes(services, job)
     if plan.predictions is not None:
+        # Predictions have been answered already; their judges may still be taped
         modes[plan.model_id] = "off"
     elif plan.model is None:
         modes[agent_name(agent)] = services.cassettes.mode
@@ -44,14 +46,17 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Ite
         return None
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
     others = (WEB_SEARCH, WEB_FETCH, *map(cassette_server_name, servers))
+    # A run is replayed as a whole: an answer of the model to a page that has changed since would fit nothing
     modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
     graders = graders_of(case, services.registry.graders)
     modes |= {name: services.cassettes.mode for grader in graders for name in grader.others_asked}
-    return services.cassettes.tape(case, subject, job.repetition, modes)
+    from pytest_agentbench.models.tape import make_tape
+
+    return make_tape(services.cassettes, case, subject, job.repetition, modes)
 
 
 def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict[str, Any]:
-    """Part of the run's fingerprint: what its answers are taken from; empty where they are not."""
+    """Return a part of the run's fingerprint: what its answers are taken from; empty where they are not."""
     if job.plan.predictions is not None or services.cassettes.mode_of(model) not in _READING:
         return {}
     return {"cassette": services.cassettes.digest(case, model.model_id, job.repetition)}
@@ -59,36 +64,36 @@ def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict
 
 def verdict_cassette(services: Services, job: Job, case: Case, artifact: RunArtifact) -> dict[str, Any]:
     """Return the same for the verdict on a run: what the judges' answers are taken from."""
-    if _is_off(services, job) or not _READING.intersection(_judges_modes(services, job)):
+    if not _READING.intersection(_judges_modes(services, job)):
         return {}
     return {"cassette": services.cassettes.digest(case, str(artifact.model["model_id"]), job.repetition)}
 
 
-def records_run(tape: Tape | None) -> bool:
+def records_run(tape: Tape) -> bool:
     """Return whether the run is to be made and recorded anew, whatever the store holds."""
-    return tape is not None and tape.mode(tape.label.model) == "record"
+    return tape.mode(tape.label.model) == "record"
 
 
-def records_verdict(services: Services, job: Job, tape: Tape | None) -> bool:
+def records_verdict(services: Services, job: Job) -> bool:
     """Return the same for the verdict."""
-    return tape is not None and "record" in _judges_modes(services, job)
+    return "record" in _judges_modes(services, job)
 
 
-def replays_run(tape: Tape | None, artifact: RunArtifact) -> bool:
+def replays_run(tape: Tape, artifact: RunArtifact) -> bool:
     """Return whether a stored run without its verdict is made again, as it costs nothing and the cassette needs it
     whole.
     """
-    return tape is not None and artifact.cassette is not None and tape.mode(tape.label.model) in _READING
+    return artifact.cassette is not None and tape.mode(tape.label.model) in _READING
 
 
-def replays(tape: Tape | None) -> bool:
+def replays(tape: Tape) -> bool:
     """Return whether answers of the run's model may come from a cassette, which cost nothing."""
-    return tape is not None and tape.mode(tape.label.model) in _READING
+    return tape.mode(tape.label.model) in _READING
 
 
-def run_is_free(tape: Tape | None) -> bool:
+def run_is_free(tape: Tape) -> bool:
     """Return whether a cassette alone answers the run."""
-    return tape is not None and tape.mode(tape.label.model) == "replay"
+    return tape.mode(tape.label.model) == "replay"
 
 
 def verdict_is_free(services: Services, job: Job) -> bool:
@@ -97,36 +102,32 @@ def verdict_is_free(services: Services, job: Job) -> bool:
 
 
 @contextlib.contextmanager
-def complete(tape: Tape | None) -> Iterator[None]:
+def complete(tape: Tape) -> Iterator[None]:
     """Raise what a tape could not do in the block, such as answer, also where an agent or a judge caught that."""
     try:
         yield
     except Exception:
-        if tape is not None:
-            tape.require_complete()
-        raise
-    if tape is not None:
         tape.require_complete()
+        raise
+    tape.require_complete()
 
 
 @contextlib.contextmanager
-def kept(tape: Tape | None) -> Iterator[None]:
-    """Like `complete`, and what the block recorded is written, however it ends."""
+def kept(tape: Tape) -> Iterator[None]:
+    """Do as `complete`, and write what the block recorded, however it ends."""
     with complete(tape):
         try:
             yield
         except asyncio.CancelledError:
-            if tape is not None:
-                tape.forget_cut_off()
+            tape.forget_cut_off()
             raise
         finally:
-            if tape is not None:
-                tape.save()
+            tape.save()
 
 
 @contextlib.contextmanager
-def run_kept(tape: Tape | None) -> Iterator[None]:
-    """Like `complete`, and what an interrupted run has recorded is written: it can go on there.
+def run_kept(tape: Tape) -> Iterator[None]:
+    """Do as `complete`, and write what an interrupted run has recorded: it can go on there.
 
     Not where it is recorded anew: an older cassette stays.
     """
@@ -134,15 +135,14 @@ def run_kept(tape: Tape | None) -> Iterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            if tape is not None and not records_run(tape):
+            # An `auto` cassette grows by what was paid for; half of a new one must not take the place of a whole one
+            if not records_run(tape):
                 tape.forget_cut_off()
                 tape.save()
             raise
 
 
-def run_ended(
-    tape: Tape | None, case: Case, status: RunStatus, elapsed: float
-) -> tuple[float, Taped, UnwritableError | None]:
+def run_ended(tape: Tape, case: Case, status: RunStatus, elapsed: float) -> tuple[float, Taped, UnwritableError | None]:
     """Return what the run took in seconds, and whether it was recorded or replayed. Writes what it recorded; the error
     where that cannot be, to be raised when the run itself is stored.
 
@@ -151,24 +151,13 @@ def run_ended(
     if tape is None:
         return elapsed, None, None
     seconds, state = tape.settle_seconds(elapsed), tape.take_state()
+    # An outage must not replace a cassette that is whole by a torso
     if status != "provider_error" or status in case.expects_status or not records_run(tape):
         try:
             tape.save()
         except UnwritableError as error:
             return seconds, state, error
     return seconds, state, None
-
-
-def select_paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
-    """Return those of these usages that were paid for now."""
-    return usages if tape is None else tape.take_paid(usages)
-
-
-def _is_off(services: Services, job: Job) -> bool:
-    """Return whether nobody asks for cassettes: told at once, as most sessions have none."""
-    if services.cassettes.mode != "off" or job.plan.names_cassettes:
-        return False
-    return not any(judge.cassettes for judge in job.judges)
 
 
 def _modes(services: Services, job: Job) -> dict[str, CassetteMode]:
@@ -180,5 +169,6 @@ def _judges_modes(services: Services, job: Job) -> set[CassetteMode]:
     """Return what is done for whoever judges; a plugin's judges have the session's mode."""
     modes = {services.cassettes.mode_of(model) for model in (*job.plan.judges.values(), *job.judges)}
     if any(judge.type != CHAT_JUDGE for judge in job.plan.evaluation_profile.judges):
+        # A plugin's judge names no model whose own mode could differ
         modes.add(services.cassettes.mode)
     return modes

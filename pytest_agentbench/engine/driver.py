@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_agentbench.engine.identities import Identities, Origin
-from pytest_agentbench.engine.job import Given, Job, Result
-from pytest_agentbench.engine.lookahead import LookAhead, RunLimits, Work, WorkerThrottles
-from pytest_agentbench.engine.servers import SERVERS_FIXTURE
+from pytest_agentbench.engine.job import SERVERS_FIXTURE, Given, Job, Result, Work
+from pytest_agentbench.engine.lookahead import LookAhead, RunLimits
+from pytest_agentbench.runners.base import CaseRunner
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.limits import WorkerThrottles
 
 JOB = pytest.StashKey[Job]()
 FILE_ID = pytest.StashKey[str]()
@@ -110,7 +113,7 @@ class RunAhead:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """What crashed another worker is not run here, only reported."""
+        """Report what crashed another worker, and do not run it here."""
         __tracebackhide__ = True
         if item in self.culprits:
             pytest.fail(self.culprits[item], pytrace=False)
@@ -218,6 +221,8 @@ class Origins:
         param = getattr(request, "param", _NO_PARAM)
         told = None if param is _NO_PARAM else (param, getattr(request, "param_index", 0))
         self.made.setdefault(fixturedef.argname, {})[fixturedef] = told
+        if isinstance(value, CaseRunner):
+            return value  # no agent of the user's
         if fixturedef.argname == RUNNER_FIXTURE and self.item is not None and JOB in self.item.stash:
             brief = None if fixturedef.scope == "session" else fixturedef
             origin = self._origin(fixturedef, true_nodeid(self.item))

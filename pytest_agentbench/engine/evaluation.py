@@ -1,42 +1,183 @@
-"""Evaluate a finished run: metrics, checks, judges and verdict, stored."""
+"""Evaluate a finished run: metrics, checks, judges and graders, what they come to together, stored."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
-from pytest_agentbench.engine.cassettes import kept, select_paid
+from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import measure_of, verdict_identity, verify_all
-from pytest_agentbench.engine.verdict import is_judged, metrics_of, parts_of, verdict, wants_judge
-from pytest_agentbench.engine.workspaces import output_texts
-from pytest_agentbench.errors import AgentbenchError, JudgeError
-from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge, redaction_of, taped_judges
-from pytest_agentbench.judging.prompt import key_outputs
+from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
     MetricContext,
     asks_model,
     measure,
     measure_async,
     measure_trace,
+    metrics_of,
     takes_long,
     takes_trace,
 )
+from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.store.judgements import JUDGEMENTS
-from pytest_agentbench.store.remote_results import share_evaluation
+from pytest_agentbench.store.files import JUDGEMENTS
 
 if TYPE_CHECKING:
+    from pytest_agentbench.judging.asking import Judgement
     from pytest_agentbench.models.tape import Tape
+
+
+def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> bool:
+    """Return whether a judge is asked: the profile has one, and the case gives it a measure or nothing else decides.
+
+    A grader may want it otherwise. `graders` are the case's, None: those of its parts.
+    """
+    if not profile.judge_runs:
+        return False
+    wants = [grader.wants_judge(case) for grader in (graders_of(case) if graders is None else graders)]
+    # The first grader that cares decides, as with assessments
+    if (wish := next((each for each in wants if each is not None), None)) is not None:
+        return wish
+    expectations = case.expectations
+    measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
+    is_measured = bool(measured) or any(part.measure for part in case.case_parts)
+    return is_measured or not (case.checks or case.verify or _gating_metrics(case, profile))
+
+
+def is_judged(case: Case, artifact: RunArtifact) -> bool:
+    """Return whether a model may weigh the run: not where it failed by its status already, unless the case expects
+    that.
+    """
+    return artifact.status == "success" or (artifact.status in case.expects_status and bool(artifact.final_output))
+
+
+def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> None:
+    """Raise ConfigError for a case that nothing can fail, before anything is paid for it."""
+    if case.report_only or case.verify:
+        return
+    graders = graders_of(case) if graders is None else graders
+    if any(grader.decides(case) for grader in graders):
+        return
+    if wants_judge(case, profile, graders) or _gating_metrics(case, profile):
+        return
+    hooks_run = profile.security_policy.allow_local_python_hooks
+    if any(check.declarative is not None or hooks_run for check in case.checks):
+        return
+    if case.checks:
+        raise ConfigError(
+            f"{case.path}:{case.line}: nothing decides this case: its only checks are Python hooks, which are off; "
+            "set security_policy.allow_local_python_hooks: true in an evaluation profile that you trust them with"
+        )
+    if (said := next(filter(None, (grader.undecided(case) for grader in graders)), None)) is not None:
+        raise ConfigError(f"{case.path}:{case.line}: {said}")
+    if case.dataset is not None and not case.reference:
+        raise ConfigError(
+            f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
+            "evaluator; give it one, or name an evaluation profile with a judge"
+        )
+    raise ConfigError(
+        f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a "
+        "threshold, expectations and an evaluation profile with a judge, or report_only: true"
+    )
+
+
+def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:
+    return any(metric.threshold is not None for metric in metrics_of(case, profile))
+
+
+def verdict(
+    case: Case,
+    profile: EvaluationProfile,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    metrics: Sequence[MetricResult],
+    judged: JudgeResult | None,
+    fingerprint: str | None = None,
+    grades: Mapping[Grader, Grade] = MappingProxyType({}),
+) -> Evaluation:
+    """Return what checks, metrics, judges and graders come to together.
+
+    What fails is certain, so it wins over what could not be told; both are said. A status other than success fails a
+    case unless a `status_is` check names it. The judge's score decides with its threshold, unless a grade is final.
+    """
+    final = next((grade for grade in grades.values() if grade.is_final), None)
+    failures = [*_run_failures(case, artifact, grades), *_failures(checks, metrics)]
+    failures += [line for grade in grades.values() for line in grade.failures]
+    failures += _judge_failures(case, judged, final) if judged is not None else []
+    errors = [f"check {c.check_id}: {c.message}" for c in checks if c.outcome == "error"]
+    errors += [f"metric {m.name}: {m.error}" for m in metrics if m.error is not None]
+    errors += [line for grade in grades.values() for line in grade.errors]
+    outcome: Outcome = "passed"
+    if failures and not case.report_only:
+        outcome = "failed"
+    elif errors:
+        outcome = "error"
+    return Evaluation(
+        case_id=case.case_id,
+        run_id=artifact.run_id,
+        fingerprint=fingerprint,
+        run_fingerprint=artifact.fingerprint,
+        evaluation_profile_id=profile.evaluation_profile_id,
+        checks=tuple(checks),
+        metrics=tuple(metrics),
+        judge=judged,
+        parts=parts_of(grades),
+        final_score=final.final_score if final is not None else judged.overall if judged is not None else None,
+        outcome=outcome,
+        reasons=tuple(failures),
+        error="; ".join(errors) or None,
+    )
+
+
+def parts_of(grades: Mapping[Grader, Grade]) -> dict[str, Record]:
+    """Return the parts of an evaluation that graders have made."""
+    made = ((grader.part_name, grade.record) for grader, grade in grades.items())
+    return {name: record for name, record in made if name is not None and record is not None}
+
+
+def _run_failures(case: Case, artifact: RunArtifact, graders: Iterable[Grader]) -> Sequence[str]:
+    for grader in graders:
+        if lines := grader.run_failures(case, artifact):
+            return lines
+    if artifact.status == "success" or artifact.status in case.expects_status:
+        return []
+    why = f": {artifact.error.message}" if artifact.error else ""
+    return [f"the run ended {artifact.status}{why}"]
+
+
+def _failures(checks: Sequence[CheckResult], metrics: Sequence[MetricResult]) -> list[str]:
+    failed = [f"check {check.check_id}: {check.message}" for check in checks if check.outcome == "failed"]
+    below = [m for m in metrics if m.passed is False and m.error is None and m.threshold is not None]
+    return failed + [f"metric {m.name}: {_score(m)}, expected at least {m.threshold:.3g}" for m in below]
+
+
+def _score(metric: MetricResult) -> str:
+    return "nothing to measure" if metric.score is None else f"{metric.score:.3g}"
+
+
+def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> list[str]:
+    from pytest_agentbench.judging.verdicts import bar_of
+
+    failures = []
+    bar = bar_of(judged.pass_threshold)
+    if final is None and not judged.passed:
+        failures.append(f"judge: overall {judged.overall:.2f} of 10, expected at least {bar:.2f} ({judged.method})")
+    if case.require_hard:
+        failures += [f"judge: hard expectation not met: {text}" for text in judged.unmet_hard]
+    return failures
 
 
 async def measure_all(
@@ -58,6 +199,7 @@ async def measure_all(
             return measure_trace(spec, case, artifact, metrics)
         return measure(spec, reference, output, metrics)
 
+    # The usual case: no tasks and no threads for metrics that take microseconds
     if not asking and not long:
         return [plain(spec) for spec in specs]
 
@@ -70,7 +212,7 @@ async def measure_all(
 
     results = await asyncio.gather(*map(one, specs))
     if used := [result.usage for result in results if result.usage is not None]:
-        services.on_spent("judge", select_paid(tape, used))
+        services.spend("judge", used, tape)
     return results
 
 
@@ -120,7 +262,7 @@ def _unasked(spec: MetricSpec, status: str) -> MetricResult:
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
-    """Fill in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict but has to be."""
+    """Fill in `result.evaluation` and store it. Raises AgentbenchError where there is no verdict but has to be."""
     plan, artifact, tape = job.plan, result.artifact, result.tape
     assert artifact is not None
     profile = plan.evaluation_profile
@@ -130,14 +272,16 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
-    checks += await verify_all(services, job, case, context)
-    with kept(tape):
+    if case.verify:
+        checks += await verify_all(services, job, case, context)
+    with _keeping(tape):
         metrics = await measure_all(services, job, case, artifact, tape)
     graders = graders_of(case, services.registry.graders)
     try:
-        with kept(tape):
+        with _keeping(tape):
             judgement = await _judge(services, plan, case, artifact, checks, tape, graders)
     except JudgeError as error:
+        # Graders that need no judge have their say all the same: what is kept shows all that is known
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
         result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation)
@@ -146,7 +290,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         raise
     judged = judgement.result if judgement else None
     grades: dict[Grader, Grade] = {}
-    with kept(tape):
+    with _keeping(tape):
         for grader in graders:
             request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
             grades[grader] = grade = await grader.grade(request)
@@ -159,9 +303,13 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
     result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)
-    share_evaluation(plan.lane, artifact, evaluation, made=True)
+    plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
+
+
+def _keeping(tape: Tape | None) -> AbstractContextManager[None]:
+    return nullcontext() if tape is None else kept(tape)
 
 
 async def _judge(
@@ -177,7 +325,10 @@ async def _judge(
     profile = plan.evaluation_profile
     if not wants_judge(case, profile, graders) or not is_judged(case, artifact):
         return None
+    from pytest_agentbench.judging.asking import NoVerdictError, judge, redaction_of, taped_judges
+
     shown, redact = plan.lane.redact_record(artifact), redaction_of(profile, plan.lane.redactor)
+    # A generator: of several graders only the first that has an own assessment is asked
     own = (grader.assessment(case, shown, profile, redact) for grader in graders)
     try:
         judgement = await judge(
@@ -192,16 +343,22 @@ async def _judge(
             asked=next((each for each in own if each is not None), None),
         )
     except NoVerdictError as error:
-        services.on_spent("judge", select_paid(tape, [iteration.usage for iteration in error.iterations]))
+        services.spend("judge", [iteration.usage for iteration in error.iterations], tape)
         raise
-    services.on_spent("judge", select_paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
+    services.spend("judge", [iteration.usage for iteration in judgement.result.iterations], tape)
     return judgement
 
 
 async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:
     """Return what the run's key outputs hold, by path."""
+    from pytest_agentbench.judging.prompt import key_outputs
+
     outputs = key_outputs(case, artifact)
-    return await services.threads.run(partial(output_texts, plan.lane.output, outputs)) if outputs else {}
+    if not outputs:
+        return {}
+    from pytest_agentbench.engine.workspaces import output_texts
+
+    return await services.threads.run(partial(output_texts, plan.lane.output, outputs))
 
 
 def _unjudged(
@@ -222,7 +379,7 @@ def _unjudged(
         checks=tuple(checks),
         metrics=tuple(metrics),
         parts=parts_of(grades),
-        judge_usage=error.usage if isinstance(error, NoVerdictError) else Usage(),
+        judge_usage=getattr(error, "usage", Usage()),
         outcome="error",
         error=str(error),
     )

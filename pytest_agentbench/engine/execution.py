@@ -1,66 +1,65 @@
-"""Execute one job from start to verdict: take what is stored here or in the shared store, make only the rest."""
+"""Execute one job from start to verdict: take what is stored here or in the shared store, make only the rest.
+
+A run is made by its runner, between its start and its end, and stored with what is known of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial, reduce
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.checks.hooks import require_hooks
+from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.cassettes import (
+    Taped,
     open_tape,
     records_run,
     records_verdict,
+    replays,
     replays_run,
+    run_ended,
     run_is_free,
+    run_kept,
     verdict_is_free,
 )
-from pytest_agentbench.engine.evaluation import asks_models, evaluate
-from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
+from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
 from pytest_agentbench.engine.grading import graders_of
-from pytest_agentbench.engine.job import Given, Job, Result
-from pytest_agentbench.engine.run import make_run
+from pytest_agentbench.engine.job import Given, Job, Left, Result
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import Subject, measure_of, subject_of, verdict_identity
+from pytest_agentbench.engine.subject import (
+    Subject,
+    expected_sandbox,
+    measure_of,
+    run_spec,
+    subject_of,
+    verdict_identity,
+)
 from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
-from pytest_agentbench.engine.verdict import require_decision, wants_judge
-from pytest_agentbench.engine.workspaces import restore_workspace
-from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError
+from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError, as_alike
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
+from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Tool
 
-
-async def pull(
-    services: Services,
-    job: Job,
-    case: Case,
-    subject: Subject,
-    result: Result,
-    counts: Callable[[RunArtifact], bool],
-) -> bool:
-    """Bring a run that counts, unless `result` has one, and the verdict on it into the output folder; whether any did.
-
-    Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
-    """
-    lane = job.plan.lane
-    if lane.remote is None or not services.rules.reuse_runs or records_run(result.tape):
-        return False
-    artifact = result.artifact
-    if artifact is None:
-        unsuccessful = bool(case.expects_status) or job.plan.run_profile.reuse_unsuccessful
-        key = (case.case_id, job.repetition, subject.fingerprint, subject.fingerprint_input)
-        artifact = await pull_run(lane, *key, counts=counts, unsuccessful=unsuccessful)
-    if artifact is None:
-        return False
-    pulled = artifact is not result.artifact
-    if services.reuse_evaluations and not records_verdict(services, job, result.tape):
-        pulled |= await pull_evaluation(lane, artifact, verdict_identity(services, job, case, artifact))
-    return pulled
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.forecast import DryRun
+    from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.workspaces.changes import Snapshot
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 
 async def execute(services: Services, job: Job, given: Given) -> Result:
-    """Run the job with the fixtures' values `given` and evaluates it. Never raises but when it is cancelled.
+    """Run the job with the fixtures' values `given` and evaluate it. Never raises but when it is cancelled.
 
     Everything but the verdict on the agent becomes `Result.error`: pytest raises it in the item's setup.
     """
@@ -75,14 +74,17 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         for grader in graders:
             grader.require(services, case)
         subject = subject_of(services, job, case, given)
-        result.tape = open_tape(services, job, case, given.agent, subject.servers)
+        if services.uses_cassettes(job):
+            result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
+        # Looked up twice, before the lock and with it: most sessions that reuse find all without waiting for a lock
         elif not await attempt.reuse():
             async with job.plan.lane.claim(subject.fingerprint):
                 await attempt.complete()
     except asyncio.CancelledError:
+        # The engine may have cancelled this task, or the agent let a CancelledError of its own out: the count tells
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         result.error = RuntimeError("the agent raised CancelledError")
@@ -110,6 +112,8 @@ class _Attempt:
 
     async def foresee(self, dry_run: DryRun) -> None:
         """Book what the job would take."""
+        from pytest_agentbench.engine.forecast import NOT_RUN
+
         if not await self.reuse() and await self._pull():
             await self.reuse()
         services, job, case, result = self.services, self.job, self.case, self.result
@@ -120,8 +124,8 @@ class _Attempt:
             self.subject.model.model_id,
             result,
             asks=asks or asks_models(services, job, case),
-            free_run=job.plan.predictions is not None or run_is_free(result.tape),
-            free_verdict=verdict_is_free(services, job),
+            free_run=job.plan.predictions is not None or (result.tape is not None and run_is_free(result.tape)),
+            free_verdict=services.uses_cassettes(job) and verdict_is_free(services, job),
         )
         result.not_run = NOT_RUN
 
@@ -138,9 +142,12 @@ class _Attempt:
         if await self._pull() and await self.reuse():
             return
         self.lane.refuse_newer(case.case_id, job.repetition)
-        if not job.by_hand:
+        if not job.by_hand and any(check.python_hook is not None for check in case.checks):
+            from pytest_agentbench.checks.hooks import require_hooks
+
             require_hooks(case, job.plan.evaluation_profile.security_policy)
-        if result.artifact is None or not await restore_workspace(services, job, case, result):
+        # A run whose files cannot be put back cannot be judged anew, so it is made again
+        if result.artifact is None or not await self._restore():
             result.reused, result.evaluation_reused, result.evaluation = False, False, None
             await make_run(services, job, case, self.subject, result)
         _raise_failure(case, result.artifact)
@@ -155,24 +162,27 @@ class _Attempt:
             return False
         artifact = result.artifact
         assert artifact is not None
-        if services.reuse_evaluations and not records_verdict(services, job, result.tape):
+        if self._reuses_verdict():
             found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
             result.evaluation, result.evaluation_path = found or (None, None)
             if found is not None and services.rules.dry_run is None and not job.by_hand:
-                believed = await services.rechecks.believed(services.registry, job, case, artifact, found[0])
+                from pytest_agentbench.engine.rechecks import recheck_verdict
+
+                believed = await recheck_verdict(services, job, case, artifact, found[0])
                 if believed is not found[0]:  # the page shows no file that says otherwise
                     result.evaluation, result.evaluation_path = believed, None
             result.measure = measure_of(services, job, case) if result.evaluation is not None else None
-        if result.evaluation is None and replays_run(result.tape, artifact):
+        # Replaying costs nothing, and a tape is gone through as a whole
+        if result.evaluation is None and result.tape is not None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False
         result.evaluation_reused = result.evaluation is not None
         if result.evaluation is not None and result.evaluation_path is not None and services.rules.dry_run is None:
-            share_evaluation(self.lane, artifact, result.evaluation, made=False)
-        return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
+            job.plan.share(artifact, result.evaluation)
+        return result.evaluation_reused and (not job.by_hand or await self._restore())
 
     def _find_run(self) -> bool:
-        if not self.services.rules.reuse_runs or records_run(self.result.tape):
+        if not self._reuses_run():
             return False
         found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
         if found is None:
@@ -181,11 +191,44 @@ class _Attempt:
         result.artifact, result.path = artifact, _ = found
         result.reused, result.seconds = True, artifact.duration_seconds
         if self.services.rules.dry_run is None:
-            share_run(self.lane, artifact, made=False)
+            self.job.plan.share(artifact)
         return True
 
+    def _reuses_run(self) -> bool:
+        tape = self.result.tape
+        return self.services.rules.reuse_runs and not (tape is not None and records_run(tape))
+
+    def _reuses_verdict(self) -> bool:
+        tape = self.result.tape
+        return self.services.reuse_evaluations and not (tape is not None and records_verdict(self.services, self.job))
+
+    async def _restore(self) -> bool:
+        from pytest_agentbench.engine.workspaces import restore_workspace
+
+        return await restore_workspace(self.services, self.job, self.case, self.result)
+
     async def _pull(self) -> bool:
-        return await pull(self.services, self.job, self.case, self.subject, self.result, self._counts)
+        """Bring a run that counts, unless there is one, and the verdict on it into the output folder; whether any did.
+
+        Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
+        """
+        services, job, case, subject, lane = self.services, self.job, self.case, self.subject, self.lane
+        if lane.remote is None or not self._reuses_run():
+            return False
+        from pytest_agentbench.store.remote_results import pull_evaluation, pull_run
+
+        artifact = self.result.artifact
+        if artifact is None:
+            unsuccessful = bool(case.expects_status) or job.plan.run_profile.reuse_unsuccessful
+            key = (case.case_id, job.repetition, subject.fingerprint, subject.fingerprint_input)
+            artifact = await pull_run(lane, *key, counts=self._counts, unsuccessful=unsuccessful)
+        if artifact is None:
+            return False
+        # The artifact that was pulled lies in the output folder now, where `reuse` finds it
+        pulled = artifact is not self.result.artifact
+        if self._reuses_verdict():
+            pulled |= await pull_evaluation(lane, artifact, verdict_identity(services, job, case, artifact))
+        return pulled
 
     def _counts(self, artifact: RunArtifact) -> bool:
         """Return whether a stored run is a result: one that ended otherwise than it should is made again, unless asked
@@ -202,5 +245,221 @@ def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
     """Raise the ProviderError that a run ended with, unless the case expects it."""
     if artifact is None or artifact.status != "provider_error" or artifact.status in case.expects_status:
         return
+    # RunArtifact has an error exactly where it was not a success
     assert artifact.error is not None
     raise ProviderError(artifact.error.message, code=artifact.error.code, retryable=artifact.error.retryable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A run that has ended, however: what its runner came to, and what its workspace began with.
+
+    `before` is None where it was empty; else that was a copy of `template`, if there is one. `cassette` is as in
+    RunArtifact; `unwritable` is why it could not be written, to be raised when the run is stored.
+    """
+
+    context: RunContext
+    end: RunEnd
+    started_at: datetime
+    seconds: float
+    before: Snapshot | None
+    template: Path | None
+    cassette: Taped
+    unwritable: UnwritableError | None
+
+
+async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
+    """Fill in `result` and store the run, however it ended. Raises what the runner raised beyond that."""
+    async with AsyncExitStack() as lent:
+        ended = await _run(services, job, case, subject, result, lent)
+        await _store(services, job, case, subject, result, ended)
+
+
+async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
+    """Store the run with what it has left. Raises what kept its cassette from being written."""
+    plan, tape = job.plan, result.tape
+    run_id, interrupted = uuid.uuid4().hex, None
+    try:
+        left = await _keep(services, job, case, run_id, result.workspace, ended)
+    except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
+        left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
+    artifact = result.artifact = _artifact(services, job, case, subject, ended, left, run_id)
+    result.seconds = artifact.duration_seconds
+    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
+        services.spend("run", [artifact.usage], tape)
+    for name, said in dict.fromkeys(artifact.broken_tools):
+        plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
+    result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    plan.share(artifact, made=True)
+    if interrupted is not None:
+        raise interrupted
+    if ended.unwritable is not None:
+        raise ended.unwritable
+
+
+async def _keep(
+    services: Services, job: Job, case: Case, run_id: str, workspace: Workspace | None, ended: _Ended
+) -> Left:
+    if workspace is None:
+        return Left()
+    from pytest_agentbench.engine.workspaces import keep_workspace
+
+    return await keep_workspace(services, job, case, run_id, workspace, ended.before, ended.template)
+
+
+async def _run(
+    services: Services, job: Job, case: Case, subject: Subject, result: Result, lent: AsyncExitStack
+) -> _Ended:
+    """Return the runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any
+    more.
+
+    `lent` gives back the template, where that is not the case's own.
+    """
+    plan, model, tape = job.plan, subject.model, result.tape
+    if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
+        services.scripts.load_beside(case)
+    expected = await expected_sandbox(services, job, case, subject)
+    context = _context(services, job, case, subject, tape, expected)
+    before = None
+    try:
+        template = await _template(job, case, subject, context, lent)
+        if template is not None:
+            before = await services.threads.run(partial(_fill, services, context.workspace, template))
+        with run_kept(tape) if tape is not None else nullcontext():
+            if subject.servers:
+                from pytest_agentbench.engine.resources import start_servers
+
+                context.servers = await start_servers(services, job, subject.servers, context, tape)
+            started_at, context.trace = datetime.now(UTC), Recorder()
+            end = await _until_end(subject.runner, context, run_limit(plan.run_profile, subject.runner), tape)
+    finally:
+        await context.stop_servers()
+        await context.stop_sandbox()
+        result.workspace = context.made_workspace
+    seconds, cassette, unwritable = context.trace.seconds, None, None
+    if tape is not None:
+        seconds, cassette, unwritable = run_ended(tape, case, end.status, seconds)
+    return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
+
+
+def _artifact(
+    services: Services, job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str
+) -> RunArtifact:
+    """Return all that is known of the run."""
+    plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
+    own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
+    return RunArtifact(
+        run_id=run_id,
+        case_id=case.case_id,
+        suite_id=plan.suite_id,
+        run_profile_id=plan.run_profile.run_profile_id,
+        runner_type=subject.runner_type,
+        model=model.model_dump(include={"model_id", "requested_model", "label", "scripted"}),
+        repetition=job.repetition,
+        fingerprint=subject.fingerprint,
+        status=ended.end.status,
+        started_at=ended.started_at,
+        duration_seconds=ended.seconds,
+        request=_request(services, case, trace, offered),
+        provider=trace.provider,
+        usage=trace.usage,
+        trace=_annotated(trace, offered, plan.lane.warn),
+        output_artifacts=left.outputs,
+        error=ended.end.error,
+        workspace=left.archive,
+        changes=left.changes,
+        sandbox=ended.context.sandbox_used,
+        cassette=ended.cassette,
+        metadata={**own, **left.metadata},
+    )
+
+
+def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]) -> tuple[TraceEvent, ...]:
+    """Return the trace; of tools that were offered with what their calls are worth."""
+    if not offered:
+        return trace.events
+    from pytest_agentbench.tools.toolbox import annotate_calls
+
+    return annotate_calls(trace.events, offered, warn)
+
+
+def _request(services: Services, case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
+    """Return what was asked for, and what graders want to be known of the tools that there were."""
+    graders, tools = graders_of(case, services.registry.graders), {tool.name: tool.description for tool in offered}
+    notes = [dict(grader.request_notes(tools)) for grader in graders]
+    return reduce(or_, notes, trace.request)
+
+
+async def _template(job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack) -> Path | None:
+    """Return the folder that the workspace is to start as a copy of, None where it starts empty."""
+    if subject.prepared.template is not None:
+        return await lent.enter_async_context(subject.prepared.template(context))
+    return None if job.plan.predictions is not None else case.workspace
+
+
+def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
+    """Return what the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
+    from pytest_agentbench.workspaces.changes import digest_snapshot
+    from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace
+
+    before = fill_workspace(workspace, template)
+    if digest_snapshot(before) != services.identities.template(template):
+        raise changed_meanwhile(template)
+    return before
+
+
+def _context(
+    services: Services, job: Job, case: Case, subject: Subject, tape: Tape | None, expected: SandboxSpec | None
+) -> RunContext:
+    plan, model = job.plan, subject.model
+    context = RunContext(
+        case=case,
+        open_sandboxes=lambda: services.sandboxes,
+        model=plan.model,
+        settings=subject.settings,
+        client=services.client(model, tape) if plan.model is not None else None,
+        repetition=job.repetition,
+        tools=services.registry.tools,
+        sandbox_spec=partial(run_spec, services, job, case, subject),
+        expected_sandbox=expected,
+        network=plan.run_profile.network,
+        prepared=subject.prepared.data,
+        over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
+        in_thread=services.threads.run,
+    )
+    if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
+        from pytest_agentbench.engine.resources import web_fetch, web_search
+
+        context.search = web_search(services, case, model, tape)
+        context.fetch = web_fetch(services, case, model, plan.run_profile.network, tape)
+    if tape is not None:
+        tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
+    return context
+
+
+def run_limit(profile: RunProfile, runner: Runner) -> float | None:
+    """Return how many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it
+    takes.
+    """
+    return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
+
+
+async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
+    try:
+        async with asyncio.timeout(limit) as timer:
+            if tape is not None:
+                tape.timer = timer
+            if context.client is not None:
+                from pytest_agentbench.models.routes import RUN_LIMIT
+
+                RUN_LIMIT.set(timer)
+            returned = await runner(context.case, context)
+        return conclude(returned, context.trace)
+    except ProviderError as error:
+        return RunEnd("provider_error", RunError(code=error.code, message=str(error), retryable=error.retryable))
+    except TimeoutError:
+        if not timer.expired():
+            raise  # the agent's own
+        message = f"no answer within run_timeout_seconds ({limit:g} s)"
+        return RunEnd("timed_out", RunError(code="run_timeout", message=message))

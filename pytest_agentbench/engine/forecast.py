@@ -9,6 +9,7 @@ from functools import cached_property
 from pytest_agentbench.engine.budget import Spending, spending
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.records.run import Usage
+from pytest_agentbench.statistics.estimates import mean, mean_of
 from pytest_agentbench.store.contents import read_history
 from pytest_agentbench.store.files import slug
 
@@ -24,14 +25,15 @@ class Expected:
     unknown: int = 0
 
     def add(self, part: float | None) -> None:
-        """One part more, None: unknown."""
+        """Add one part more, None: unknown."""
         self.known += part or 0.0
         self.unknown += part is None
 
 
 @dataclass
 class Forecast:
-    """What a session would do on one model. `new` runs are of cases that have no history: the model's mean stands in.
+    """Hold what a session would do on one model. `new` runs are of cases that have no history: the model's mean stands
+    in.
 
     `to_judge` counts verdicts that models are asked for. Tokens are those of runs and judges, costs are USD.
     """
@@ -67,6 +69,7 @@ class DryRun:
             cost, tokens = (0.0, 0) if free_run else self._expected_run(job, forecast)
             forecast.run_usd.add(cost)
             forecast.tokens.add(tokens)
+        # A run that is still to be made is judged too: what the store had of it is None then
         if found.evaluation is None and asks:
             forecast.to_judge += 1
             cost, tokens = (0.0, 0) if free_verdict else self._history(job)[1].of(slug(job.case_id))
@@ -79,7 +82,7 @@ class DryRun:
         return runs.of(case)
 
     def _history(self, job: Job) -> tuple[_Means, _Means]:
-        """Means of runs and of verdicts, read when they are first needed."""
+        """Return the means of runs and of verdicts, read when they are first needed."""
         lane = job.plan.lane
         key = lane.output, lane.model, lane.evaluation_profile_id
         if key not in self._means:
@@ -90,12 +93,12 @@ class DryRun:
 
 @dataclass
 class _Means:
-    """What to expect of a case: the mean of its own history, else of all that there is."""
+    """Hold what to expect of a case: the mean of its own history, else of all that there is."""
 
     usages: Mapping[str, Sequence[Usage]]
 
     def of(self, case: str) -> Spending:
-        """USD and tokens, None where nothing tells."""
+        """Return USD and tokens, None where nothing tells."""
         cost, tokens = _mean(self.usages.get(case, ()))
         return self._all[0] if cost is None else cost, self._all[1] if tokens is None else tokens
 
@@ -108,4 +111,4 @@ def _mean(usages: Sequence[Usage]) -> Spending:
     used = [spending(usage) for usage in usages]
     costs = [cost for cost, _ in used if cost is not None]
     tokens = [count for _, count in used if count is not None]
-    return sum(costs) / len(costs) if costs else None, round(sum(tokens) / len(tokens)) if tokens else None
+    return mean(costs), round(mean_of(tokens)) if tokens else None

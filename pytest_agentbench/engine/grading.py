@@ -1,24 +1,107 @@
-"""Graders: what decides a run beside its checks, metrics and judges. Packs and plugins add them."""
+"""Graders, which decide a run beside its checks, metrics and judges, and what grading needs of a session.
+
+Packs and plugins add them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
-    from pytest_agentbench.engine.grading_services import GradingServices
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.judging.prompt import Assessment
+    from pytest_agentbench.models.client import ChatClient, Endpoints
+    from pytest_agentbench.models.scripts import Scripts
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.records.base import Record
+
+
+class Shared(Protocol):
+    """An object that a grader's cases share in a session: asked for by its class, made with the session's services."""
+
+    def __init__(self, services: GradingServices) -> None: ...
+
+    async def close(self) -> None:
+        """End what it has opened."""
+
+
+_S = TypeVar("_S", bound=Shared)
+
+
+@dataclass(kw_only=True)
+class GradingServices:
+    """Hold what all gradings of a session share. `connect` is called on the engine's loop, at the first model that is
+    asked.
+
+    `on_spent(part, usages)` books what was paid, `over_budget(usage)` is why a run that has used so much already may
+    ask for nothing more. `asked_anew` are the keys of kept votes that were asked for again. `output` is the session's
+    output folder, `subjects` are the files of all that sources could have scored together.
+    """
+
+    connect: Callable[[], Endpoints]
+    on_spent: Callable[[Part, list[Usage]], None]
+    output: Path
+    subjects: tuple[Path, ...] = ()
+    over_budget: Callable[[Usage], str | None] = lambda usage: None
+    reuse_evaluations: bool = True
+    asked_anew: set[str] = field(default_factory=set)
+    _endpoints: Endpoints | None = None
+    _shared: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._shared = {}
+
+    @cached_property
+    def scripts(self) -> Scripts:
+        """Return the scripts that answer for scripted models."""
+        from pytest_agentbench.models.scripts import Scripts
+
+        return Scripts()
+
+    def shared(self, kind: type[_S]) -> _S:
+        """Return what a grader's cases share in this session: `kind(services)`, made at the first need, closed last."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(self)
+        found: _S = self._shared[kind]
+        return found
+
+    def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
+        """Return a client for the model, through the tape where that is in use for it."""
+        if tape is not None and tape.mode(model.model_id) != "off":
+            from pytest_agentbench.models.cassettes import TapedClient
+
+            return TapedClient(model, tape, partial(self.client, model))
+        if self._endpoints is None:
+            self._endpoints = self.connect()
+        return self._endpoints.client(model)
+
+    def spend(self, part: Part, usages: list[Usage], tape: Tape | None = None) -> None:
+        """Book what asking models has used, but what the tape answered for, which costs nothing."""
+        self.on_spent(part, usages if tape is None else tape.take_paid(usages))
+
+    def describe_pauses(self) -> str:
+        """Return which endpoints runs wait for, empty where they wait for none."""
+        return self._endpoints.describe_pauses() if self._endpoints is not None else ""
+
+    async def close(self) -> None:
+        """End what gradings share, and connections."""
+        # Before the connections that they may use to end
+        for shared in self._shared.values():
+            await shared.close()
+        if self._endpoints is not None:
+            await self._endpoints.close()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,7 +122,7 @@ class GradeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a grader came to. `metrics` are added to the run's, `failures` and `errors` are lines as reports show them.
+    """The result of a grader. `metrics` are added to the run's, `failures` and `errors` are lines as reports show them.
 
     `record` is kept as the evaluation's part of the grader's `part_name`. With `is_final`, `final_score` (0-10, None:
     unknown) is the run's, and `failures` say whether it suffices, instead of the judge's score and threshold.
@@ -148,5 +231,7 @@ def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[G
 
     Raises ConfigError for one that cannot be imported.
     """
+    # Only those of the parts that the case carries: a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
-    return tuple(grader for grader in (*named, *(added or {}).values()) if grader.applies(case))
+    graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
+    return tuple(grader for grader in graders if grader.applies(case))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import getattr_static
 from pathlib import Path
 from time import perf_counter
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pytest_agentbench.engine.agent_code import Code, CodeReader, Stamp, find_changed
-from pytest_agentbench.engine.agent_state import UnknownCode, is_plain
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.fingerprints import Plain
-from pytest_agentbench.workspaces.template import template_digest
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.agent_code import Code, CodeReader, Stamp
 
 Shown = Mapping[str, Any]
 """An identity as JSON, to be part of a fingerprint."""
@@ -46,8 +47,11 @@ class _Told:
     def find_changed(self) -> str | None:
         """Return the first file that is not as it was. Looking takes at most a hundredth of the time."""
         begun = perf_counter()
+        # Modules that are loaded cannot change any more; only what an agent may still import, or start, can
         if not self.unloaded or begun < self.due:
             return None
+        from pytest_agentbench.engine.agent_code import find_changed
+
         found = find_changed(self.unloaded)
         ended = perf_counter()
         self.due = ended + 100 * (ended - begun)
@@ -66,9 +70,12 @@ class _Agent:
 
 @dataclass
 class Identities:
-    """What the session knows of the identity of code. `warn(text)` is told once what can never be reused, and why."""
+    """The identities of code that a session knows. `warn(text)` is told once what can never be reused, and why.
 
-    reader: CodeReader
+    `open_reader` is called with the first code that is not this package's own: most sessions have none.
+    """
+
+    open_reader: Callable[[], CodeReader]
     warn: Callable[[str], None]
     _agents: dict[int, list[_Agent]] = field(default_factory=dict)
     _brief: dict[Any, _Agent] = field(default_factory=dict)
@@ -76,12 +83,18 @@ class Identities:
     _warned: set[str] = field(default_factory=set)
     _templates: dict[Path, str] = field(default_factory=dict)
 
+    @cached_property
+    def reader(self) -> CodeReader:
+        """Return the session's reader of code."""
+        return self.open_reader()
+
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
         """Remember what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
 
         `brief` is the fixture where its value lives shorter than the session: the next one takes its place.
         """
         made = _Agent(agent, scope, origin)
+        # Several fixtures may give one object, below different conftests: each is told by what made it there
         self._agents[id(agent)] = [*self._agents.get(id(agent), ()), made]
         if brief is not None:
             before, self._brief[brief] = self._brief.get(brief), made
@@ -113,6 +126,8 @@ class Identities:
     def template(self, path: Path) -> str:
         """Return the digest of a workspace template. Raises ConfigError for one that no workspace can be a copy of."""
         if path not in self._templates:
+            from pytest_agentbench.workspaces.template import template_digest
+
             self._templates[path] = template_digest(path)
         return self._templates[path]
 
@@ -135,6 +150,8 @@ class Identities:
         self, told: _Told | None, read: Callable[[], Code], what: str, head: Shown = _NO_HEAD, advice: str = ""
     ) -> _Told:
         """Return an identity as it was told, or is now, after its `head`; what nobody can tell is unlike any other."""
+        from pytest_agentbench.engine.agent_state import UnknownCode
+
         try:
             if told is None:
                 code = read()
@@ -146,6 +163,7 @@ class Identities:
             if what not in self._warned:
                 self._warned.add(what)
                 self.warn(f"{what} is never reused from the store: {error}{advice}")
+            # A token of its own: a fingerprint that no other run has, so that nothing wrong is ever reused
             return _Told(Plain({**head, "untold": str(error), "token": uuid4().hex}), {})
 
     def _made(self, agent: object, scope: object) -> _Agent:
@@ -163,6 +181,9 @@ class Identities:
 
 
 def _code_of(reader: CodeReader, agent: object, origin: Origin) -> Code:
+    from pytest_agentbench.engine.agent_state import is_plain
+
+    # Objects of a parametrised fixture may look alike as JSON: their place in the list tells them apart
     params = {name: param if is_plain(param) else [param, at] for name, (param, at) in origin.params.items()}
     return reader.read(agent, origin.functions, **({"params": params} if params else {}))
 
@@ -173,6 +194,7 @@ def _read_fingerprint(thing: Any, where: str, kind: str) -> str | None:
     A method has that of its function or object. Read at each run: what code reads when it runs may have changed.
     """
     holders = (thing.__func__, thing.__self__) if type(thing) is MethodType else (thing,)
+    # Statically: a proxy or a mock answers to any name
     holder: Any = next((each for each in holders if getattr_static(each, "fingerprint", None) is not None), None)
     if holder is None:
         return None

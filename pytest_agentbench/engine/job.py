@@ -1,29 +1,32 @@
-"""What the engine runs: a job is one case on one model once, a plan what all jobs of one model and profile share."""
+"""Jobs, which the engine runs, and what becomes of them: a job is one case on one model once, a plan what all jobs of
+one model and profile share.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
 from pytest_agentbench.store.fingerprints import fingerprint, judge_input
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
     from pytest_agentbench.config.roots import ConfigRoot
-    from pytest_agentbench.config.suite import SuiteFile
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.sources.case_source import StoredAnswers
     from pytest_agentbench.store.artifacts import Lane
     from pytest_agentbench.workspaces.workspace import Workspace
+
+SERVERS_FIXTURE = "agentbench_mcp_servers"
+"""The fixture that declares MCP servers beside those of files."""
 
 CHAT_JUDGE = "llm_probe"
 """The type of judges that are chat models."""
@@ -34,12 +37,14 @@ def judge_of(subject: Model | None, name: str | None) -> str | None:
 
     A subject that names its own judge (`demo` does) is never judged by another, paid one.
     """
+    # `demo` names itself: sample cases are judged offline even by a profile that names a paid model
     return (subject.judge if subject is not None else None) or name
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
+    """Settings by which cases run on one model: shared by all their jobs. `model` is None where the user's own agent is
+    the subject.
 
     `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
     stored answers of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
@@ -80,11 +85,11 @@ class Plan:
         return judge_of(self.model or self.author, name or (first.model if first is not None else None))
 
     def judge_model(self, name: str | None) -> Model:
-        """That model. Raises ConfigError where there is none."""
+        """Return the model that a metric asks which names `name`. Raises ConfigError where there is none."""
         model_id = self.judged_by(name)
         if model_id is None:
             raise ConfigError("no model to ask; name one in the metric's args, or a judge in the evaluation profile")
-        return resolve_model(model_id, models=self.root.models())
+        return self._resolve(model_id)
 
     def first_judge(self) -> Model:
         """Return the model that graders ask: the profile's first judge, else OPENAI_MODEL. Raises ConfigError."""
@@ -94,7 +99,26 @@ class Plan:
                 "found no judge; name an evaluation profile that has one (--agentbench-evaluation-profile), or set "
                 "OPENAI_MODEL (and OPENAI_BASE_URL for an endpoint that is not OpenAI's)"
             )
+        return self._resolve(model_id)
+
+    def _resolve(self, model_id: str) -> Model:
+        from pytest_agentbench.models.routes import resolve_model
+
         return resolve_model(model_id, models=self.root.models())
+
+    def share(self, artifact: RunArtifact, evaluation: Evaluation | None = None, *, made: bool = False) -> None:
+        """Let the store that machines share, if there is one, have a stored run, or the verdict on it.
+
+        What was not `made` now is sent only where it is not there yet.
+        """
+        if self.lane.remote is None:
+            return
+        from pytest_agentbench.store.remote_results import share_evaluation, share_run
+
+        if evaluation is None:
+            share_run(self.lane, artifact, made=made)
+        else:
+            share_evaluation(self.lane, artifact, evaluation, made=made)
 
     @property
     def judge_options(self) -> Mapping[str, Any]:
@@ -105,7 +129,9 @@ class Plan:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Given:
-    """What pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were declared."""
+    """Values that pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were
+    declared.
+    """
 
     agent: Any
     servers: Any
@@ -134,12 +160,13 @@ class Job:
     @property
     def runner_scope(self) -> Any:
         """Return what the group says of where the runner comes from."""
+        # Before the session has grouped its jobs there is no tuple
         return self.group[0] if isinstance(self.group, tuple) else None
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
+    """The outcome of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
     how long pytest stood still for it. `path` is where the run is stored, relative to the output folder,
@@ -164,3 +191,26 @@ class Result:
     workspace: Workspace | None = None
     tape: Tape | None = None
     logs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Files that a run has left in its workspace, as they are stored: see RunArtifact. `archive` is its `workspace`
+    there.
+
+    `note` is what its metadata say of it: see WORKSPACE_NOTE.
+    """
+
+    archive: str | None = None
+    changes: tuple[FileChange, ...] | None = None
+    outputs: tuple[OutputArtifact, ...] = ()
+    note: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return what the run's metadata say of it."""
+        return {WORKSPACE_NOTE: self.note} if self.note else {}
+
+
+Work = Callable[[Job, Any], Awaitable[Result]]
+"""Makes a job's result, with what the fixtures give."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import socket
 import threading
@@ -11,7 +12,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.limits import Outcome, Throttle
+    from pytest_agentbench.models.client import Metered
+    from pytest_agentbench.models.limits import Outcome, Throttle, Throttling
+    from pytest_agentbench.records.case import Limits
 
 
 SILENT_SECONDS = 120
@@ -90,12 +93,12 @@ class ControllerThrottles:
         self._lock = threading.Lock()
 
     def receive(self, line: Line, message: Sequence[Any]) -> None:
-        """A worker's `admit` or `release`."""
+        """Take a worker's `admit` or `release`."""
         kind, *rest = message
         self._post(self._admit if kind == "admit" else self._release, line, *rest)
 
     def gone(self, line: Line) -> None:
-        """That worker is no more."""
+        """Release what a worker holds that is no more."""
         if self._loop is not None:
             self._post(self._forget, line)
 
@@ -159,3 +162,63 @@ class ControllerThrottles:
         for one, number in [*self._waiting, *self._held]:
             if one is line:
                 self._release(line, number, "failed", 0)
+
+
+class WorkerThrottles:
+    """A worker's way to limits that the controller keeps. For the engine's loop; `send` must not wait."""
+
+    def __init__(self, send: Callable[[Sequence[Any]], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count()
+        self._asked: dict[int, asyncio.Future[None]] = {}
+
+    def throttle(self, of_what: Hashable, limit: Limit) -> Throttling:
+        """Return the limit on `of_what`, which every worker calls the same."""
+        return _AskingThrottle(self, of_what, limit)
+
+    def of_model(self, concurrency: int, metered: Metered, limits: Limits) -> Throttling:
+        """Return a model's own limits; `concurrency` is how many requests all workers make at once where it does not
+        say.
+        """
+        in_flight = limits.max_concurrency if "max_concurrency" in limits.model_fields_set else concurrency
+        return self.throttle(metered, (in_flight, limits.rpm, limits.tpm))
+
+    async def admit(self, of_what: Hashable, limit: Limit, tokens: float) -> int:
+        """Wait until the controller says so. Returns the number to `release`."""
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._send(("admit", number, of_what, limit, tokens))
+        try:
+            await answer
+        except asyncio.CancelledError:
+            self.release(number, "failed", 0)
+            raise
+        finally:
+            del self._asked[number]
+        return number
+
+    def release(self, number: int, outcome: Outcome, beyond: float) -> None:
+        """Say that what was admitted is over."""
+        self._send(("release", number, outcome, beyond))
+
+    def receive(self, message: Sequence[Any]) -> None:
+        """Take the controller's answer. One that comes after the asker gave up is for nobody: it has been released."""
+        kind, number, *reason = message
+        answer = self._asked.get(number)
+        if answer is None or answer.done():
+            return
+        if kind == "admitted":
+            answer.set_result(None)
+        else:
+            answer.set_exception(RuntimeError(f"the limits that all workers share failed: {reason[0]}"))
+
+
+class _AskingThrottle:
+    def __init__(self, throttles: WorkerThrottles, of_what: Hashable, limit: Limit) -> None:
+        self._throttles, self._of_what, self._limit = throttles, of_what, limit
+
+    async def admit(self, tokens: float) -> int:
+        return await self._throttles.admit(self._of_what, self._limit, tokens)
+
+    def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
+        self._throttles.release(ticket, outcome, beyond)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.engine.limits import Limit
+from pytest_agentbench.engine.job import Job, Result, Work
 from pytest_agentbench.engine.user_code import LoopWatch
-from pytest_agentbench.models.client import Metered
-from pytest_agentbench.models.limits import Admission, Outcome, Throttling
-from pytest_agentbench.records.case import Limits
 
-Work = Callable[[Job, Any], Awaitable[Result]]
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.limits import WorkerThrottles
+    from pytest_agentbench.models.limits import Throttling
 
 
 class _Flight(NamedTuple):
@@ -129,13 +126,14 @@ class LookAhead:
         self.ending = True
         if self.thread.ident:
             self.post(self.loop.stop)
+            # Longer than the loop gives its own tasks: it is to end by itself where it can
             self.thread.join(self.grace + 2)
             self.watch.end()
         else:  # never started
             self.loop.close()
 
     def close(self) -> None:
-        """The same for good: who asks for a job after that gets an error."""
+        """Stop for good: who asks for a job after that gets an error."""
         self.closed = True
         self.pause()
 
@@ -238,6 +236,7 @@ class LookAhead:
         self.starved = 0
         while len(self.running) < self.concurrency and not (self.stopped or self.drained or self.over):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
+            # In pytest's order over all groups: what it asks for next must not wait behind what comes later
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
                 break
@@ -277,6 +276,7 @@ class LookAhead:
             result = self._result_without_run(job, runner)
             if not (self.stopped or self.ending or self.over):
                 result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
+        # The loop was closed under the task, and nobody is there to be told
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
@@ -298,68 +298,9 @@ async def _as_coroutine(awaitable: Awaitable[None]) -> None:
     await awaitable
 
 
-class WorkerThrottles:
-    """A worker's way to limits that the controller keeps. For the engine's loop; `send` must not wait."""
-
-    def __init__(self, send: Callable[[Sequence[Any]], None]) -> None:
-        self._send = send
-        self._numbers = itertools.count()
-        self._asked: dict[int, asyncio.Future[None]] = {}
-
-    def throttle(self, of_what: Hashable, limit: Limit) -> Throttling:
-        """Return the limit on `of_what`, which every worker calls the same."""
-        return _AskingThrottle(self, of_what, limit)
-
-    def of_model(self, concurrency: int, metered: Metered, limits: Limits) -> Throttling:
-        """Return a model's own limits; `concurrency` is how many requests all workers make at once where it does not
-        say.
-        """
-        in_flight = limits.max_concurrency if "max_concurrency" in limits.model_fields_set else concurrency
-        return self.throttle(metered, (in_flight, limits.rpm, limits.tpm))
-
-    async def admit(self, of_what: Hashable, limit: Limit, tokens: float) -> int:
-        """Wait until the controller says so. Returns the number to `release`."""
-        number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._send(("admit", number, of_what, limit, tokens))
-        try:
-            await answer
-        except asyncio.CancelledError:
-            self.release(number, "failed", 0)
-            raise
-        finally:
-            del self._asked[number]
-        return number
-
-    def release(self, number: int, outcome: Outcome, beyond: float) -> None:
-        """What was admitted is over."""
-        self._send(("release", number, outcome, beyond))
-
-    def receive(self, message: Sequence[Any]) -> None:
-        """The controller's answer. One that comes after the asker gave up is for nobody: it has been released."""
-        kind, number, *reason = message
-        answer = self._asked.get(number)
-        if answer is None or answer.done():
-            return
-        if kind == "admitted":
-            answer.set_result(None)
-        else:
-            answer.set_exception(RuntimeError(f"the limits that all workers share failed: {reason[0]}"))
-
-
-class _AskingThrottle:
-    def __init__(self, throttles: WorkerThrottles, of_what: Hashable, limit: Limit) -> None:
-        self._throttles, self._of_what, self._limit = throttles, of_what, limit
-
-    async def admit(self, tokens: float) -> int:
-        return await self._throttles.admit(self._of_what, self._limit, tokens)
-
-    def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
-        self._throttles.release(ticket, outcome, beyond)
-
-
 class RunLimits:
-    """How many runs `workers` processes make at once: `total` of them, and of each run profile what `profiles` says.
+    """Numbers of runs that `workers` processes make at once: `total` of them, and of each run profile what `profiles`
+    says.
 
     A worker gets an even share, `concurrency` of all runs. Where the shares do not come out even they are rounded up,
     and the controller lets no more begin than the limit says.
@@ -379,13 +320,17 @@ class RunLimits:
         total = self._uneven(throttles, "session", self.total)
         profiles = {name: self._uneven(throttles, name, limit) for name, limit in self.profiles.items()}
 
+        if not (total or any(profiles.values())):
+            return work
+        from pytest_agentbench.models.limits import Admission
+
         async def limited(job: Job, runner: Any) -> Result:
             async with AsyncExitStack() as stack:
                 for throttle in (*total, *profiles.get(job.plan.run_profile.run_profile_id, ())):
                     await stack.enter_async_context(Admission(throttle))
                 return await work(job, runner)
 
-        return limited if total or any(profiles.values()) else work
+        return limited
 
     def _uneven(self, throttles: WorkerThrottles, name: str, limit: int) -> tuple[Throttling, ...]:
         if limit % self.workers == 0:

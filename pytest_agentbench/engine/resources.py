@@ -13,8 +13,8 @@ from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.runners.base import RunContext
-from pytest_agentbench.tools.base import Search, SearchResult
-from pytest_agentbench.tools.fetching import WEB_FETCH, Fetch, Page, make_taped_fetch, make_web_fetch
+from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Fetch, Hop, Page, Search, SearchResult
+from pytest_agentbench.tools.fetching import make_taped_fetch, make_web_fetch
 from pytest_agentbench.tools.mcp.catalogue import CataloguedServer, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import (
@@ -33,8 +33,7 @@ from pytest_agentbench.tools.mcp.servers import (
     cassette_server_name,
     list_servers,
 )
-from pytest_agentbench.tools.web_client import Hop
-from pytest_agentbench.tools.web_tools import WEB_SEARCH, make_taped_search
+from pytest_agentbench.tools.web_tools import make_taped_search
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 if TYPE_CHECKING:
@@ -58,8 +57,10 @@ async def start_servers(
     missing = []
     for name, server in servers.items():
         services.redactor.know(list_variables(server))
+        # Before anything starts: what the server writes into its first error may hold them
         services.redactor.know_values({**server.env, **expand_headers(server, os.environ)})
         made = _server(services, job, name, server, sandboxes)
+        # First, for a replay needs no server: one that cannot be had here is no problem then
         if tape is not None and tape.mode(cassette_server_name(name)) != "off":
             ready[name] = TapedServer(name, made, tape)
         elif isinstance(made, UnavailableServer):
@@ -79,6 +80,7 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
         return UnavailableServer(f"MCP server {name!r}: {error}")
     key = make_catalogue_key(name, server, spec, os.environ)
     kind = "local" if spec is None else spec.kind
+    # A server whose tools are known from an earlier session is started by its first call only, if there is any
     missing = find_problem(server, os.environ, kind) if services.servers.catalogues.get(key) is None else None
     if missing is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")
@@ -132,6 +134,7 @@ def _scripted_search(scripts: Scripts, case: Case) -> Search:
 def _scripted_fetch(scripts: Scripts, case: Case) -> Fetch:
     async def fetch(url: str) -> Page:
         text = scripts.page(case.case_id, url)
+        # Digest and size as of a real page, so that a trace of a scripted run reads like any other
         body = text.encode()
         return Page((Hop(url, None, 200),), "text/plain", len(body), hashlib.sha256(body).hexdigest(), text)
 

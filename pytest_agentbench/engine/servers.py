@@ -1,11 +1,11 @@
-"""Which MCP servers a run has, and what of them is part of its identity."""
+"""MCP servers: those that a run has, what of them is part of its identity, and those that a session shares."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,18 +14,36 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import RunProfile, pinning_problem
-from pytest_agentbench.config.shared_sections import ServerName
-from pytest_agentbench.engine.job import Job
+from pytest_agentbench.config.sections import ServerName
+from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, McpServer, SandboxSettings
-from pytest_agentbench.tools.mcp.catalogue import list_argument_files
-from pytest_agentbench.tools.mcp.launching import choose_sandbox, server_refusal
-
-SERVERS_FIXTURE = "agentbench_mcp_servers"
+from pytest_agentbench.tools.mcp.catalogue import Catalogues, SessionServers, list_argument_files
+from pytest_agentbench.tools.mcp.launching import ServerSandboxes, Turns, choose_sandbox, server_refusal
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_HASHED_BYTES = 16 * 2**20
 _HOW = "declare it in a servers.yaml beside or above the case, in the run profile, or in the fixture " + SERVERS_FIXTURE
+
+
+class SharedServers:
+    """MCP servers that runs share. `catalogues` are the tools that servers list; their programs start in `turns`."""
+
+    def __init__(self, catalogues: Catalogues, sandboxes: Sandboxes) -> None:
+        self.catalogues = catalogues
+        self.turns = Turns()
+        workspace = cache(partial(sandboxes.workspace, None, "mcp-servers"))
+        self.running = SessionServers(ServerSandboxes(sandboxes, workspace))
+        self._declared: dict[int, tuple[Any, Mapping[str, McpServer]]] = {}
+
+    def of_fixture(self, value: Any) -> Mapping[str, McpServer]:
+        """Return the servers that the fixture gives; its value is looked at once. Raises ConfigError."""
+        known = self._declared.get(id(value))
+        # By id, as a dict cannot be hashed; the pair keeps the value alive, so that no other takes its id
+        if known is None or known[0] is not value:
+            known = self._declared[id(value)] = (value, fixture_servers(value))
+        return known[1]
 
 
 def fixture_servers(value: object) -> Mapping[str, McpServer]:
@@ -62,10 +80,12 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     profile = job.plan.run_profile
     if job.plan.predictions is not None or not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
+    # None: the case only names it, and its declaration stands in a file above
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
     if offered:
+        # Sorted, not in the order of declaration: which ones distract is not to be guessed from their places
         names = sorted({*case.mcp_servers, *offered})
     else:
         names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
@@ -88,7 +108,7 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:
-    """Part of the run's fingerprint: what of its servers can change a run.
+    """Return a part of the run's fingerprint: what of its servers can change a run.
 
     Values that may be secret and files that a server is started from are hashes, and paths below the config root are
     relative, so that it is the same on other machines. The port of a fixture's server on this machine is left out.
@@ -101,6 +121,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
     secret = {"env": server.env, "headers": server.headers}
     found: dict[str, Any] = {
         "command": server.command,
+        # Relative where they lie below the root, so that the run is found again from another checkout
         "args": [_below(root, argument) for argument in server.args],
         "env_from": server.env_from,
         "cwd": server.cwd and _below(root, server.cwd),
@@ -118,7 +139,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
 
 
 def _files(root: str, server: McpServer) -> dict[str, str]:
-    """SHA-256 of the files among its arguments, and of a program of the config root's, by their paths."""
+    """Return the SHA-256 of the files among its arguments, and of a program of the config root's, by their paths."""
     paths = list_argument_files(server)
     if server.command is not None and os.path.dirname(server.command):
         program = os.path.join(server.cwd or "", server.command)
@@ -127,9 +148,10 @@ def _files(root: str, server: McpServer) -> dict[str, str]:
 
 
 def _digest(path: str) -> str | None:
-    """SHA-256 of a file; None where it cannot be read, or is too large for that."""
+    """Return the SHA-256 of a file; None where it cannot be read, or is too large for that."""
     try:
         status = os.stat(path)
+        # The cache is asked by time and size: 10,000 items with one server read its program once
         return None if status.st_size > _MAX_HASHED_BYTES else _content(path, status.st_mtime_ns, status.st_size)
     except OSError:
         return None
@@ -151,4 +173,5 @@ def _below(root: str, path: str) -> str:
 
 def _without_port(url: str) -> str:
     parts = urlsplit(url)
+    # The fixture took a free port: it is another one in each session
     return parts._replace(netloc=parts.hostname or "").geturl() if parts.hostname in _LOOPBACK else url

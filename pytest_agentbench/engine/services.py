@@ -1,32 +1,129 @@
-"""What all runs of a session share, and which models get no more of them."""
+"""Services that the runs of a session share: names, models, sandboxes, and which models get no more runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_agentbench.engine.grading_services import GradingServices
+from pytest_agentbench.checks.base import CheckKind
+from pytest_agentbench.checks.run import BUILTIN_CHECKS
+from pytest_agentbench.config.base import Known
+from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
-from pytest_agentbench.engine.registry import Registry
-from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.user_code import DaemonThreads
-from pytest_agentbench.engine.verdict import Rechecks
-from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.models.cassettes import Cassettes
-from pytest_agentbench.models.failures import UNREACHABLE
-from pytest_agentbench.records.case import McpServer
-from pytest_agentbench.runners.base import Runner, adapt
-from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
+from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
+from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
+from pytest_agentbench.metrics.registry import METRICS, Metric
+from pytest_agentbench.records.case import CassetteMode
+from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.tools.mcp.catalogue import Catalogues, SessionServers
-from pytest_agentbench.tools.mcp.launching import ServerSandboxes, Turns
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.terminal_text import shorten_text
+from pytest_agentbench.tools.base import BUILTIN_TOOLS, SEARCH_VARIABLES, Search, Tool
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.engine.job import Job, Result
+    from pytest_agentbench.engine.servers import SharedServers
+    from pytest_agentbench.judging.asking import JudgeBackend
+    from pytest_agentbench.models.client import Provider
+    from pytest_agentbench.models.routes import Cassettes
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+    from pytest_agentbench.workspaces.sessions import Workspaces
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Things by the names that YAML uses, and the web search, None where none is set up."""
+
+    runners: Mapping[str, Runner]
+    tools: Mapping[str, Tool]
+    checks: Mapping[str, CheckKind]
+    metrics: Mapping[str, Metric]
+    judges: Mapping[str, JudgeBackend]
+    providers: Mapping[str, Provider]
+    graders: Mapping[str, Grader]
+    search: Search | None
+
+    def added(self, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
+        """Return those of these names that are not ours, whose schema version does not tell that they changed.
+
+        `kind` is `runner`, `check`, `metric`, `judge`, `grader` or `model provider`.
+        """
+        things = self._kinds[kind]
+        found = {name: things[name] for name in names if name is not None and name in things}
+        return {name: thing for name, thing in found.items() if not is_ours(thing)}
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, Mapping[str, Any]]:
+        return {
+            "runner": self.runners,
+            "check": self.checks,
+            "metric": self.metrics,
+            "judge": self.judges,
+            "grader": self.graders,
+            "model provider": self.providers,
+        }
+
+    @cached_property
+    def known(self) -> Known:
+        """Return the names, for the loader of case files."""
+        return Known(
+            runners=frozenset(self.runners),
+            # our own say nothing of themselves that a file is checked against: they need not be imported for that
+            find_runner=lambda name: None if name in BUILTIN_RUNNERS else self.runners.get(name),
+            find_check=self.checks.get,
+            tools=frozenset(self.tools),
+            checks=frozenset(self.checks),
+            metrics=frozenset(self.metrics),
+        )
+
+
+def build_registry(search: Search | None = None) -> Registry:
+    """Return the built-in names with those of packs and of the session's plugins, and the session's web search.
+
+    Raises ConfigError where a pack claims one of ours.
+    """
+    return Registry(
+        runners=_extended("runner", "runner", BUILTIN_RUNNERS),
+        tools=_extended("tool", "tool", BUILTIN_TOOLS),
+        checks=_extended("check kind", "check", BUILTIN_CHECKS),
+        metrics=_extended("metric", "metric", METRICS),
+        judges=_extended("judge type", "judge", {}),
+        providers=_extended("model provider", "model_provider", {}),
+        # a pack's grader is found by the part that a case carries (grading.graders_of): it is asked of no other
+        graders=session_extensions("grader"),
+        search=search or _find_search(),
+    )
+
+
+def _find_search() -> Search | None:
+    if not any(map(os.environ.get, SEARCH_VARIABLES)):
+        return None
+    from pytest_agentbench.tools.web_tools import find_search
+
+    return find_search(os.environ)
+
+
+def is_ours(thing: Any) -> bool:
+    """Return whether it is this package's code, whatever it calls itself."""
+    if isinstance(thing, FunctionType):
+        module = thing.__globals__.get("__name__")
+    else:
+        module = thing.__module__ if isinstance(thing, type) else type(thing).__module__
+    return str(module).partition(".")[0] == "pytest_agentbench"
+
+
+def _extended(what: str, seam: str, builtin: Mapping[str, T]) -> Mapping[str, T]:
+    """Return the built-in things and those that are added under a seam; none replaces another."""
+    if taken := builtin.keys() & installed_names(seam):
+        raise ConfigError(f"a pack adds the {what} {min(taken)!r}, which exists already; choose another name")
+    return WithExtensions(seam, builtin)
 
 
 IN_A_ROW = 3
@@ -54,12 +151,15 @@ class ModelStops:
     def note(self, job: Job, error: BaseException | None) -> None:
         """Count what a run ended with. What the case file or this machine is to blame for is no error of the model."""
         model = _model_of(job)
+        # These say nothing of the model: the next case may be well
         if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
             return
         if error is None:
+            # One success in between says that the model works: what fails is then the cases'
             self._rows.pop(model, None)
             return
         code = error.code if isinstance(error, ProviderError) else None
+        # The client has waited for the endpoint already (failures.py): the next run would wait as long again
         if code == UNREACHABLE:
             self._stop(job, str(error))
             return
@@ -79,7 +179,7 @@ class ModelStops:
 
     def _stop(self, job: Job, why: str) -> None:
         line = " ".join(self._redact(why).split())
-        self._reasons[_model_of(job)] = f"{job.plan.model_id} is stopped: {line[:_CLIP]}{'…' * (len(line) > _CLIP)}"
+        self._reasons[_model_of(job)] = f"{job.plan.model_id} is stopped: {shorten_text(line, _CLIP)}"
 
 
 def _model_of(job: Job) -> Any:
@@ -88,7 +188,7 @@ def _model_of(job: Job) -> Any:
 
 @dataclass(kw_only=True)
 class SessionRules:
-    """What the session lets its runs do. `on_ended(job, result)` takes each job that has ended, however.
+    """Rules by which the session lets runs be made. `on_ended(job, result)` takes each job that has ended, however.
 
     `drain(reason)` keeps the whole session from starting more runs, and `drained()` is the reason once that is so.
     `coming()` is how many runs are about to begin. With `dry_run` nothing is run, only booked there.
@@ -102,57 +202,73 @@ class SessionRules:
     dry_run: DryRun | None = None
 
 
-class SharedServers:
-    """MCP servers that runs share. `catalogues` are the tools that servers list; their programs start in `turns`."""
-
-    def __init__(self, catalogues: Catalogues, sandboxes: Sandboxes) -> None:
-        self.catalogues = catalogues
-        self.turns = Turns()
-        workspace = cache(partial(sandboxes.workspace, None, "mcp-servers"))
-        self.running = SessionServers(ServerSandboxes(sandboxes, workspace))
-        self._declared: dict[int, tuple[Any, Mapping[str, McpServer]]] = {}
-
-    def of_fixture(self, value: Any) -> Mapping[str, McpServer]:
-        """Return the servers that the fixture gives; its value is looked at once. Raises ConfigError."""
-        known = self._declared.get(id(value))
-        if known is None or known[0] is not value:
-            known = self._declared[id(value)] = (value, fixture_servers(value))
-        return known[1]
-
-
 @dataclass(kw_only=True)
 class Services(GradingServices):
-    """What all runs of a session share, beside what grading needs of it.
+    """Hold what all runs of a session share, beside what grading needs of it.
 
-    `rules` are what the session lets them do, `servers` its MCP servers; `stops` are the models that get no more runs,
-    `rechecks` what stored verdicts are compared with.
+    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
+    its cassettes get; `stops` are the models that get no more runs, `differing` counts stored verdicts that runs no
+    longer come to.
     """
 
     registry: Registry
-    sandboxes: Sandboxes
+    workspaces: Callable[[], Workspaces]
     identities: Identities
     redactor: Redactor
     rules: SessionRules
-    catalogues: Catalogues
-    cassettes: Cassettes = field(default_factory=Cassettes)
+    cassette_mode: CassetteMode = "off"
+    session_id: str | None = None
     threads: DaemonThreads = field(default_factory=DaemonThreads)
-    rechecks: Rechecks = field(default_factory=Rechecks)
-    servers: SharedServers = field(init=False)
+    differing: int = 0
     stops: ModelStops = field(init=False)
+    _sandboxes: Sandboxes | None = None
+    _servers: SharedServers | None = None
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
     _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.servers = SharedServers(self.catalogues, self.sandboxes)
+        self._sandboxes, self._servers = None, None
         self._runner_sessions = {}
         self.stops = ModelStops(self.redactor.text)
+
+    @property
+    def sandboxes(self) -> Sandboxes:
+        """Return the session's sandboxes, made when a run first needs a workspace or asks for one."""
+        if self._sandboxes is None:
+            from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+            self._sandboxes = Sandboxes(self.workspaces())
+        return self._sandboxes
+
+    @cached_property
+    def cassettes(self) -> Cassettes:
+        """Return the session's cassettes; of most sessions nobody asks for them."""
+        from pytest_agentbench.models.routes import Cassettes
+
+        return Cassettes(self.cassette_mode, self.session_id, self.redactor)
+
+    def uses_cassettes(self, job: Job) -> bool:
+        """Return whether the session, or a model that the job asks, says that cassettes are recorded or replayed."""
+        return self.cassette_mode != "off" or job.plan.names_cassettes or any(judge.cassettes for judge in job.judges)
+
+    @property
+    def servers(self) -> SharedServers:
+        """Return the session's MCP servers, made when first asked for."""
+        if self._servers is None:
+            from pytest_agentbench.engine.servers import SharedServers
+            from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues
+
+            self._servers = SharedServers(Catalogues(self.output / CATALOGUES, self.redactor), self.sandboxes)
+        return self._servers
 
     def adapted(self, agent: Any) -> Runner:
         """Return the user's callable as a runner; its signature is looked at once."""
         # by id: a callable need not be hashable; the pair keeps it alive, so that no other takes its id
         known = self._adapted.get(id(agent))
         if known is None or known[0] is not agent:
+            from pytest_agentbench.runners.subjects import adapt
+
             known = self._adapted[id(agent)] = (agent, adapt(agent))
         return known[1]
 
@@ -166,13 +282,14 @@ class Services(GradingServices):
     async def close(self) -> None:
         """End servers that runs share, connections and idle threads. What is needed after that starts anew."""
         try:
-            await self.servers.running.close()
+            if self._servers is not None:
+                await self._servers.running.close()
             for _, session in self._runner_sessions.values():
                 await session.close()
             await super().close()
-            await self.sandboxes.close()
+            if self._sandboxes is not None:
+                await self._sandboxes.close()
             self.threads.close()
         finally:  # whatever waited on this loop can wait on no other
             self._endpoints, self.threads = None, DaemonThreads()
-            self.sandboxes = Sandboxes(self.sandboxes.workspaces)
             self.__post_init__()

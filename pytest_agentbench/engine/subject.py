@@ -1,4 +1,4 @@
-"""What a job runs and is judged by: its runner, sandbox and verifiers, and the identities of its run and verdict."""
+"""Find what a job runs and is judged by: runner, sandbox and verifiers, and the identities of its run and verdict."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckContext
-from pytest_agentbench.config.compose_file import list_base_images
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
-from pytest_agentbench.engine.registry import is_ours
-from pytest_agentbench.engine.servers import servers_identity, servers_of
-from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.verdict import metrics_of
+from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.metrics.registry import TOOL_USE_METRICS, metrics_of
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
 from pytest_agentbench.records.check_specs import PythonHook
-from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.runners.base import CaseRunner, Runner, agent_name
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
-from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, run_fingerprint_input
-from pytest_agentbench.tools.base import Tool, require_sandbox
-from pytest_agentbench.tools.fetching import WEB_FETCH
-from pytest_agentbench.tools.web_tools import WEB_SEARCH
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.runners.base import CaseRunner, Prepared, Runner, RunnerKind, RunRequest, agent_name
+from pytest_agentbench.store.fingerprints import (
+    canonical_json,
+    fingerprint,
+    metric_judge_input,
+    rubric_input,
+    run_fingerprint_input,
+)
+from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Tool, require_sandbox
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
 def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
@@ -66,7 +67,11 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
 def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
     if needs.image is not None and (problem := pinning_problem(needs.image)):
         raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
-    for image in () if needs.dockerfile is None else list_base_images(needs.dockerfile):
+    if needs.dockerfile is None:
+        return
+    from pytest_agentbench.config.compose_file import list_base_images
+
+    for image in list_base_images(needs.dockerfile):
         if problem := pinning_problem(image):
             raise ConfigError(f"{needs.dockerfile}: {problem}")
 
@@ -87,11 +92,13 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
         spec = sandbox_spec(services, job, case)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
+        # Whoever wrote the agent may not use the case's tools at all: only verifiers make the sandbox a must
         if case.verify or subject.runner_type != "callable":
             raise
         return None
     if not _runs_commands(services, case):
         return None
+    # This run and those about to begin: a container takes seconds to come up, and they would queue for it
     services.sandboxes.expect(spec, 1 + services.rules.coming())
     return spec
 
@@ -108,6 +115,7 @@ def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]
 def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
     """Return what of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
     settings = job.plan.run_profile.sandbox_settings
+    # The network of a build is told by the digest of what is built, where there is something to build
     found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
     needs = case.sandbox
     if needs is None:
@@ -118,6 +126,7 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
     if needs.dockerfile is not None:
         from pytest_agentbench.workspaces.containers.images import build_digest
 
+        # Images may get another id at each build: what they are built from stands for them
         found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
     if needs.compose is not None:
         from pytest_agentbench.workspaces.containers.compose import compose_digest
@@ -137,8 +146,6 @@ _GRADING = 2
 
 async def verify_all(services: Services, job: Job, case: Case, context: CheckContext) -> tuple[CheckResult, ...]:
     """Return the results of the case's verifiers. Raises UnavailableError where they cannot run here."""
-    if not case.verify:
-        return ()
     from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
 
     if job.plan.predictions is not None:
@@ -164,6 +171,7 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
             files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
+        # Only where it is set: fingerprints of verdicts that were stored before the field came stay as they were
         apart = {"apart": True} if verifier.apart else {}
         yield {**verifier.model_dump(exclude={"files", "apart", "canary"}), "files": files, **apart}
 
@@ -172,8 +180,8 @@ _DIGITS = 16
 
 
 def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
-    """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools, what
-    the workspace begins with.
+    """Return a part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script,
+    tools, what the workspace begins with.
 
     Raises ConfigError for a script or a workspace template that is wrong.
     """
@@ -185,6 +193,7 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     if not isinstance(agent, CaseRunner):
         extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
         extra["metadata"] = case.metadata
+    # No built-in runner looks at a case's metadata; somebody else's may, like an agent of the user's
     elif found := _added(services, "runner", [case.runner.type]):
         extra |= {"runner": found, "metadata": case.metadata}
     if model.scripted:
@@ -203,15 +212,19 @@ def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArti
 
     Raises ConfigError for a script that is wrong.
     """
-    extra = {**_verdict_extra(services, job, case), **verdict_cassette(services, job, case, artifact)}
+    extra = _verdict_extra(services, job, case)
+    if services.uses_cassettes(job):
+        extra |= verdict_cassette(services, job, case, artifact)
     return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges, extra)
 
 
 def measure_of(services: Services, job: Job, case: Case) -> str:
-    """16 hex digits over all that decides what a run of the case is worth, whichever run, and whatever its title.
+    """Return 16 hex digits over all that decides what a run of the case is worth, whichever run, and whatever its
+    title.
 
     Raises ConfigError for a script that is wrong.
     """
+    # A corrected title makes no other measure: runs before and after stay comparable
     untitled = case.model_copy(update={"title": ""})
     return job.plan.lane.evaluation_fingerprint("", untitled, job.judges, _verdict_extra(services, job, case))[:_DIGITS]
 
@@ -237,6 +250,7 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
         found["verify"] = verifiers_identity(job, case)
     if case.mcp_servers:
         found["tool_use"] = TOOL_USE_METRICS
+    # What a grader reads, its prompts for one, is known to itself alone
     for grader in graders_of(case, services.registry.graders):
         found |= grader.identity(services, job, case)
     if any(judge.scripted for judge in judges):
@@ -267,6 +281,7 @@ def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, An
     found: dict[str, Any] = {"definition": _definition(tool)}
     if not is_ours(tool.call):
         found["code"] = services.identities.part("tool", name, tool.call)
+    # A scripted model searches its script, whatever backend there is
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
     if name in (WEB_SEARCH, WEB_FETCH) and (network := job.plan.run_profile.network.model_dump(exclude_defaults=True)):
@@ -276,7 +291,7 @@ def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, An
 
 @lru_cache(maxsize=1024)
 def _definition(tool: Tool) -> str:
-    """SHA-256 of what a model is told of a tool."""
+    """Return the SHA-256 of what a model is told of a tool."""
     return fingerprint({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
@@ -314,18 +329,35 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
-    extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
-    servers, prepared = {}, Prepared()
+    extra = run_extra(services, job, case, agent, model)
+    if services.uses_cassettes(job):
+        extra |= run_cassette(services, job, case, model)
+    servers: Mapping[str, McpServer] = {}
+    prepared = Prepared()
     if isinstance(runner, RunnerKind):
         request = RunRequest(case, model, settings, plan.root, plan.run_profile, plan.suite)
         prepared = services.runner_session(runner).prepare(request)
         extra |= prepared.identity
     if not (isinstance(runner, RunnerKind) and runner.own_tools):
-        from_fixture = services.servers.of_fixture(given.servers) if plan.predictions is None else {}
-        if servers := servers_of(job, case, from_fixture):
-            extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
+        servers, identity = _servers(services, job, case, given.servers)
+        if servers:
+            extra["mcp_servers"] = identity
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
+
+
+def _servers(services: Services, job: Job, case: Case, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:
+    """Return the run's servers and their identity; none are told at once. `value` is the fixture's."""
+    profile, is_given = job.plan.run_profile, not (isinstance(value, dict) and not value)
+    if job.plan.predictions is not None:
+        return {}, {}
+    if not (is_given or case.mcp_servers or case.case_parts or profile.mcp_servers):
+        return {}, {}
+    from pytest_agentbench.engine.servers import servers_identity, servers_of
+
+    from_fixture = services.servers.of_fixture(value)
+    servers = servers_of(job, case, from_fixture)
+    return servers, servers_identity(job, servers, from_fixture)
 
 
 @lru_cache(maxsize=256)
@@ -345,3 +377,53 @@ def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Run
     if runner is None:
         raise UnavailableError(f"the runner {case.runner.type!r} is not available in this version")
     return runner, case.runner.type
+
+
+PANEL = "judge"
+"""What the judges of the evaluation profile are called, in all places where metrics go by their names."""
+
+
+def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    """Return the verdicts of models on a run: those of the profile's judges together, and of each metric that took
+    votes.
+
+    `judge` and `rubric` are 16 hex digits over everything that makes the judge and the measure what they are; `score`
+    is the judges' overall score (0-10), None of votes.
+    """
+    if evaluation is None:
+        return []
+    found = [*_panel(job, evaluation.judge), *_votes(job, case, evaluation)]
+    rubric = rubric_hash(case) if found else None
+    return [{**each, "rubric": rubric} for each in found]
+
+
+def rubric_hash(case: Case) -> str:
+    """Return 16 hex digits over what the case measures a run by."""
+    return fingerprint(rubric_input(case))[:_DIGITS]
+
+
+def _panel(job: Job, judged: JudgeResult | None) -> Iterator[dict[str, Any]]:
+    if judged is not None:
+        yield {
+            "by": PANEL,
+            "judge": job.plan.judge_hash[:_DIGITS],
+            "models": sorted({iteration.model for iteration in judged.iterations}),
+            "passed": judged.passed,
+            "score": judged.overall,
+        }
+
+
+def _votes(job: Job, case: Case, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
+    """Metrics by their names in report.json: one that is used twice is `name`, `name-2`, ..."""
+    used: dict[str, int] = {}
+    for spec, result in zip(metrics_of(case, job.plan.evaluation_profile), evaluation.metrics, strict=False):
+        used[result.name] = number = used.get(result.name, 0) + 1
+        if not result.details.get("votes") or result.score is None:
+            continue
+        yield {
+            "by": result.name if number == 1 else f"{result.name}-{number}",
+            "judge": fingerprint(metric_judge_input(spec, job.judges))[:_DIGITS],
+            "models": [result.details["model"]] if result.details.get("model") else [],
+            "passed": result.score > 0.5,
+            "score": None,
+        }

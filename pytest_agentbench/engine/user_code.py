@@ -12,8 +12,10 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from types import FrameType, TracebackType
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from importlib.machinery import PathFinder
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 
@@ -178,7 +180,29 @@ def _agent_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_library(file: str) -> bool:
-    return file.startswith("<frozen") or os.path.realpath(file).startswith(_LIBRARIES)
+    # <string> is code that dataclasses and pydantic write: rooms that are imported on the loop are no agent's fault
+    return file.startswith(("<frozen", "<string>")) or os.path.realpath(file).startswith(_LIBRARIES)
+
+
+class PlainImports:
+    """A finder of modules before pytest's own: what other threads than pytest's import is no test, and not rewritten.
+
+    Its loader turns sources into Python's syntax trees, which two threads must not do at once (seen with CPython
+    3.11.7, gh-106905): either gets "SystemError: AST constructor recursion depth mismatch". It is asked about whatever
+    belongs to a plugin, such as anyio, which openai and mcp import.
+    """
+
+    def __init__(self) -> None:
+        self._pytests = threading.get_ident()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """Return where a module lies, None: the next finder is asked."""
+        return None if threading.get_ident() == self._pytests else PathFinder.find_spec(name, path, target)
+
+    def install(self) -> Callable[[], None]:
+        """Put it before all others; return what takes it away."""
+        sys.meta_path.insert(0, self)
+        return partial(sys.meta_path.remove, self)
 
 
 RUN_LOGS: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("agentbench_run_logs", default=None)

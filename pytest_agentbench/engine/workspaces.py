@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from mimetypes import MimeTypes
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any, BinaryIO
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.base import typed_spec
-from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.job import Job, Left, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import CustomCheck
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
-from pytest_agentbench.runners.kinds import answers_with_files
-from pytest_agentbench.store.archives import OUTPUT_TYPE, find_whole_archive, find_whole_file
+from pytest_agentbench.runners.base import answers_with_files
+from pytest_agentbench.store.documents import OUTPUT_TYPE, find_whole_archive, find_whole_file
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.workspaces.archive import ArchiveError, pack_workspace, unpack_workspace
 from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, compare_snapshots, take_snapshot
@@ -112,36 +111,22 @@ def _redacted(content: bytes, redactor: Redactor | None) -> bytes:
 _MAX_LEFT_OUT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What a run has left in its workspace, as it is stored: see RunArtifact. `archive` is its `workspace` there.
-
-    `note` is what its metadata say of it: see WORKSPACE_NOTE.
-    """
-
-    archive: str | None = None
-    changes: tuple[FileChange, ...] | None = None
-    outputs: tuple[OutputArtifact, ...] = ()
-    note: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Return what the run's metadata say of it."""
-        return {WORKSPACE_NOTE: self.note} if self.note else {}
-
-
 async def keep_workspace(
     services: Services,
     job: Job,
     case: Case,
     run_id: str,
-    workspace: Workspace | None,
-    before: Snapshot,
+    workspace: Workspace,
+    before: Snapshot | None,
     template: Path | None,
 ) -> Left:
-    """Compare what the run has left with what it began with, a copy of `template` if there is one, and store it."""
-    if workspace is None or (before == EMPTY and _is_empty(workspace)):
-        return Left() if workspace is None else Left(changes=())
+    """Compare what the run has left with what it began with, a copy of `template` if there is one, and store it.
+
+    `before` is None where it began empty.
+    """
+    before = before or EMPTY
+    if before == EMPTY and _is_empty(workspace):
+        return Left(changes=())
     return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
 
 
@@ -221,14 +206,15 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
 
 async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
     """Fill in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
-    workspace = services.sandboxes.workspaces.create(artifact.case_id)
+    workspaces = services.workspaces()
+    workspace = workspaces.create(artifact.case_id)
     try:
         await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
     except ArchiveError as error:
-        services.sandboxes.workspaces.remove(workspace)
+        workspaces.remove(workspace)
         return str(error)
     except SandboxError:
-        services.sandboxes.workspaces.remove(workspace)
+        workspaces.remove(workspace)
         raise
     result.workspace = workspace
     return None

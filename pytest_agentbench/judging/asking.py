@@ -1,4 +1,4 @@
-"""Asks one judge until its reply keeps the contract, or there is no more to try."""
+"""Ask the judges of a profile about one run, or its cassette, each until its reply keeps the contract."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.prompts import clip_middle
+from pytest_agentbench.errors import JudgeError, ProviderError
+from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
+from pytest_agentbench.judging.verdicts import total_usage
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
-from pytest_agentbench.models.scripted_app import REPETITION_FIELD
-from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import Usage
+from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
+from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, JudgeRunConfig
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.replies import ChatReply
 
@@ -37,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What a judge answered: its text, and what that used."""
+    """The answer of a judge: its text, and what that used."""
 
     content: str | None
     usage: Usage = field(default_factory=Usage)
@@ -50,7 +57,7 @@ Send = Callable[[Sequence[dict[str, str]]], Awaitable["JudgeReply | ChatReply"]]
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """How it ended: `verdict` where `status` is success, else `error` says why there is none.
+    """The end of asking: `verdict` where `status` is success, else `error` says why there is none.
 
     `usage` sums all replies, None where none came. `attempts` counts the requests that were answered or failed.
     """
@@ -96,11 +103,14 @@ async def ask(
         try:
             return ended("success", parse(reply.content or ""))
         except InvalidReply as error:
+            # Said to the judge, which would else repeat itself at the same length
             cut = "\n- the reply was cut off at the token limit" if reply.finish_reason == "length" else ""
             problems = f"{error}{cut}"
         if attempt == MAX_ATTEMPTS:
             return ended("invalid_output", error=f"no verdict in {attempt} replies; the last one:\n{problems}")
+        # From the first messages and the last reply only: refused replies would else pile up and steer the next one
         conversation = [*messages, *_reminder(reply, problems)]
+        # Spread at random, for all iterations of a judge fail in the same moment
         await asyncio.sleep(backoff_seconds * 2 ** (attempt - 1) * random.uniform(1, 1.5))
 
 
@@ -117,6 +127,7 @@ def chat_sender(
     each request. What a cassette keeps does not depend on what was asked before for others.
     """
     endpoint = (client.model.base_url, client.model.requested_model)
+    # A tape compares whole requests: with what the process learned of an endpoint a replay would ask otherwise
     without_schemas = set() if getattr(client, "taped", False) else _without_schemas
 
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
@@ -132,6 +143,7 @@ def chat_sender(
             except ProviderError as error:
                 if not _refuses_schemas(error):
                     raise
+                # For the rest of the process: each further refusal would cost a request
                 without_schemas.add(endpoint)
         return await client.complete(conversation, parameters=options, timeout=request_seconds, case_id=case_id)
 
@@ -145,6 +157,7 @@ def request_key(
 
     64 hex digits. `contract` names the version of how replies are read.
     """
+    # No label, key, price or limit: these change what a request costs or how long it takes, not its answer
     identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
     asked = {"contract": contract, "model": model.model_dump(include=identity), "messages": messages}
     return fingerprint({**asked, "repetition": repetition, **further})
@@ -152,6 +165,7 @@ def request_key(
 
 def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
     """Return the options of one of several requests. Only a scripted model is told which one it is, from 1."""
+    # Real models get the same bytes in each iteration, so that providers can reuse their prompt cache
     if not client.model.scripted:
         return options
     return {**options, "metadata": {REPETITION_FIELD: str(repetition)}}
@@ -179,3 +193,182 @@ def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, s
 def _refuses_schemas(error: ProviderError) -> bool:
     text = str(error).lower()
     return not error.retryable and any(word in text for word in ("response_format", "json_schema", "structured output"))
+
+
+_ADVICE = "The run itself is stored; check the judge's model and request_options in the evaluation profile."
+
+JudgeBackend = Callable[[Sequence[Mapping[str, str]], "JudgeConfig", Case], Awaitable[JudgeReply]]
+"""A judge that is no chat model: gets the conversation so far, its own configuration, and the case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts of all judges together. `prompts` are the messages that every iteration began with.
+
+    Where these differ, each of `prompts` has the `iteration` (from 1) and its `messages`, the same for all judges.
+    """
+
+    result: JudgeResult
+    prompts: tuple[dict[str, Any], ...]
+
+
+class NoVerdictError(JudgeError):
+    """No iteration of any judge run gave a verdict; `iterations` says how each one failed, `usage` what all used."""
+
+    def __init__(self, iterations: Sequence[JudgeIteration]) -> None:
+        self.iterations = tuple(iterations)
+        self.usage = total_usage(iterations)
+        failed = [(i.status, f"{i.judge_id} ({i.model}): {i.error}") for i in self.iterations]
+        super().__init__(f"{failures_text('iterations', failed)}\n{_ADVICE}")
+
+
+async def judge(
+    case: Case,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    profile: EvaluationProfile,
+    client: Callable[[JudgeConfig], ChatClient],
+    *,
+    backends: Mapping[str, JudgeBackend] | None = None,
+    redactor: Redactor | None = None,
+    texts: Texts = NO_TEXTS,
+    asked: Assessment | None = None,
+    backoff_seconds: float = BACKOFF_SECONDS,
+) -> Judgement:
+    """Ask every judge run of the profile, all iterations at once, aggregated as the profile says.
+
+    `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
+    (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
+    `texts` are those of the run's key outputs.
+    `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
+    those that succeeded; raises NoVerdictError where none did. `asked` says how they are asked; None: by the case's
+    rubric and expectations.
+    """
+    if asked is None:
+        asked = assessment(case, artifact, checks, profile, redaction_of(profile, redactor), texts)
+    used = {run.judge_id for run in profile.judge_runs}
+    judges = {config.judge_id: config for config in profile.judges if config.judge_id in used}
+    askers = {name: _asker(config, client, backends or {}, case, asked) for name, config in judges.items()}
+    prompts = [asked.messages(n + 1) for n in range(max(map(asked.repetitions, profile.judge_runs), default=0))]
+    iterations = await asyncio.gather(
+        *(
+            _iterate(run, number, judges[run.judge_id], askers[run.judge_id], asked, messages, backoff_seconds)
+            for run in profile.judge_runs
+            for number, messages in enumerate(prompts[: asked.repetitions(run)], start=1)
+        )
+    )
+    # Some verdicts suffice: what failed is kept beside them, and one that failed is no 0
+    if not any(iteration.status == "success" for iteration in iterations):
+        raise NoVerdictError(iterations)
+    return Judgement(asked.aggregate(iterations), _stored(prompts))
+
+
+def redaction_of(profile: EvaluationProfile, redactor: Redactor | None) -> Redact:
+    """Return what removes secrets from what judges are sent, where the profile's policy asks for it."""
+    return (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _stored(prompts: Sequence[list[dict[str, str]]]) -> tuple[dict[str, Any], ...]:
+    """Return the messages, once where they are the same in every iteration."""
+    if all(messages == prompts[0] for messages in prompts):
+        return tuple(prompts[0])
+    return tuple({"iteration": number, "messages": messages} for number, messages in enumerate(prompts, start=1))
+
+
+async def _iterate(
+    run: JudgeRunConfig,
+    repetition: int,
+    config: JudgeConfig,
+    asker: _Asker,
+    assessment: Assessment,
+    messages: Sequence[dict[str, str]],
+    backoff_seconds: float,
+) -> JudgeIteration:
+    asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
+    return JudgeIteration(
+        judge_run_id=run.judge_run_id,
+        judge_id=config.judge_id,
+        model=asker.name,
+        scripted=asker.scripted,
+        repetition=repetition,
+        shuffled=assessment.shuffled,
+        status=asked.status,
+        verdict=asked.verdict,
+        error=asked.error,
+        attempts=asked.attempts,
+        usage=asked.usage or Usage(),
+        duration_seconds=asked.seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """The judge's name in results, and how it is asked in an iteration, by its number from 1."""
+
+    name: str
+    sender: Callable[[int], Send]
+    scripted: bool = False
+
+
+def _asker(
+    config: JudgeConfig,
+    client: Callable[[JudgeConfig], ChatClient],
+    backends: Mapping[str, JudgeBackend],
+    case: Case,
+    asked: Assessment,
+) -> _Asker:
+    backend = backends.get(config.type)
+    if backend is not None:
+        # Such a judge need not be a model at all
+        name = config.model or config.type
+        return _Asker(name, lambda repetition: partial(_from_plugin, backend, config=config, case=case))
+    chat = client(config)
+
+    def sender(repetition: int) -> Send:
+        options = numbered_options(chat, config.options, repetition)
+        return chat_sender(chat, case.case_id, asked.response_format, options)
+
+    return _Asker(chat.model.requested_model, sender, chat.model.scripted)
+
+
+async def _from_plugin(
+    backend: JudgeBackend, conversation: Sequence[dict[str, str]], config: JudgeConfig, case: Case
+) -> JudgeReply:
+    reply = await backend(conversation, config, case)
+    if not isinstance(reply, JudgeReply):
+        raise TypeError(f"the judge type {config.type!r} returned {type(reply).__name__}, expected JudgeReply")
+    return reply
+
+
+def taped_judges(backends: Mapping[str, JudgeBackend], tape: Tape) -> dict[str, JudgeBackend]:
+    """Return the judges by type, through a tape. Their own errors are not kept."""
+    return {kind: _taped(kind, backend, tape) for kind, backend in backends.items()}
+
+
+def _taped(kind: str, backend: JudgeBackend, tape: Tape) -> JudgeBackend:
+    async def judge(messages: Sequence[Mapping[str, str]], config: JudgeConfig, case: Case) -> JudgeReply:
+        request = {"judge": config.model_dump(mode="json"), "messages": [dict(message) for message in messages]}
+        return await tape.play(f"judge:{kind}", request, lambda: backend(messages, config, case), _FORM)
+
+    return judge
+
+
+def _write(reply: JudgeReply) -> Answer:
+    if not isinstance(reply, JudgeReply):
+        raise TypeError(f"the judge returned {type(reply).__name__}, expected JudgeReply")
+    return Answer(content=reply.content, finish_reason=reply.finish_reason, usage=reply.usage)
+
+
+def _read(answer: Answer, seconds: float) -> JudgeReply:
+    return JudgeReply(answer.content, answer.usage, answer.finish_reason)
+
+
+def _unkept(error: Exception) -> Refusal | None:
+    return None
+
+
+_FORM: Form[JudgeReply] = Form(_write, _read, _unkept, lambda refusal: ValueError(refusal.message))

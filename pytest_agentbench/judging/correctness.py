@@ -1,4 +1,4 @@
-"""Whether an answer is correct, given the question and the reference: one vote of a judge, with its reason."""
+"""Judge whether an answer is correct, given the question and the reference: one vote of a judge, with its reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ from pytest_agentbench.judging.asking import (
 )
 from pytest_agentbench.judging.prompt import HOW_TO_READ, MAX_MESSAGE, MAX_OUTPUT
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
+from pytest_agentbench.models.prompts import (
+    ANSWER_SCHEMA,
+    ONE_WORD,
+    Block,
+    clip_middle,
+    compute_boundary,
+    render_parts,
+)
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
-from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, ONE_WORD
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import AnswerVerdict
 from pytest_agentbench.records.run import Usage

@@ -1,4 +1,4 @@
-"""What judges are shown and asked about one run: the target, the evidence, and how to tell the two apart."""
+"""Write what judges are shown and asked about one run: the target, the evidence, and how to tell the two apart."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     TraceEvent,
 )
-from pytest_agentbench.runners.kinds import answers_with_files
-from pytest_agentbench.store.archives import OUTPUT_TYPE
+from pytest_agentbench.runners.base import answers_with_files
+from pytest_agentbench.store.documents import OUTPUT_TYPE
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeRunConfig
@@ -62,7 +62,9 @@ def key_outputs(case: Case, artifact: RunArtifact) -> list[OutputArtifact]:
 
 
 def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str | Block]:
-    """That of each file in a block, and whether the expected one is missing. The paths are the agent's words too."""
+    """Return the text of each file in a block, and whether the expected one is missing. The paths are the agent's words
+    too.
+    """
     expected = case.expected_artifact
     about_expected = _untold_of(expected, artifact, texts) if expected is not None else None
     if not texts and about_expected is None:

@@ -38,6 +38,7 @@ def combine(method: Method, scores: Sequence[float], bar: float) -> float:
     if method == "all_pass":
         return min(scores)
     if method == "majority_vote":
+        # The score is the mean of the winners; a tie fails, as the run has not convinced a majority
         passing = [score for score in scores if score >= bar]
         failing = [score for score in scores if score < bar]
         scores = passing if len(passing) > len(failing) else failing
@@ -55,6 +56,7 @@ def sample(iterations: Sequence[JudgeIteration], size: int | None, seed: str) ->
     succeeded = sorted((i for i in iterations if i.status == "success"), key=lambda iteration: iteration.repetition)
     if size is None or size >= len(succeeded):
         return tuple(succeeded)
+    # From the sorted list: in which order replies came must not change what is drawn
     return tuple(random.Random(seed).sample(succeeded, size))
 
 
@@ -80,6 +82,7 @@ def aggregate(
         raise ValueError("no iteration succeeded, so there is nothing to aggregate")
 
     def over(score: Callable[[JudgeVerdict], float], pass_at: float = bar) -> float:
+        # Two steps, so that a judge with more iterations does not outvote the others
         return combine(method, [combine(method, [score(v) for v in verdicts], pass_at) for verdicts in groups], pass_at)
 
     overall = over(lambda verdict: verdict.overall.score)
@@ -98,6 +101,7 @@ def aggregate(
         passed=overall >= bar,
         expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
         unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
+        # In the words of the verdict nearest to the result: a mean has none of its own
         summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
         sampled=len(verdicts),
         iterations=tuple(iterations),
@@ -115,6 +119,7 @@ def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
     """Return what all replies used. Iterations to which no reply came have nothing to add."""
+    # Unknown plus known is unknown: an iteration without a reply must not make the sum unknown
     answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
     return reduce(add, answered) if answered else Usage()
 
@@ -181,6 +186,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     exactly one answer. Other keys are ignored.
     """
     reply = read_json(text, _Reply)
+    # Judges without a list of expectations sometimes make one up
     answered = reply.expectations if numbered(expectations) else ()
     problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
     if problems:

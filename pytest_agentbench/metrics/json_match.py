@@ -14,6 +14,7 @@ from pytest_agentbench.metrics.numbers import Tolerance, are_close, require_tole
 from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.sources.json_files import lies_deep
+from pytest_agentbench.terminal_text import shorten_text
 
 _DEEPEST = 100
 _TOO_DEEP = f"it nests deeper than {_DEEPEST} levels"
@@ -66,7 +67,7 @@ def _unfenced(text: str) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """JSON with exact numbers. Raises ValueError for what is none, and for what nests too deep."""
+    """Return JSON with exact numbers. Raises ValueError for what is none, and for what nests too deep."""
     try:
         value = json.loads(text.strip(), parse_int=_number, parse_float=_number, parse_constant=_number)
     except RecursionError:
@@ -114,6 +115,7 @@ class _Comparison:
     def compare(self, expected: Any, found: Any, path: str) -> None:
         """Add what stands at `path` on either side."""
         if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
+            # Keys of both sides, those of the expected first: what is beyond them is wrong, too
             for key in expected | found:
                 self.compare(expected.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{_shown(key)}")
         elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
@@ -125,6 +127,7 @@ class _Comparison:
             self.leaves += 1
             self.matched += 1
         else:
+            # The larger side: an answer cannot gain by leaving out, nor by heaping up
             self.leaves += max(_leaves(expected), _leaves(found))
             if len(self.differing) < _DIFFERING:
                 self.differing.append(path)
@@ -132,6 +135,7 @@ class _Comparison:
     def _are_equal(self, expected: Any, found: Any) -> bool:
         if isinstance(expected, Decimal) and isinstance(found, Decimal):
             return are_close(expected, found, 0.0, self.tolerance)
+        # By type too, for True == 1 in Python and not in JSON
         return type(expected) is type(found) and bool(expected == found)
 
     def _aligned(self, expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -152,12 +156,14 @@ class _Comparison:
 
     def _identity(self, value: Any) -> int:
         """Return a number that equal values share, in whatever order their lists are; each value is visited once."""
+        # By id, as lists cannot be hashed: both documents live as long as the comparison
         if id(value) in self._known:
             return self._known[id(value)]
         content: Hashable = value
         if isinstance(value, dict):
             content = frozenset((key, self._identity(each)) for key, each in value.items())
         elif isinstance(value, list):
+            # Sorted: with ignore_order lists that differ in order at any depth are the same
             content = tuple(sorted(map(self._identity, value)))
         number = self._numbers.setdefault((type(value), content), len(self._numbers))
         self._known[id(value)] = number
@@ -165,14 +171,15 @@ class _Comparison:
 
 
 def _rank(value: Any) -> tuple[int, Decimal, str]:
-    """Numbers by value, all else by the beginning of its JSON."""
+    """Return the place of a value among others: numbers by value, all else by the beginning of its JSON."""
     if isinstance(value, Decimal):
         return 0, value, ""
+    # In pieces, of which the first 20 do: whole documents as sort keys would be written out n times
     text = json.JSONEncoder(sort_keys=True, default=str).iterencode(value)
     return 1 + isinstance(value, (dict, list)), Decimal(0), "".join(islice(text, 20))
 
 
 def _shown(key: str) -> str:
     """Return a key as part of a path, in text that can be written anywhere."""
-    short = key if len(key) <= 40 else f"{key[:39]}…"
+    short = shorten_text(key, 40)
     return short if short.isidentifier() else json.dumps(short)

@@ -47,6 +47,7 @@ async def llm_judgement(
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
+    # The original (seed 001) showed judges the whole text
     prediction = prediction if compat else drop_thoughts(prediction)
     if not prediction.strip():
         return Measured(0.0, _details([], "the answer is empty, so no judge was asked"))

@@ -77,7 +77,7 @@ class _Worker:
             raise InfrastructureError(f"math_equal: its process did not start within {_START_SECONDS:g} seconds")
 
     def _exchange(self, line: str, seconds: float) -> str | None:
-        """Send a line and gives the next one that comes; None, and the process is gone, where that takes too long."""
+        """Send a line and return the next one that comes; None, and the process is gone, where that takes too long."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -120,7 +120,7 @@ atexit.register(_shared.close)
 
 
 def _forget() -> None:
-    """A forked process has pipes and a lock that are its parent's."""
+    """Forget, in a forked process, pipes and a lock that are its parent's."""
     global _shared
     _shared = _Worker()
 

@@ -51,7 +51,7 @@ def _compare(ground_truth: str, prediction: str) -> dict[str, Any]:
 
 
 def _expressions(text: str) -> list[Any]:
-    """What math_verify finds in the text; a formula without $ is put between them."""
+    """Return what math_verify finds in the text; a formula without $ is put between them."""
     from math_verify import parse
 
     words = set(_WORD.findall(text)) - _FUNCTIONS
@@ -67,7 +67,7 @@ def _expressions(text: str) -> list[Any]:
 
 
 def _latex(text: str) -> str:
-    """A bare formula with what LaTeX would take for products of letters: pi, 1e3."""
+    """Return a bare formula with what LaTeX would take for products of letters: pi, 1e3."""
     text = re.sub(r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi", text)
     return re.sub(r"(?<=\d)[eE]([-+]?\d+)", r"\\times 10^{\1}", text)
 

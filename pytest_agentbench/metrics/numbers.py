@@ -111,7 +111,7 @@ _TO = re.compile(r"\s?(?:-|—|~|to|through|至|到)\s?")
 
 
 def answered_number(text: str) -> Value | str | None:
-    r"""The number or range that the text answers with, None where it has none that can be read.
+    r"""Return the number or range that the text answers with, None where it has none that can be read.
 
     That is the last one in the last \boxed{...}; without a box, the first one after the last "####" (GSM8K); else the
     last one of the last sentence that says "the answer is"; else the last of the text. A number that stands in

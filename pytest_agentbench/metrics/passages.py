@@ -99,7 +99,7 @@ def drop_thoughts(text: str) -> str:
 
 
 def boxed(text: str) -> str | None:
-    r"""What the last `\boxed{...}` holds, None without one."""
+    r"""Return what the last `\boxed{...}` holds, None without one."""
     box = text.rfind("\\boxed")
     if box < 0:
         return None

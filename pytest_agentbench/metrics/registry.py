@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.store.documents import Signer
     from pytest_agentbench.store.redaction import Redactor
@@ -32,10 +34,63 @@ A coroutine function is awaited and gets the keyword `context`, a MetricContext.
 `(case: Case, artifact: RunArtifact, **kwargs) -> float | Measured | None`: None where there is nothing to measure.
 """
 
-METRICS: dict[str, Metric] = {}
+
+class MetricTable(MutableMapping[str, Metric]):
+    """Metrics by name. `homes` names the modules that register this package's own, imported when one is asked for."""
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
+        self._functions: dict[str, Metric] = {}
+
+    def __getitem__(self, name: str) -> Metric:
+        if name not in self._functions and name in self._homes:
+            # While that module is being imported its own decorators ask, too: they find nothing yet, and register
+            importlib.import_module(f"pytest_agentbench.metrics.{self._homes[name]}")
+        return self._functions[name]
+
+    def __setitem__(self, name: str, function: Metric) -> None:
+        self._functions[name] = function
+
+    def __delitem__(self, name: str) -> None:
+        del self._functions[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._functions or name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._homes, **self._functions})
+
+    def __len__(self) -> int:
+        return len({**self._homes, **self._functions})
+
+
+RULES = ("valid_tool_name_rate", "input_schema_compliance", "execution_success_rate")
+"""The rates whose mean is a part of the overall score."""
+TOOL_USE_METRICS = (*RULES, "soft_error_rate", "dependency_compliance", "planning_json_compliance")
+"""What is measured of every case with MCP servers."""
+
+BUILTIN_METRICS: Mapping[str, str] = {
+    "exact_match": "text",
+    "similarity": "text",
+    "contains_answer": "text",
+    "f1_score": "text",
+    "bleu_score": "text",
+    "rouge_score": "text",
+    "numeric_match": "numbers",
+    "json_match": "json_match",
+    "llm_judgement": "llm_judgement",
+    "math_equal": "math_equal",
+    "multiple_choice": "multiple_choice",
+    **dict.fromkeys(TOOL_USE_METRICS, "tool_use"),
+}
+"""The modules of the metrics of one answer that ship with the package, by the metrics' names."""
+
+METRICS = MetricTable({**BUILTIN_METRICS, "pass_at_k": "scoring", "pass_hat_k": "scoring"})
 """Every metric known to this process, by name. Fill it with the `metric` decorator."""
 
-V1_METRICS: dict[str, Metric] = {}
+V1_METRICS = MetricTable(
+    dict.fromkeys(("f1_score", "bleu_score", "rouge_score", "contains_answer", "numeric_match"), "text")
+)
 """The original benchmark's definitions (seed 001), for `compat="v1"`."""
 
 _LONG = 20_000  # characters of both texts
@@ -59,7 +114,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MetricContext:
-    """What a metric that asks a model has at hand.
+    """Hold what a metric that asks a model has at hand.
 
     `client` gives the client for a model id, None: the session's own judge; it raises ConfigError where there is none.
     `cache` is the folder of answers that are paid for, None: nothing is kept. Where what is kept is to be asked anew,
@@ -136,7 +191,7 @@ def measure(
 
 
 def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: Mapping[str, Metric]) -> MetricResult:
-    """Like `measure`, for a metric of a trace. Where there is nothing to measure there is no score: that fails only a
+    """Do as `measure`, for a metric of a trace. Where there is nothing to measure there is no score: that fails only a
     threshold.
     """
     try:
@@ -156,7 +211,7 @@ async def measure_async(
     metrics: Mapping[str, Metric],
     context: MetricContext,
 ) -> MetricResult:
-    """Like `measure`, for metrics that ask a model too."""
+    """Do as `measure`, for metrics that ask a model too."""
     function = metrics.get(spec.name)
     if function is None or not asks_model(function):
         return measure(spec, reference, output, metrics)
@@ -210,6 +265,7 @@ def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
 
     None when all is well.
     """
+    METRICS.get(name)  # what it needs is known once its module is imported
     module = _REQUIRED.get(name)
     if module is None or (compat == "v1" and name in V1_METRICS) or importlib.util.find_spec(module) is not None:
         return None
@@ -273,6 +329,33 @@ def _failure(spec: MetricSpec, error: Exception, usage: Usage | None = None) -> 
 
 def _identity(function: Metric) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
+    """Return the case's own metrics, the profile's further ones that apply, and those of every case with MCP servers.
+
+    The profile's apply where there is a reference to compare with; those of a trace, where there are tools. Those that
+    name no `compat` have the profile's.
+    """
+    metrics = case.metrics
+    if profile.metrics:
+        metrics = _with(metrics, (metric for metric in profile.metrics if _applies(metric, case)))
+    if case.mcp_servers:
+        metrics = _with(metrics, (MetricSpec(name=name) for name in TOOL_USE_METRICS))
+    if profile.compat is None:
+        return metrics
+    return tuple(m if m.compat else m.model_copy(update={"compat": profile.compat}) for m in metrics)
+
+
+def _with(metrics: tuple[MetricSpec, ...], further: Iterable[MetricSpec]) -> tuple[MetricSpec, ...]:
+    own = {metric.name for metric in metrics}
+    return (*metrics, *(metric for metric in further if metric.name not in own))
+
+
+def _applies(metric: MetricSpec, case: Case) -> bool:
+    if takes_trace(METRICS.get(metric.name)):
+        return bool(case.tools or case.mcp_servers)
+    return case.reference is not None
 
 
 def refusal(

@@ -6,12 +6,11 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import comb
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.registry import (
+    METRICS,
     ONE_TEXT,
     Measured,
     Metric,
@@ -23,6 +22,7 @@ from pytest_agentbench.metrics.registry import (
     metric,
     with_compat,
 )
+from pytest_agentbench.statistics.estimates import pass_at_k, pass_hat_k
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
@@ -76,7 +76,7 @@ def _ask_alone(
 async def _ask(
     name: str, function: Metric, ground_truth: str, prediction: str, question: str, options: Mapping[str, Any]
 ) -> Any:
-    from pytest_agentbench.config.suite import ModelsFile
+    from pytest_agentbench.config.profiles import ModelsFile
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.models.routes import missing_key, resolve_model
     from pytest_agentbench.store.redaction import Redactor
@@ -96,22 +96,6 @@ async def _ask(
         return await function(ground_truth, prediction, context=context, **options)
     finally:
         await endpoints.close()
-
-
-def pass_at_k(n: int, passed: int, k: int) -> float | None:
-    """Return the chance that at least one of k runs passes, unbiased, from `passed` of `n`.
-
-    Chen et al. 2021, arXiv:2107.03374. None unless 1 <= k <= n.
-    """
-    return 1 - comb(n - passed, k) / comb(n, k) if 1 <= k <= n else None
-
-
-def pass_hat_k(n: int, passed: int, k: int) -> float | None:
-    """Return the chance that all of k runs pass, unbiased, from `passed` of `n`.
-
-    Yao et al. 2024 (tau-bench), arXiv:2406.12045. None unless 1 <= k <= n.
-    """
-    return comb(passed, k) / comb(n, k) if 1 <= k <= n else None
 
 
 @metric("pass_at_k", samples=True)

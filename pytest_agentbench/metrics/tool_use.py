@@ -1,4 +1,4 @@
-"""How a run used its tools: rates over its trace, whatever runner wrote it (seed 004, 5.1; spec/mcp.md).
+"""Measure how a run used its tools: rates over its trace, whatever runner wrote it (seed 004, 5.1; spec/mcp.md).
 
 Every rate is None where there is nothing to measure. A call of which nobody knows whether there was such a tool, as
 where an agent of the user's reports calls of tools that it has itself, is in no rate of names and arguments.
@@ -15,11 +15,6 @@ from typing import NamedTuple
 from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
-
-RULES = ("valid_tool_name_rate", "input_schema_compliance", "execution_success_rate")
-"""The rates whose mean is a part of the overall score."""
-TOOL_USE_METRICS = (*RULES, "soft_error_rate", "dependency_compliance", "planning_json_compliance")
-"""What is measured of every case with MCP servers."""
 
 _OWN_AGENT = "callable"
 
@@ -41,6 +36,7 @@ def calls_of(artifact: RunArtifact) -> list[Called]:
     results: dict[str, deque[ToolResultEvent]] = defaultdict(deque)
     for event in artifact.trace:
         if isinstance(event, ToolResultEvent):
+            # By call id and order: some providers number the calls of each reply anew, so ids repeat within a run
             results[event.call_id].append(event)
     return [
         Called(call, results[call.call_id].popleft() if results[call.call_id] else None) for call in artifact.tool_calls
@@ -49,19 +45,20 @@ def calls_of(artifact: RunArtifact) -> list[Called]:
 
 @metric("valid_tool_name_rate", trace=True)
 def valid_tool_name_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Call that name a tool of the run / all calls."""
+    """Return calls that name a tool of the run / all calls."""
     known = _known(artifact)
     return _rate(sum(call.offered is True for call in known), len(known))
 
 
 @metric("input_schema_compliance", trace=True)
 def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Call of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
+    """Return calls of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
 
     Calls that no schema can judge, because it is broken, count on neither side. 0 where no call names a tool.
     """
     known = _known(artifact)
     named = [call for call in known if call.offered]
+    # A run that only made up names has complied with no schema: None would spare it the average
     if known and not named:
         return Measured(0.0, {"of": 0})
     scored = [call for call in named if call.schema_valid is not None]
@@ -70,21 +67,21 @@ def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | Non
 
 @metric("execution_success_rate", trace=True)
 def execution_success_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Call that ended without an error / all calls. A call that never ended is no success."""
+    """Return calls that ended without an error / all calls. A call that never ended is no success."""
     calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded for called in calls), len(calls))
 
 
 @metric("soft_error_rate", trace=True)
 def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Call that say `{"error": ...}` without being flagged as an error / all calls."""
+    """Return calls that say `{"error": ...}` without being flagged as an error / all calls."""
     calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
 
 
 @metric("dependency_compliance", trace=True)
 def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Executed calls before which all that the task's `dependencies` name for their tool had succeeded / all executed.
+    """Return executed calls before which all that `dependencies` of the task name for their tool had succeeded / all.
 
     Executed is a call of a tool of the run that has a result; one whose tool needs nothing complies. `needing` in the
     details counts the others. None where the task declares no graph. Calls of one round are recorded before their
@@ -93,11 +90,13 @@ def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
     required = next((graph for part in case.case_parts if (graph := part.required_calls)), None)
     if not required:
         return None
+    # Calls of invented tools never ran; where nobody knows whether a tool was offered, its result tells that it ran
     executed = {each.call.sequence for each in calls_of(artifact) if each.result and each.call.offered is not False}
     done: set[str] = set()
     needing = complied = 0
     for event in artifact.trace:
         if isinstance(event, ToolResultEvent) and not event.is_error:
+            # By both names, as tasks may write a tool with its server or without
             done |= _names(event.name)
         elif event.sequence in executed and isinstance(event, ToolCallEvent):
             before = {each for name in _names(event.name) for each in required.get(name, ())}
@@ -109,7 +108,7 @@ def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
 
 @metric("planning_json_compliance", trace=True)
 def planning_json_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Plans that kept the contract at the first attempt / all replies of the planner."""
+    """Return plans that kept the contract at the first attempt / all replies of the planner."""
     plans = [event.data for event in artifact.trace if isinstance(event, RunnerEvent) and event.name == "plan"]
     return _rate(sum(plan.get("ok") is True and plan.get("attempt") == 1 for plan in plans), len(plans))
 
@@ -129,6 +128,7 @@ def _calls_with_known_end(artifact: RunArtifact) -> Sequence[Called]:
 
 
 def _is_soft_error(result: ToolResultEvent | None) -> bool:
+    # A cheap look first: results may be large, and few hold the word
     if result is None or '"error"' not in result.content:
         return False
     try:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, StrictInt, model_validator
 
-from pytest_agentbench.config.base import ConfigFile, Scope
+from pytest_agentbench.config.base import ConfigFile, Scope, validate
 from pytest_agentbench.config.documents import Document, parse_yaml, read_bytes
-from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.routes import CASSETTES
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.check_specs import Text
 from pytest_agentbench.records.run import Usage
@@ -46,10 +46,10 @@ from pytest_agentbench.records.run import Usage
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_MESSAGES = 10_000_000
-"""How many messages the requests of a file may have together, those that they continue included."""
+"""The most messages that the requests of a file may have together, those that they continue included."""
 
 _LOOK_BACK = 50
-"""Among how many exchanges before it the one is looked for that a request continues."""
+"""The number of exchanges before it among which the one is looked for that a request continues."""
 
 Seconds = Annotated[float, Field(ge=0)]
 Number = Annotated[StrictInt, Field(ge=1)]
@@ -68,11 +68,11 @@ class Answer(Record):
     results: tuple[dict[str, str], ...] | None = None
     finish_reason: str | None = None
     model: str | None = None
-    """Who answered, by its own word."""
+    """The model that answered, by its own word."""
     response_id: str | None = None
     usage: Usage = Field(default_factory=Usage)
     attempts: Number = 1
-    """How many requests it took; only the reply of the last one is kept."""
+    """Requests that it took; only the reply of the last one is kept."""
 
 
 class Refusal(Record):
@@ -126,10 +126,6 @@ class _File(ConfigFile):
     duration_seconds: Seconds | None = None
     exchanges: tuple[_Written, ...] = ()
     complete: Literal[True]
-
-
-CASSETTES = "cassettes"
-"""The folder of the cassettes, beside the file of the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +268,13 @@ _Dumper.add_representer(str, _represent_text)
 SHOWN_LINES = 40
 SHOWN_WIDTH = 160
 _COMPARED = 1_000_000
-"""How many characters of recorded requests are compared, those with about as many messages first."""
+"""The most characters of recorded requests that are compared, those with about as many messages first."""
 _LINES = 1_000
-"""How many lines from the first difference on are aligned."""
+"""The most lines from the first difference on that are aligned."""
 _AROUND = 2
-"""How many lines around a difference are shown."""
+"""Lines that are shown around a difference."""
 _BEFORE = 40
-"""How many characters before the first difference a long line shows."""
+"""Characters that a long line shows before its first difference."""
 
 
 def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, str] | None:
@@ -286,7 +282,7 @@ def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str
 
     None where there is none. The diff is bounded in lines and in width.
     """
-    asked = _yaml_lines(request)
+    asked = _write_yaml_lines(request)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(asked)
     nearest: tuple[float, int, list[str]] | None = None
@@ -294,7 +290,7 @@ def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str
     for number, each in sorted(recorded, key=lambda pair: abs(_count_messages(pair[1]) - messages)):
         if compared > _COMPARED:
             break
-        lines = _yaml_lines(each)
+        lines = _write_yaml_lines(each)
         compared += sum(map(len, lines))
         matcher.set_seq1(lines)
         # `ratio()` is quadratic in the lines; this upper bound is linear and ranks requests as well.
@@ -315,13 +311,13 @@ def _count_messages(request: dict[str, Any]) -> int:
     return len(messages) if isinstance(messages, list) else 0
 
 
-def _yaml_lines(request: dict[str, Any]) -> list[str]:
+def _write_yaml_lines(request: dict[str, Any]) -> list[str]:
     return dump_readable_yaml(request, sort_keys=True).splitlines()
 
 
 def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:
     """Yield the differing lines with some around each group; a long pair is shown from where it begins to differ."""
-    first = max(0, _common_length(recorded, asked) - _AROUND)
+    first = max(0, _count_common(recorded, asked) - _AROUND)
     recorded, asked = recorded[first : first + _LINES], asked[first : first + _LINES]
     matcher = difflib.SequenceMatcher(None, recorded, asked, autojunk=False)
     for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
@@ -332,14 +328,14 @@ def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:
                 yield from (f"  {_cut_line(line, 0)}" for line in recorded[a:b])
                 continue
             starts = [
-                max(0, _common_length(old, new) - _BEFORE) for old, new in zip(recorded[a:b], asked[c:d], strict=False)
+                max(0, _count_common(old, new) - _BEFORE) for old, new in zip(recorded[a:b], asked[c:d], strict=False)
             ]
             starts += [0] * max(b - a, d - c)
             yield from (f"- {_cut_line(line, start)}" for line, start in zip(recorded[a:b], starts, strict=False))
             yield from (f"+ {_cut_line(line, start)}" for line, start in zip(asked[c:d], starts, strict=False))
 
 
-def _common_length(old: Sequence[str], new: Sequence[str]) -> int:
+def _count_common(old: Sequence[str], new: Sequence[str]) -> int:
     """Return how many lines, or characters of a line, are the same at the beginning."""
     return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 

@@ -1,23 +1,17 @@
-"""The cassettes of a session, and the chat client whose answers they have or keep."""
+"""The chat client whose answers a cassette has or keeps."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.models.cassette_file import CASSETTES, Answer, Cassette, Refusal
-from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.client import ChatClient, OnRetry, write_request
 from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
 from pytest_agentbench.models.tape import Form, Tape, map_texts
-from pytest_agentbench.records.case import Case, CassetteMode, Model
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.records.case import Model
 
 _REFUSALS = frozenset({"bad_request"})
 """Codes of errors that say of this very request that it will never be answered."""
@@ -74,8 +68,8 @@ class TapedClient(ChatClient):
             )
 
         # Through the very bytes that would be sent: what the client leaves out or adds is compared too.
-        request = map_texts(json.loads(request_body(self.model, messages, tools, parameters or {})), self._alike)
-        form = Form(_write_answer, self._read_answer, _keep_refusal, _raise_again)
+        request = map_texts(json.loads(write_request(self.model, messages, tools, parameters or {})), self._alike)
+        form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 
     def _read_answer(self, answer: Answer, seconds: float) -> ChatReply:
@@ -105,6 +99,7 @@ def _write_answer(reply: ChatReply) -> Answer:
     """Return the reply as a cassette keeps it: its assistant message only where it is more than its text."""
     text = json.dumps(reply.message, ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
+    # Short where it can be: people read and edit cassettes.
     content = message.get("content")
     plain = message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str))
     return Answer(
@@ -125,45 +120,5 @@ def _keep_refusal(error: Exception) -> Refusal | None:
     return None
 
 
-def _raise_again(refusal: Refusal) -> ProviderError:
+def _restore_refusal(refusal: Refusal) -> ProviderError:
     return ProviderError(refusal.message, code=refusal.code)
-
-
-@dataclass(frozen=True)
-class Cassettes:
-    """The cassettes of a session:
-    `mode` holds for models that say nothing of their own, `session` names the session.
-    """
-
-    mode: CassetteMode = "off"
-    session: str | None = None
-    redactor: Redactor = field(default_factory=Redactor)
-
-    def mode_of(self, model: Model) -> CassetteMode:
-        """Return what is done for a model. Scripted ones are asked as ever."""
-        return "off" if model.scripted else model.cassettes or self.mode
-
-    def path(self, case: Case, model_id: str, repetition: int) -> Path:
-        """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its
-        id.
-        """
-        folder = case.path.parent / CASSETTES
-        if case.dataset is not None:
-            folder /= slug(case.case_id)
-        return folder / f"{slug(model_id)}-r{repetition}.yaml"
-
-    def digest(self, case: Case, model_id: str, repetition: int) -> str | None:
-        """Return the SHA-256 of a run's cassette file, None where there is none."""
-        try:
-            return hashlib.sha256(read_file(self.path(case, model_id, repetition))).hexdigest()
-        except OSError:
-            return None
-
-    def tape(self, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]) -> Tape:
-        """Return the tape of a run.
-
-        `modes` are those of its models by id; others have the session's.
-        """
-        label = Cassette(case.case_id, model_id, repetition, self.session)
-        path = self.path(case, model_id, repetition)
-        return Tape(path, label, lambda asked: modes.get(asked, self.mode), self.redactor)

@@ -13,9 +13,6 @@ from urllib.parse import quote
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.failures import (
     Backoff,
-    Breaker,
-    Passage,
-    Patience,
     RequestFailed,
     not_connected,
     redirected,
@@ -24,9 +21,9 @@ from pytest_agentbench.models.failures import (
     status_failed,
     timed_out,
 )
-from pytest_agentbench.models.limits import Admission, Throttle, Throttling
-from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
 from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Limits, Model
 
 if TYPE_CHECKING:
@@ -35,19 +32,17 @@ if TYPE_CHECKING:
 
     from pytest_agentbench.models.scripts import Scripts
 
-CASE_HEADER = "X-Agentbench-Case"
-"""Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
-
 SCRIPTED_BASE_URL = "http://scripted/v1"
 _CONNECT_SECONDS = 10.0
 _BYTES_PER_TOKEN = 4
 _TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
+# One encoder for all: `json.dumps` with options makes a new one for each request.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 OnRetry = Callable[[str, float], None]
 
 Metered = tuple[str | None, str | None, str]
-"""What has limits of its own: endpoint, name of the key's variable, model."""
+"""A thing with limits of its own: endpoint, name of the key's variable, model."""
 
 Provider = Callable[[Model], "ChatClient"]
 """A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
@@ -93,6 +88,7 @@ class Endpoints:
         """
         if model.provider is not None:
             return self._client_of_plugin(model)
+        # By the variable and not the key in it: keys stay out of everything that could be logged.
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         throttle = self._throttle((*endpoint, model.requested_model), model.limits)
         api = self._apis.get(endpoint)
@@ -125,6 +121,7 @@ class Endpoints:
         return limits.max_concurrency if declared or self._concurrency is None else self._concurrency
 
     def _client_of_plugin(self, model: Model) -> ChatClient:
+        # Compared and not only found by id: two roots may give one id to different models.
         client = self._made.get(model.model_id)
         if client is None or client[0] != model:
             provider = self._providers.get(model.provider or "")
@@ -138,6 +135,7 @@ class Endpoints:
 
     async def close(self) -> None:
         """Close all connections."""
+        # Taken out first: a run that comes meanwhile gets connections of its own, not ones that are being closed.
         apis, self._apis = self._apis, {}
         for api in apis.values():
             await api.close()
@@ -159,13 +157,15 @@ class Endpoints:
         return AsyncOpenAI(
             api_key=key or "none",
             base_url=model.base_url,
+            # The client would retry behind our back: outside the limits, unseen in traces, and deaf to a dead endpoint.
             max_retries=0,
-            timeout=_timeout(),
+            # Its own default ends a request after 600 s, whatever `timeout` a profile gives.
+            timeout=_make_timeout(),
             # A redirect would take the request, and on the same host the key, to where nobody said they go.
             http_client=DefaultAsyncHttpxClient(
                 transport=pools,
                 limits=limits,
-                timeout=_timeout(),
+                timeout=_make_timeout(),
                 event_hooks=bounded_replies(),
                 follow_redirects=False,
             ),
@@ -175,18 +175,19 @@ class Endpoints:
         import httpx2
         from openai import AsyncOpenAI
 
-        from pytest_agentbench.models.scripted_app import scripted_app
+        from pytest_agentbench.models.completions_http import scripted_app
         from pytest_agentbench.models.scripts import Scripts
 
         app = scripted_app(Scripts() if self._scripts is None else self._scripts)
         transport = httpx2.ASGITransport(app=app)
-        client = httpx2.AsyncClient(transport=transport, timeout=_timeout())
+        # No certificates are read and no proxy is looked for: nothing leaves the process.
+        client = httpx2.AsyncClient(transport=transport, timeout=_make_timeout())
         return AsyncOpenAI(
-            api_key="none", base_url=SCRIPTED_BASE_URL, max_retries=0, timeout=_timeout(), http_client=client
+            api_key="none", base_url=SCRIPTED_BASE_URL, max_retries=0, timeout=_make_timeout(), http_client=client
         )
 
 
-def _timeout() -> httpx2.Timeout:
+def _make_timeout() -> httpx2.Timeout:
     """Return the time limits of a connection.
 
     Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for.
@@ -196,7 +197,7 @@ def _timeout() -> httpx2.Timeout:
     return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
 
-def request_body(
+def write_request(
     model: Model,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
@@ -208,6 +209,7 @@ def request_body(
         body["tools"] = tools
     wanted = {**model.parameters, **parameters}
     left_out = () if tools else _TOOL_PARAMETERS
+    # None takes back what the model's entry sets; it is not sent as `null`, which some endpoints refuse.
     body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
     return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
 
@@ -244,7 +246,7 @@ class ChatClient:
         of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
         `case_id` reaches scripted models only. Raises ProviderError when no usable reply came.
         """
-        body = request_body(self.model, messages, tools, parameters or {})
+        body = write_request(self.model, messages, tools, parameters or {})
         began = time.monotonic()
         sent = 0
         while True:
@@ -310,6 +312,7 @@ class ChatClient:
                 )
         except TimeoutError as error:
             raise timed_out(limit) from error
+        # openai 3.x raises also where a plain response was asked for; the status is judged by `status_failed`.
         except openai.APIStatusError as error:
             return error.response
         except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:

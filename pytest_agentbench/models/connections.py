@@ -1,4 +1,7 @@
-"""Connections over HTTPS: the certificates, and pools that stay cheap with hundreds of requests in flight."""
+"""Connections over HTTPS: the certificates, and pools that stay cheap with hundreds of requests in flight.
+
+Apart from the client, for what it is made of, httpx2, is imported when something is asked.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Pools(httpx2.AsyncBaseTransport):
     """
 
     IN_FLIGHT = 16
-    """How many requests at once a pool is for, up to MOST pools."""
+    """Requests at once that a pool is for, up to MOST pools."""
     MOST = 64
 
     def __init__(self, in_flight: int, limits: httpx2.Limits) -> None:

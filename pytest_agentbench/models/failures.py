@@ -1,29 +1,25 @@
-"""Failures of requests: their causes, when to repeat, and when to wait for an endpoint or give it up."""
+"""Failures of requests: their causes, what to do about them, and how long to wait before the next attempt."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import email.utils
 import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.errors import UNREACHABLE, ProviderError
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.store.remote import strip_credentials
+from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.terminal_text import shorten_text
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
-"""What stands before the model says that nothing is behind it. A 500 may be this very request's."""
-UNREACHABLE = "unreachable"
-"""The code of an endpoint that is dead: nothing that asks it is worth starting."""
+"""Statuses of what stands before the model: nothing is behind it. A 500 may be this very request's."""
 _MAX_MESSAGE = 300
 
 
@@ -67,6 +63,7 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
     """Return the failure of an HTTP error status, or of an `error` object in a reply with status 200."""
     said, provider_code = _read_error(body)
     summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    # OpenAI answers an empty account with 429 too; waiting does not fill it.
     if status == 402 or (status == 429 and provider_code == "insufficient_quota"):
         return RequestFailed("quota", summary, "The account has no credit left: check its billing.", retryable=False)
     if status == 429:
@@ -93,6 +90,7 @@ def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
     begins = clip(body.decode("utf-8", "replace"))
     summary = f"the reply is no chat completion: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
+    # Retried: a gateway may send a page of its own with status 200 while what is behind it restarts.
     return RequestFailed("invalid_response", summary, advice, retryable=True)
 
 
@@ -133,8 +131,7 @@ def unreachable(dead: str, last: RequestFailed) -> RequestFailed:
 
 def clip(text: str) -> str:
     """Return `text` on one line, shortened."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_MESSAGE else line[: _MAX_MESSAGE - 1] + "…"
+    return shorten_text(" ".join(text.split()), _MAX_MESSAGE)
 
 
 _SLOWER = (
@@ -173,9 +170,11 @@ def _read_error(body: bytes) -> tuple[str, str | None]:
         data: Any = json.loads(body)
     except (ValueError, RecursionError):
         return clip(body.decode("utf-8", "replace")), None
+    # Older vLLM has no `error` object around it, Ollama's own API makes it a text.
     error = data.get("error", data) if isinstance(data, Mapping) else data
     if not isinstance(error, Mapping):
         return clip(error if isinstance(error, str) else json.dumps(error)), None
+    # Some put a number into `code` (OpenRouter the status): then `type` says more.
     code = next((c for c in (error.get("code"), error.get("type")) if isinstance(c, str) and c), None)
     said = error.get("message")
     return clip(said if isinstance(said, str) else json.dumps(dict(error))), code
@@ -198,6 +197,7 @@ class Backoff:
         jitter = random.random()
         if retry_after is not None:  # never earlier than asked, and not all at the same moment
             return min(max(retry_after, 0.0), self.longest_retry_after) + jitter * self.first
+        # 60, for 2.0 ** 1024 overflows.
         ceiling = min(self.longest, self.first * 2.0 ** min(attempt - 1, 60))
         return ceiling * (0.5 + jitter / 2)
 
@@ -220,156 +220,3 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None)
         return max(date.timestamp() - (time.time() if now is None else now), 0.0)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
-"""The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds to wait for an endpoint that has stopped answering.
-
-    `notice`: so long at least nothing was answered when requests begin to wait. `never`: so long for one that has not
-    answered at all. `outage`: so long for one that has. `first` and `longest` bound the time between two probes.
-    """
-
-    notice: float = 2.0
-    never: float = 8.0
-    outage: float = 300.0
-    first: float = 1.0
-    longest: float = 10.0
-    failures: int = 3
-    """So many requests in a row have failed at least."""
-
-
-class Breaker:
-    """A watch on the requests to one endpoint. For one event loop.
-
-    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529), lets one through at a
-    time as a probe, and all of them when that one is answered: any other status is an answer. `tell` gets a sentence
-    then. An endpoint out of patience is dead for good: each further request raises RequestFailed before it is sent. A
-    reply that took too long says nothing of the endpoint.
-    """
-
-    def __init__(self, where: str, tell: Callable[[str], None], patience: Patience) -> None:
-        self._where, self._tell, self._patience = where, tell, patience
-        self._answered_ever = False
-        self._failures = 0
-        self._since = 0.0
-        self._paused_at: float | None = None
-        self._probing = False
-        self._next_probe = self._interval = 0.0
-        self._last: RequestFailed | None = None
-        self._dead: str | None = None
-        self._changed = asyncio.Event()
-
-    @property
-    def paused(self) -> bool:
-        """Return whether requests wait."""
-        return self._paused_at is not None
-
-    def describe_pause(self) -> str | None:
-        """Return what the status line says while requests wait."""
-        if self._paused_at is None or self._dead is not None:
-            return None
-        return f"{self._where} does not answer ({time.monotonic() - self._since:.0f} s)"
-
-    async def admit(self) -> bool:
-        """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost."""
-        if self._paused_at is not None:
-            with _stop_run_limit(self._patience.outage):
-                while self._paused_at is not None and self._dead is None:
-                    if not self._probing and time.monotonic() >= self._next_probe:
-                        self._probing = True
-                        return True
-                    await self._wait_for_change()
-        if self._dead is not None and self._last is not None:
-            raise unreachable(self._dead, self._last)
-        return False
-
-    async def _wait_for_change(self) -> None:
-        left = None if self._probing else max(0.0, self._next_probe - time.monotonic())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                await self._changed.wait()
-
-    def answered(self, began: float) -> None:
-        """Note an answer to a request that began at `began` (monotonic). One from before a pause does not end it."""
-        self._answered_ever = True
-        if self._paused_at is not None:
-            # A slow answer that was under way before the outage says nothing of the endpoint now.
-            if began < self._paused_at:
-                return
-            lasted = time.monotonic() - self._since
-            said = self._last.summary if self._last is not None else "no answer"
-            self._tell(f"{self._where} did not answer for {lasted:.0f} s ({said}); runs waited and went on")
-            self._paused_at = None
-            self._wake()
-        self._failures = 0
-
-    def failed(self, failure: RequestFailed, began: float) -> None:
-        """Note an outage that a request met which began at `began` (monotonic)."""
-        now, patience = time.monotonic(), self._patience
-        self._since = self._since if self._failures else began
-        self._failures += 1
-        self._last = failure
-        lasted = now - self._since
-        if self._failures < patience.failures or lasted < patience.notice or self._dead is not None:
-            return
-        if lasted >= (patience.outage if self._answered_ever else patience.never):
-            self._dead = f"nothing was answered for {lasted:.0f} s"
-        if self._paused_at is None:
-            self._paused_at, self._interval = now, patience.first
-        elif now >= self._next_probe:
-            self._interval = min(2 * self._interval, patience.longest)
-        self._next_probe = now + self._interval
-        self._wake()
-
-    def end_probe(self) -> None:
-        """Let the next one probe."""
-        self._probing = False
-        self._wake()
-
-    def _wake(self) -> None:
-        # A new event for those who wait from now on: one that is set and cleared would be missed by late wakers.
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-
-class Passage:
-    """One request past a breaker: `async with`, and `began` is set when it is sent."""
-
-    def __init__(self, breaker: Breaker) -> None:
-        self._breaker = breaker
-        self.began: float | None = None
-
-    async def __aenter__(self) -> Self:
-        self._probe = await self._breaker.admit()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self.began is not None:
-            if error is None or (isinstance(error, RequestFailed) and not error.outage and error.code != "timeout"):
-                self._breaker.answered(self.began)
-            elif isinstance(error, RequestFailed) and error.outage:
-                self._breaker.failed(error, self.began)
-        # Also after a cancelled probe: another request must get the chance, or all of them wait forever.
-        if self._probe:
-            self._breaker.end_probe()
-
-
-@contextlib.contextmanager
-def _stop_run_limit(longest: float) -> Iterator[None]:
-    """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
-    timer, began = RUN_LIMIT.get(), time.monotonic()
-    if timer is None or (due := timer.when()) is None or timer.expired():
-        yield
-        return
-    # A Timeout cannot be stopped, so it moves beyond the longest pause, and back by what the pause took.
-    timer.reschedule(due + longest + 1)
-    try:
-        yield
-    finally:
-        if (due := timer.when()) is not None and not timer.expired():
-            timer.reschedule(due - longest - 1 + time.monotonic() - began)

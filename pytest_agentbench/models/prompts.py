@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.terminal_text import wholly_visible
+
+JUDGE_SCHEMA = "judge_verdict"
+"""The name of the response schema by which a judge's request is known."""
+ANSWER_SCHEMA = "answer_verdict"
+"""The same for a judge that says whether an answer is correct."""
+ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
+"""The end of such a request's system message where one word is asked for."""
+REPETITION_FIELD = "agentbench_repetition"
+"""In a request's `metadata`: which of several votes on the same answer, or verdicts on a run, it asks for, from 1."""
 
 _MARKS = re.compile(r"<<<(?=\s*(?:DATA|END)\b)", re.IGNORECASE)
 
@@ -27,6 +36,7 @@ class Block:
 def compute_boundary(parts: Sequence[str | Block]) -> str:
     """Return a code that no block can hold, as it is the hash of all of them; equal parts have equal codes."""
     blocks = [[part.label, part.text] for part in parts if isinstance(part, Block)]
+    # Not random: equal requests are to be equal bytes, for cassettes and for stored verdicts.
     return hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:32]
 
 
@@ -52,6 +62,16 @@ def clip_middle(text: str, limit: int) -> str:
         return text
     head, tail = limit * 2 // 3, limit // 3
     return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return a message's text; of content parts, the text parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
 
 
 # The first that fits; the names may have a vendor before them, and a date or a size after them.
@@ -95,12 +115,12 @@ class TokenCounter:
         """Return the tokens of `text`, rounded up where they are estimated."""
         if self._load_encoding is not None:
             return sum(len(self._load_encoding.encode_ordinary(piece)) for piece in _split_pieces(text))
-        return -int(-self._factor() * _estimate(text) // 1)
+        return -int(-self._find_factor() * _estimate_tokens(text) // 1)
 
     def learn(self, text: str, tokens: int | None) -> None:
         """Note that the provider counted `tokens` for a request of `text`; None: it told nothing."""
         if self._load_encoding is None and tokens is not None and tokens > 0 and text:
-            self._estimated += _estimate(text)
+            self._estimated += _estimate_tokens(text)
             self._reported += tokens
 
     def cut(self, text: str, tokens: int) -> str:
@@ -117,7 +137,7 @@ class TokenCounter:
                 too_long = middle
         return text[:fits]
 
-    def _factor(self) -> float:
+    def _find_factor(self) -> float:
         """Return how many tokens the provider counts for each one that is estimated."""
         if not self._estimated:
             return 1.0
@@ -147,7 +167,7 @@ def _split_pieces(text: str) -> Iterator[str]:
         yield text[start : start + _PIECE]
 
 
-def _estimate(text: str) -> float:
+def _estimate_tokens(text: str) -> float:
     """Return the tokens of `text` estimated by its scripts alone."""
     letters = _count_matching(_WORDS, text)
     if text.isascii():

@@ -1,20 +1,23 @@
-"""Replies of models: chat completions as read, and JSON in them, validated."""
+"""Replies of models: chat completions as read, what they cost, and JSON in them, validated."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.failures import RequestFailed, invalid_reply, status_failed
-from pytest_agentbench.models.pricing import read_usage
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL
+from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import Usage
+from pytest_agentbench.terminal_text import shorten_text
 
 _REASONING = ("reasoning_content", "reasoning")
 
@@ -52,7 +55,7 @@ class ChatReply:
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
     """Return the reply in a response with status 200. Raises RequestFailed where it breaks the protocol."""
-    data = _json_object(body, content_type, model)
+    data = _read_object(body, content_type, model)
     if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
         raise _read_inner_error(error, model)
     choices = data.get("choices")
@@ -65,28 +68,29 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
     if not isinstance(message, Mapping):
         raise invalid_reply("its first choice has no message", body, model)
     content = read_text(message.get("content"))
+    # A refusal comes in place of content; to a check it is the answer that was given.
     if content is None:
         content = read_text(message.get("refusal"))
     try:
         calls = tuple(read_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
     except (TypeError, KeyError, AttributeError) as error:
         raise invalid_reply("its tool calls are malformed", body, model) from error
-    answered_by = _nonempty_string(data.get("model")) or model.requested_model
+    answered_by = _take_string(data.get("model")) or model.requested_model
     return ChatReply(
         content=content,
         tool_calls=calls,
-        finish_reason=_nonempty_string(choice.get("finish_reason")),
+        finish_reason=_take_string(choice.get("finish_reason")),
         usage=read_usage(data.get("usage"), model, answered_by),
         model=answered_by,
-        response_id=_nonempty_string(data.get("id")),
-        message=_conversation_message(content, calls, message),
+        response_id=_take_string(data.get("id")),
+        message=_make_conversation_message(content, calls, message),
         attempts=attempts,
         seconds=seconds,
-        reasoning={name: text for name in _REASONING if (text := _nonempty_string(message.get(name)))},
+        reasoning={name: text for name in _REASONING if (text := _take_string(message.get(name)))},
     )
 
 
-def _json_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]:
+def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]:
     try:
         data = json.loads(body)
         if b"\\u" in body:
@@ -103,6 +107,7 @@ def _json_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
 
 def _read_inner_error(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
     code = error.get("code") if isinstance(error, Mapping) else None
+    # 502 where it does not say: what is behind the router failed, so it may be asked again.
     status = code if isinstance(code, int) and 400 <= code < 600 else 502
     return status_failed(status, json.dumps({"error": error}).encode(), model)
 
@@ -112,18 +117,20 @@ def read_tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
     Raises TypeError, KeyError or AttributeError where it is malformed.
     """
     function = call["function"]
+    # Text by the protocol; some local servers send an object.
     raw = function.get("arguments")
     text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
     name = function["name"]
     if not isinstance(name, str):
         raise TypeError("a tool's name is text")
     return ToolCall(
-        id=_nonempty_string(call.get("id")) or f"call_{index}", name=name, arguments=_parse_arguments(text), raw=text
+        id=_take_string(call.get("id")) or f"call_{index}", name=name, arguments=_parse_arguments(text), raw=text
     )
 
 
 def _parse_arguments(text: str) -> dict[str, Any] | None:
     try:
+        # Python reads NaN and Infinity, which no server and no tool takes as JSON.
         value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
     except (ValueError, RecursionError):
         return None
@@ -134,7 +141,9 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")
 
 
-def _conversation_message(content: str | None, calls: Sequence[ToolCall], message: Mapping[str, Any]) -> dict[str, Any]:
+def _make_conversation_message(
+    content: str | None, calls: Sequence[ToolCall], message: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return only what every endpoint takes back, and the reasoning that some demand between tool calls."""
     result: dict[str, Any] = {"role": "assistant", "content": content}
     if calls:
@@ -142,6 +151,7 @@ def _conversation_message(content: str | None, calls: Sequence[ToolCall], messag
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
             for call in calls
         ]
+    # As they came: Claude's thoughts are signed, and it refuses the results of tools without them.
     if details := message.get("reasoning_details"):
         result["reasoning_details"] = details
     return result
@@ -157,13 +167,107 @@ def read_text(value: object) -> str | None:
     return None
 
 
-def _nonempty_string(value: object) -> str | None:
+def _take_string(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def read_usage(block: object, model: Model, answered_by: str) -> Usage:
+    """Return the `usage` block of a chat completion as Usage; all None where there is none.
+
+    The cost is the provider's own, else by `model.prices`, else by the price library, else None. `answered_by` is the
+    model name of the reply. Scripted models cost nothing unless `prices` says otherwise.
+    """
+    if not isinstance(block, Mapping):
+        return Usage(cost_usd=0.0) if model.scripted and model.prices is None else Usage()
+    prompt = _find_count(block, "prompt_tokens", "input_tokens")
+    completion = _find_count(block, "completion_tokens", "output_tokens")
+    total = _find_count(block, "total_tokens")
+    if total is None and prompt is not None and completion is not None:
+        total = prompt + completion
+    cached = _find_count(_find_mapping(block, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
+    # `raw` keeps the block as it came: providers count more kinds of tokens than there are fields for.
+    # Without validation: every value was checked by `_find_count`, and this runs once per reply.
+    usage = Usage.model_construct(
+        input_tokens=prompt,
+        output_tokens=completion,
+        total_tokens=total,
+        reasoning_tokens=_find_count(
+            _find_mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
+        ),
+        # DeepSeek has its own name for cached tokens, outside of the details.
+        cached_tokens=_find_count(block, "prompt_cache_hit_tokens") if cached is None else cached,
+        cost_usd=None,
+        raw=(dict(block),),
+    )
+    return usage.model_copy(update={"cost_usd": _find_cost(block, usage, model, answered_by)})
+
+
+def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
+    reported = block.get("cost")
+    # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.
+    if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
+        return float(reported)
+    if model.prices is not None:
+        return price_by_table(usage, model.prices)
+    if model.scripted:
+        return 0.0
+    return price_by_library(usage, model.base_url or DEFAULT_BASE_URL, answered_by, model.requested_model)
+
+
+def price_by_table(usage: Usage, prices: Prices) -> float | None:
+    """Return USD by a price per million tokens, cached input at its own price where there is one.
+
+    None where the tokens are unknown.
+    """
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    cached = min(usage.cached_tokens or 0, usage.input_tokens)
+    cached_price = prices.input_per_1m if prices.cached_input_per_1m is None else prices.cached_input_per_1m
+    cost = (usage.input_tokens - cached) * prices.input_per_1m + cached * cached_price
+    return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
+
+
+def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
+    """Return USD by the list prices that genai-prices ships (no network), for the first of `names` that it knows.
+
+    None where tokens are unknown, or the endpoint or the model is not in its list; a server on this machine never is.
+    """
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    if urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1"):
+        return None
+    # Imported at the first reply without a price: its tables take 0.3 s of CPU.
+    import genai_prices
+
+    tokens = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens),
+    )
+    for name in names:
+        try:
+            return float(genai_prices.calc_price(tokens, name, provider_api_url=base_url).total_price)
+        # It raises for a model that it does not know, and for an endpoint; the next name may be known.
+        except LookupError:
+            continue
+    return None
+
+
+def _find_count(block: Mapping[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = block.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
+
+
+def _find_mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return next((value for name in names if isinstance(value := block.get(name), Mapping)), {})
 
 
 MAX_PROBLEMS = 12
 MAX_LEVELS = 64
-"""How deep a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
+"""The most levels that a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
 # Fences stand at the ends of lines, so that a text inside of the JSON may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
@@ -212,7 +316,7 @@ def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str
     if not body:
         raise InvalidReply("- the reply is empty")
     try:
-        return _only_object(body)
+        return _read_only_object(body)
     except InvalidReply:
         found = (
             [each for each in _find_embedded(body) if not each.keys().isdisjoint(embedded_keys)]
@@ -234,11 +338,12 @@ def make_invalid_reply(problems: Sequence[str]) -> InvalidReply:
     return InvalidReply("\n".join(shown))
 
 
-def _only_object(body: str) -> dict[str, Any]:
+def _read_only_object(body: str) -> dict[str, Any]:
     fenced = _FENCED.findall(body)
     if len(fenced) > 1:
         raise InvalidReply("- the reply has several code blocks, so it is not clear which one counts")
     try:
+        # A reply that is JSON may quote fences in its texts: those in it are not looked for.
         found = _drop_surrogates(json.loads(fenced[0] if fenced and not body.startswith("{") else body))
     except (ValueError, RecursionError) as error:
         raise InvalidReply(f"- the reply is not JSON: {error}") from error
@@ -288,5 +393,4 @@ def _describe_problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return f"{where}: missing"
     found = json.dumps(error["input"], default=str)
-    found = found if len(found) <= 80 else f"{found[:80]}..."
-    return f"{where}: found {found}; {error['msg'][:1].lower()}{error['msg'][1:]}"
+    return f"{where}: found {shorten_text(found, 80)}; {error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -1,24 +1,42 @@
-"""Routes of models: from a model's id to the endpoint, key and name that it is asked by."""
+"""Models before one is asked: the endpoint, key and name of each, and which cassettes stand in for them.
+
+Sessions that ask no model import nothing else of this room: what others and the clients must agree on stands here.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.config.documents import make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
-from pytest_agentbench.config.loader import make_located_error
-from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
-from pytest_agentbench.records.case import Limits, Model
-from pytest_agentbench.store.remote import strip_credentials
+from pytest_agentbench.records.case import Case, CassetteMode, Limits, Model
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.redaction import Redactor, strip_credentials
 
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
 
+RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
+"""The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
+
+CASSETTES = "cassettes"
+"""The folder of the cassettes, beside the file of the case."""
+
+CASE_HEADER = "X-Agentbench-Case"
+"""Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
+
 NO_KEY = "none"
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -46,11 +64,12 @@ def resolve_model(
     """
     of_suite = next((model for model in suite.models if model.model_id == model_id), None) if suite else None
     entry = models.get(model_id)
-    fields = _given_fields(entry) | _given_fields(of_suite)
+    fields = _take_given_fields(entry) | _take_given_fields(of_suite)
     names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
     provider = entry.provider if entry else None
+    # No key is looked for where none is sent: a missing one must not stop an offline run.
     base_url, key = (None, None) if scripted or provider else _find_route(fields, requested, environ)
     if key is not None:
         written = [each for each in (of_suite, entry) if each is not None]
@@ -81,6 +100,7 @@ def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | 
     if model.api_key_env is None:
         return None
     key = environ.get(model.api_key_env, "").strip()
+    # As a header it would fail with an error that shows the key.
     if key and not (key.isascii() and key.isprintable()):
         return (
             f"model {model.model_id!r}: the environment variable {model.api_key_env} holds line breaks or other "
@@ -105,7 +125,7 @@ def describe_route(model: Model) -> str:
     return f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
 
 
-def _given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
+def _take_given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
     """Return what the file says, and nothing that it leaves to defaults."""
     if model is None:
         return {}
@@ -122,7 +142,7 @@ def _find_key_problem(
     """
     pair = {"base_url": base_url, "api_key_env": variable}
     users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
-    paired = any(pair.items() <= _given_fields(entry).items() for entry in users)
+    paired = any(pair.items() <= _take_given_fields(entry).items() for entry in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return find_key_problem(variable, base_url, grants, written=paired, environ=environ)
 
@@ -130,8 +150,9 @@ def _find_key_problem(
 def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigError:
     """Return the error at the field that says where the key would go, or what for."""
     for entry in written:
-        named = [name for name in ("base_url", "api_key_env") if name in _given_fields(entry)]
+        named = [name for name in ("base_url", "api_key_env") if name in _take_given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
+            # Read again for the line: records keep their file, not their place in it.
             ids = [each.get("model_id") for each in read_document(entry.origin.path).data["models"]]
             place = ("models", ids.index(model_id), named[0])
             return make_located_error(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
@@ -148,3 +169,35 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     if named_key is None:
         named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else OPENAI_KEY
     return base_url, None if named_key == NO_KEY else named_key
+
+
+@dataclass(frozen=True)
+class Cassettes:
+    """The cassettes of a session:
+    `mode` holds for models that say nothing of their own, `session` names the session.
+    """
+
+    mode: CassetteMode = "off"
+    session: str | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+
+    def mode_of(self, model: Model) -> CassetteMode:
+        """Return what is done for a model. Scripted ones are asked as ever."""
+        # A scripted model costs nothing and would fill cassettes with what demo.yaml says anyway.
+        return "off" if model.scripted else model.cassettes or self.mode
+
+    def path(self, case: Case, model_id: str, repetition: int) -> Path:
+        """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its
+        id.
+        """
+        folder = case.path.parent / CASSETTES
+        if case.dataset is not None:
+            folder /= slug(case.case_id)
+        return folder / f"{slug(model_id)}-r{repetition}.yaml"
+
+    def digest(self, case: Case, model_id: str, repetition: int) -> str | None:
+        """Return the SHA-256 of a run's cassette file, None where there is none."""
+        try:
+            return hashlib.sha256(read_file(self.path(case, model_id, repetition))).hexdigest()
+        except OSError:
+            return None

@@ -125,6 +125,7 @@ class Step(Record):
     """Tokens to report."""
 
     @model_validator(mode="after")
+    # `times` ends: then a step needs an answer too.
     def _require_content(self) -> Self:
         nothing = self.content is None and not self.tool_calls
         if nothing and (self.error is None or self.error.times is not None):
@@ -204,27 +205,28 @@ VERDICT_FORMS = "scripted_verdict"
 
 @dataclass(frozen=True, slots=True)
 class VerdictForm:
-    """How judges of one kind write what a script says: the dimensions they score, and the reply."""
+    """The way in which judges of one kind write what a script says: the dimensions they score, and the reply."""
 
     dimensions: tuple[str, ...]
     write: Callable[[ScriptedVerdict], str]
 
 
-def _all_dimensions() -> list[str]:
+def _list_dimensions() -> list[str]:
     forms: Iterable[VerdictForm] = load_extensions(VERDICT_FORMS).values()
     return [*DIMENSIONS, *(name for form in forms for name in form.dimensions)]
 
 
 def _check_dimensions(given: dict[str, Any]) -> dict[str, Any]:
+    # Packs are asked only for a name that is not ours: most scripts import none.
     if given.keys() - set(DIMENSIONS):
-        known = _all_dimensions()
+        known = _list_dimensions()
         if unknown := [name for name in given if name not in known]:
             raise ValueError(f"found {unknown[0]!r}{suggest(unknown[0], known)}, expected {', '.join(known)}")
     return given
 
 
 def _name_dimensions(schema: dict[str, Any]) -> None:
-    schema["propertyNames"] = {"enum": _all_dimensions()}
+    schema["propertyNames"] = {"enum": _list_dimensions()}
 
 
 class ScriptedVerdict(Record):
@@ -264,6 +266,7 @@ def _tag_count(said: Any) -> str:
 
 
 ScriptedVerdicts = Annotated[
+    # By a tag: pydantic would otherwise report the errors of both forms for a mistake in one.
     Annotated[ScriptedVerdict, Tag("one")] | Annotated[tuple[ScriptedVerdict, ...], Field(min_length=1), Tag("many")],
     Discriminator(_tag_count),
 ]
@@ -361,26 +364,27 @@ class DatasetScript(ConfigFile):
         """Return by section what judges say in stages of an item, None: of every other one."""
         return {
             one: {**getattr(self, one), **(getattr(self, each).get(item_id, {}) if item_id is not None else {})}
-            for one, each in stage_sections()
+            for one, each in list_stage_sections()
         }
 
     @property
     def item_ids(self) -> dict[str, Any]:
         """Return the ids of items that it says something of."""
-        staged = (getattr(self, each) for _, each in stage_sections())
+        staged = (getattr(self, each) for _, each in list_stage_sections())
         return {key: True for said in (self.answers, self.judges, self.judgements, *staged) for key in said}
 
 
-def stage_sections() -> list[tuple[str, str]]:
+def list_stage_sections() -> list[tuple[str, str]]:
     """Return the sections that packs add: the name for every item, and the name for some in its place."""
     return sorted((name.split()[0], name.split()[1]) for name in extension_names("script"))
 
 
+# Made once: pydantic takes milliseconds to make a model, and the packs of a process are always the same.
 @cache
 def dataset_script_model() -> type[DatasetScript]:
     """Return the model of dataset scripts with the sections of packs, none of which is imported for that."""
     fields: dict[str, Any] = {}
-    for one, each in stage_sections():
+    for one, each in list_stage_sections():
         fields[one] = (ScriptedStages, Field(default_factory=dict))
         fields[each] = (dict[str, ScriptedStages], Field(default_factory=dict))
     made: type[DatasetScript] = create_model(
@@ -394,6 +398,7 @@ def script_schemas() -> dict[str, dict[str, Any]]:
     kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": dataset_script_model()}
     schemas = {name: described_schema(kind) for name, kind in kinds.items()}
     for names, described in load_extensions("script").items():
+        # Packs describe their sections only here: sessions do not import them for a text.
         for name, text in zip(names.split(), described, strict=True):
             schemas["dataset_demo"]["properties"][name]["description"] = text
     return schemas

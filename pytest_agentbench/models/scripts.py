@@ -1,40 +1,168 @@
-"""Which script answers which request: by the case's id, else by the last user message."""
+"""Scripts of scripted models: what one answers in a conversation, and the one that answers a case."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_agentbench.config.loader import load
-from pytest_agentbench.config.session_roots import find_root
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.conversation import NoScript, Script, list_user_turns, message_text, short
-from pytest_agentbench.models.script_files import (
-    CaseScript,
-    Reply,
-    ScriptedJudgement,
-    ScriptedSearchResult,
-    ScriptedVerdict,
-    dataset_script_model,
-)
+from pytest_agentbench.config.base import load
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
-from pytest_agentbench.sources.dataset import legal_id
-from pytest_agentbench.sources.discovery import open_source
-from pytest_agentbench.sources.names import source_names
-from pytest_agentbench.sources.test_yaml import CASE_FILES
+from pytest_agentbench.sources.case_source import legal_id
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.terminal_text import shorten_text
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.script_files import (
+        Reply,
+        ScriptedJudgement,
+        ScriptedSearchResult,
+        ScriptedStages,
+        ScriptedVerdict,
+        ScriptedVerdicts,
+        ScriptedVotes,
+        Step,
+    )
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"
 
+T = TypeVar("T")
+
+
+class NoScript(AgentbenchError):
+    """No script, or more than one, answers a request; the text says where to add or change one."""
+
+    def __init__(self, message: str, code: str = "no_script") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Script:
+    """The script of one case: its replies in order, its judges, its web. `path` is the file that it comes from."""
+
+    path: Path
+    replies: tuple[Reply, ...]
+    judge: ScriptedVerdicts | None = None
+    votes: ScriptedVotes | None = None
+    web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
+    web_fetch: Mapping[str, str] = field(default_factory=dict)
+    staged: Mapping[str, ScriptedStages] = field(default_factory=dict)
+
+    @cached_property
+    def answers_digest(self) -> str:
+        """Return the SHA-256 of what the script says to an agent: replies, searches and pages."""
+        # Only where there are any: digests of scripts that have none stay what they were before pages existed.
+        pages = [self.web_fetch] if self.web_fetch else []
+        return fingerprint([self.replies, self.web_search, *pages])
+
+    @cached_property
+    def verdict_digest(self) -> str:
+        """Return the SHA-256 of what its judges say."""
+        # The same for stages of packs.
+        stages = [stages for stages in self.staged.values() if stages]
+        return fingerprint([self.judge, self.votes, *stages])
+
+    def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
+        """Return the answer to a conversation; its place in the reply is told by the assistant's messages so far.
+
+        Without tools on offer, steps that call some are passed over, as no model could take them.
+
+        :raises NoScript: the script has no reply to the message, or no further step.
+        """
+        reply, position = self._find_reply(messages)
+        steps = reply.sequence
+        if not offers_tools:
+            texts = [step for step in steps if not step.tool_calls]
+            return next((step for step in steps[position:] if not step.tool_calls), (texts or list(steps))[-1])
+        if position >= len(steps):
+            raise NoScript(
+                f"the reply has {len(steps)} steps and this is request {position + 1}; add a step to {self.path}",
+                "script_exhausted",
+            )
+        return steps[position]
+
+    def verdict(self, iteration: int) -> ScriptedVerdict | None:
+        """Return what a judge says of the case in this iteration (from 1); None where nothing is scripted.
+
+        :raises NoScript: there is a list of verdicts, and it is shorter.
+        """
+        if not isinstance(self.judge, tuple):
+            return self.judge
+        return self._take_nth(self.judge, iteration, "the judge has {} verdicts and this is iteration {}")
+
+    def vote(self, repetition: int) -> ScriptedJudgement | None:
+        """Return what a judge says of the answer's correctness at this repetition (from 1); None where nothing is
+        scripted.
+
+        :raises NoScript: there is a list of votes, and it is shorter.
+        """
+        vote = self.votes
+        if isinstance(vote, tuple):
+            vote = self._take_nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
+        if not isinstance(vote, bool):
+            return vote
+        from pytest_agentbench.models.script_files import ScriptedJudgement
+
+        return ScriptedJudgement(correct=vote)
+
+    def stage(self, section: str, stage: str, request: int) -> str | None:
+        """Return what a judge says at this request (from 1) of a stage of a section; None: nothing is scripted.
+
+        :raises NoScript: there is a list of replies, and it is shorter.
+        """
+        said = self.staged.get(section, {}).get(stage)
+        if isinstance(said, list):
+            said = self._take_nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
+        return said if said is None or isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+    def _take_nth(self, given: tuple[T, ...], number: int, what: str) -> T:
+        if number > len(given):
+            raise NoScript(f"{what.format(len(given), number)}; add one to {self.path}", "script_exhausted")
+        return given[number - 1]
+
+    def _find_reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
+        """Return the reply, and how many assistant messages follow the user message that it is for.
+
+        That is the last one, or, where no reply is for it, an earlier one: runners add messages of their own.
+        """
+        turns = list_user_turns(messages) or [("", 0)]
+        for nth, (text, answers) in enumerate(turns):
+            for reply in self.replies:
+                if reply.is_specific and reply.answers(text):
+                    return reply, answers
+            # Only the last message may be answered by a reply for any: an older one was answered then.
+            if nth == 0:
+                for reply in self.replies:
+                    if not reply.is_specific:
+                        return reply, answers
+        raise NoScript(f"no reply is for the message {quote_briefly(turns[0][0])}; add one with `when` to {self.path}")
+
+
+def list_user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return the user messages' texts, last first, each with the number of assistant messages after it."""
+    turns, answers = [], 0
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            turns.append((message_text(message), answers))
+        answers += message.get("role") == "assistant"
+    return turns
+
+
+def quote_briefly(text: str) -> str:
+    """Return `text` quoted and cut to 80 characters, for error messages."""
+    return repr(shorten_text(text, 80))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Beside:
-    """What lies beside a file of cases, or would at `path`: a script for each of some case ids, one for all others."""
+class FileScripts:
+    """The scripts beside a file of cases, at `path`: one for each of some case ids, one for all others."""
 
     path: Path
     by_case: Mapping[str, Script] = field(default_factory=dict)
@@ -49,33 +177,32 @@ class Scripts:
     """All scripts of a session or a server. Lookups take the same time however many there are."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
-        self._seen: dict[tuple[Path, str | None], _Beside | ConfigError] = {}
-        self._of_case: dict[str, list[_Beside]] = {}
-        self._of_dataset: dict[str | None, list[_Beside]] = {}
-        self._by_message: dict[str, dict[str, None]] = {}
-        self._patterns: list[tuple[Reply, str]] = []
-        self._standalone: list[str] = []
+        self._seen: dict[tuple[Path, str | None], FileScripts | ConfigError] = {}
+        self._of_case: dict[str, list[FileScripts]] = {}
+        self._of_dataset: dict[str | None, list[FileScripts]] = {}
 
     @property
     def count(self) -> int:
         """Return how many cases, rows and defaults are scripted."""
-        found = (beside for beside in self._seen.values() if isinstance(beside, _Beside))
+        found = (beside for beside in self._seen.values() if isinstance(beside, FileScripts))
         return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
 
-    def load_beside(self, case: Case) -> _Beside:
+    def load_beside(self, case: Case) -> FileScripts:
         """Let the script beside the file of `case` answer it. It is read at the file's first sight.
 
         :raises ConfigError: the script is wrong; again at each call.
         """
-        beside = self._beside(case)
+        beside = self._read_beside(case)
         known = self._of_case.setdefault(case.case_id, [])
+        # Cases of several roots may share an id; which script counts is then asked at the request.
         if beside not in known:
             known.append(beside)
         return beside
 
     def answers_digest(self, case: Case) -> str | None:
-        """SHA-256 of what the script beside its file says to the case's runs; None where there is none. Loads it.
+        """Return the SHA-256 of what the script beside its file says to the case's runs, None where there is none.
+
+        Loads the script.
 
         :raises ConfigError: the script is wrong.
         """
@@ -87,7 +214,7 @@ class Scripts:
         script = self.load_beside(case).of(case.case_id)
         return None if script is None else script.verdict_digest
 
-    def _beside(self, case: Case) -> _Beside:
+    def _read_beside(self, case: Case) -> FileScripts:
         """Return what lies beside the file of the case, read at first sight."""
         file = (case.path, case.dataset)  # several datasets may share a file
         beside = self._seen.get(file)
@@ -95,24 +222,13 @@ class Scripts:
             try:
                 beside = _load_case(case) if case.dataset is None else _load_rows(case)
                 self._of_dataset.setdefault(case.dataset, []).append(beside)
+            # Kept too: each case of a broken script is told the same, without reading it again.
             except ConfigError as error:
                 beside = error
             self._seen[file] = beside
         if isinstance(beside, ConfigError):
             raise beside
         return beside
-
-    def load_tree(self, folder: Path) -> None:
-        """Load every script under `folder`, with the cases they belong to, so that their messages find them.
-
-        A `demo.yaml` without a case beside it answers the messages that its replies name, and all others with the
-        reply that names none. What cannot be loaded is left out and named in `problems`, one text each.
-        """
-        for path in _script_files(folder):
-            try:
-                self._load_file(path, folder)
-            except ConfigError as error:
-                self.problems.append(str(error))
 
     def find(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> Script:
         """Return the script for a request of the case `case_id`, or, without one, for the last user message that one
@@ -121,9 +237,9 @@ class Scripts:
         :raises NoScript: none answers, or several do.
         """
         if case_id is None:
-            case_id = self._case_of([text for text, _ in list_user_turns(messages)])
-        if (script := self._of(case_id)) is None:
-            raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._place(case_id)}")
+            case_id = self._find_asked_case(messages)
+        if (script := self.find_script(case_id)) is None:
+            raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._find_place(case_id)}")
         return script
 
     def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int) -> ScriptedVerdict:
@@ -132,11 +248,11 @@ class Scripts:
         :raises NoScript: none says it, or several do.
         """
         if case_id is None:
-            case_id = self._quoted_case(messages)
-        script = self._of(case_id)
+            case_id = self._find_judged_case(messages)
+        script = self.find_script(case_id)
         verdict = script.verdict(iteration) if script is not None else None
         if verdict is None:
-            place = script.path if script else self._place(case_id)
+            place = script.path if script else self._find_place(case_id)
             raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
         return verdict
 
@@ -148,11 +264,11 @@ class Scripts:
         :raises NoScript: none says it, or several do.
         """
         if case_id is None:
-            case_id = self._quoted_case(messages)
-        script = self._of(case_id)
+            case_id = self._find_judged_case(messages)
+        script = self.find_script(case_id)
         vote = script.vote(repetition) if script is not None else None
         if vote is None:
-            place = script.path if script else self._place(case_id)
+            place = script.path if script else self._find_place(case_id)
             key = "judgements" if str(place).endswith(DATASET_SCRIPT) else "judgement"
             raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {place}")
         return vote
@@ -165,11 +281,11 @@ class Scripts:
         :raises NoScript: none says it, or several do.
         """
         if case_id is None:
-            case_id = self._quoted_case(messages)
-        script = self._of(case_id)
+            case_id = self._find_judged_case(messages)
+        script = self.find_script(case_id)
         said = script.stage(section, stage, request) if script is not None else None
         if said is None:
-            place = script.path if script else self._place(case_id)
+            place = script.path if script else self._find_place(case_id)
             raise NoScript(f"nothing is scripted for {stage!r} of {case_id!r}; add it under `{section}:` to {place}")
         return said
 
@@ -178,11 +294,11 @@ class Scripts:
 
         :raises NoScript: the case's script has no such query.
         """
-        script = self._of(case_id)
+        script = self.find_script(case_id)
         if script is None or query not in script.web_search:
-            place = script.path if script else self._place(case_id)
+            place = script.path if script else self._find_place(case_id)
             raise NoScript(
-                f"no scripted search for {short(query)} in case {case_id!r}; add it to web_search in {place}"
+                f"no scripted search for {quote_briefly(query)} in case {case_id!r}; add it to web_search in {place}"
             )
         return script.web_search[query]
 
@@ -191,10 +307,10 @@ class Scripts:
 
         :raises NoScript: the case's script has no such page.
         """
-        script = self._of(case_id)
+        script = self.find_script(case_id)
         if script is None or url not in script.web_fetch:
-            place = script.path if script else self._place(case_id)
-            raise NoScript(f"no scripted page {short(url)} in case {case_id!r}; add it to web_fetch in {place}")
+            place = script.path if script else self._find_place(case_id)
+            raise NoScript(f"no scripted page {quote_briefly(url)} in case {case_id!r}; add it to web_fetch in {place}")
         return script.web_fetch[url]
 
     def pages(self, case_id: str) -> Mapping[str, str]:
@@ -202,39 +318,12 @@ class Scripts:
 
         Raises NoScript where several scripts answer the case.
         """
-        script = self._of(case_id)
+        script = self.find_script(case_id)
         return {} if script is None else script.web_fetch
 
-    def _load_file(self, path: Path, folder: Path) -> None:
-        """Load one script of a tree, with its case or dataset."""
-        case_files = _belongs_to(path)
-        for case_file in case_files:
-            for case in _cases(case_file, folder):
-                self.load_beside(case)
-                self._index(case.case_id, _user_messages(case))
-        if case_files:
-            return
-        if path.name != CASE_SCRIPT:
-            raise ConfigError(f"{path}:1:1: found no dataset for it; expected a .jsonl or .json of the same name")
-        beside = self._seen[path, None] = _read_case(str(path), path)
-        self._of_case[str(path)] = [beside]
-        self._standalone.append(str(path))
-        self._index(str(path), [])
-
-    def _index(self, case_id: str, user_messages: Iterable[str]) -> None:
-        """Make a case known by its user messages, and by those that its replies name."""
-        script = self._of(case_id)
-        if script is None:
-            return
-        texts = [reply.when for reply in script.replies if reply.when is not None]
-        if not all(reply.is_specific for reply in script.replies):
-            texts += user_messages
-        for text in texts:
-            self._by_message.setdefault(text, {})[case_id] = None
-        self._patterns += [(reply, case_id) for reply in script.replies if reply.matches is not None]
-
-    def _of(self, case_id: str) -> Script | None:
-        besides = self._besides(case_id)
+    def find_script(self, case_id: str) -> Script | None:
+        """Return the script of a case, None where there is none. Raises NoScript where several answer it."""
+        besides = self._list_besides(case_id)
         scripts = [beside.by_case[case_id] for beside in besides if case_id in beside.by_case]
         scripts = scripts or [beside.default for beside in besides if beside.default is not None]
         if len(scripts) > 1:
@@ -242,135 +331,95 @@ class Scripts:
             raise NoScript(f"several scripts answer case {case_id!r}: {places}; rename one case", "ambiguous_script")
         return scripts[0] if scripts else None
 
-    def _place(self, case_id: str) -> str:
+    def _find_place(self, case_id: str) -> str:
         """Return where a script of the case would lie."""
-        besides = self._besides(case_id)
+        besides = self._list_besides(case_id)
         return str(besides[0].path) if besides else f"a {CASE_SCRIPT} beside it"
 
-    def _besides(self, case_id: str) -> list[_Beside]:
+    def _list_besides(self, case_id: str) -> list[FileScripts]:
         """Return what lies beside the file of a case; for a row that nobody has loaded, beside all files of its
         dataset.
         """
         if case_id in self._of_case:
             return self._of_case[case_id]
-        return [beside for name in _prefixes(case_id) for beside in self._of_dataset.get(name, ())]
+        return [beside for name in _list_dataset_names(case_id) for beside in self._of_dataset.get(name, ())]
 
-    def _case_of(self, user_messages: Sequence[str]) -> str:
-        found: Iterable[str] = ()
-        for text in user_messages:
-            found = self._by_message.get(text) or dict.fromkeys(
-                of for reply, of in self._patterns if reply.answers(text)
-            )
-            if found:
-                break
-        return self._only(found or self._standalone, f"the user message {short(next(iter(user_messages), ''))}")
+    def _find_asked_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Return the case that an agent's request without a case is for. A session's requests name theirs."""
+        raise make_unanswered(describe_message(messages))
 
-    def _quoted_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        prompt = "\n".join(message_text(message) for message in messages)
-        quoted = [text for text in self._by_message if text in prompt or _escaped(text) in prompt]
-        found: Iterable[str] = self._by_message[max(quoted, key=len)] if quoted else ()
-        found = found or dict.fromkeys(case_id for reply, case_id in self._patterns if reply.answers(prompt))
-        return self._only(found or self._standalone, "this judge's prompt")
-
-    def _only(self, case_ids: Iterable[str], what: str) -> str:
-        """Return the one case among `case_ids`, or any of those that are answered alike."""
-        found = list(case_ids)
-        if not found:
-            raise NoScript(
-                f"no script answers {what}; add a reply with `when` to the {CASE_SCRIPT} of its case, or an answer to "
-                f"the <name>{DATASET_SCRIPT} of its dataset"
-            )
-        first, *others = (self._of(case_id) for case_id in found)
-        if any(first is None or other is None or other.replies != first.replies for other in others):
-            raise NoScript(
-                f"{what} belongs to several cases with different scripts: {', '.join(found[:5])}; name the case in the "
-                "header X-Agentbench-Case, or reword one",
-                "ambiguous_script",
-            )
-        return found[0]
+    def _find_judged_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Return the case that a judge's request without a case is for."""
+        raise make_unanswered(JUDGES_PROMPT)
 
 
-def _load_case(case: Case) -> _Beside:
+JUDGES_PROMPT = "this judge's prompt"
+
+
+def describe_message(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return how errors call a request without a case: by its last user message."""
+    return f"the user message {quote_briefly(next((text for text, _ in list_user_turns(messages)), ''))}"
+
+
+def make_unanswered(what: str) -> NoScript:
+    """Return the error for a request that no script answers."""
+    return NoScript(
+        f"no script answers {what}; add a reply with `when` to the {CASE_SCRIPT} of its case, or an answer to "
+        f"the <name>{DATASET_SCRIPT} of its dataset"
+    )
+
+
+def _load_case(case: Case) -> FileScripts:
     path = case.path.with_name(CASE_SCRIPT)
-    return _read_case(case.case_id, path) if path.is_file() else _Beside(path)
+    return read_case_script(case.case_id, path) if path.is_file() else FileScripts(path)
 
 
-def _read_case(case_id: str, path: Path) -> _Beside:
+def read_case_script(case_id: str, path: Path) -> FileScripts:
+    """Return the script in a `demo.yaml`, which answers the case. Raises ConfigError where it is wrong."""
+    from pytest_agentbench.models.script_files import CaseScript
+
     said = load(path, CaseScript)
     script = Script(path, said.replies, said.judge, said.judgement, said.web_search, said.web_fetch)
-    return _Beside(path, {case_id: script})
+    return FileScripts(path, {case_id: script})
 
 
-def _load_rows(case: Case) -> _Beside:
-    path = dataset_script(case.path)
+def _load_rows(case: Case) -> FileScripts:
+    path = _place_dataset_script(case.path)
     prefix = "" if any(part.has_own_id for part in case.case_parts) else f"{case.dataset}."
     if not path.is_file():
-        return _Beside(path)
+        return FileScripts(path)
+    from pytest_agentbench.models.script_files import dataset_script_model
+
     said = load(path, dataset_script_model())
-    default = () if said.default is None else _as_replies(said.default)
+    default = () if said.default is None else _make_replies(said.default)
     by_case = {}
     for item_id in said.item_ids:
-        replies = _as_replies(said.answers[item_id]) if item_id in said.answers else default
+        replies = _make_replies(said.answers[item_id]) if item_id in said.answers else default
         judge = said.judges.get(item_id, said.judge)
         stages = said.stages(item_id)
         script = Script(path, replies, judge, said.judgements.get(item_id), web_fetch=said.web_fetch, staged=stages)
         by_case[prefix + legal_id(item_id)] = script
     others = Script(path, default, said.judge, web_fetch=said.web_fetch, staged=said.stages())
-    return _Beside(path, by_case, others if default or any(said.stages().values()) or said.web_fetch else None)
+    return FileScripts(path, by_case, others if default or any(said.stages().values()) or said.web_fetch else None)
 
 
-def dataset_script(dataset_file: Path) -> Path:
+def _place_dataset_script(dataset_file: Path) -> Path:
     """Return where the script of a dataset lies: `<name>.demo.yaml` for `<name>.jsonl`."""
     return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
 
 
-def _user_messages(case: Case) -> list[str]:
-    """Return what the case's agent may be asked."""
-    said = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
-    return [text for part in case.case_parts for text in part.asked_texts] or said
+def _make_replies(answer: str | Reply | tuple[Reply, ...]) -> tuple[Reply, ...]:
+    from pytest_agentbench.models.script_files import Reply
 
-
-def _as_replies(answer: str | Reply | tuple[Reply, ...]) -> tuple[Reply, ...]:
     if isinstance(answer, tuple):
         return answer
     return (Reply(content=answer) if isinstance(answer, str) else answer,)
 
 
-def _escaped(text: str) -> str:
-    """`text` as it stands inside JSON."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _prefixes(case_id: str) -> Iterator[str]:
+def _list_dataset_names(case_id: str) -> Iterator[str]:
     """Yield the dataset names that a row's id `<dataset>.<item>` can begin with."""
+    # Names of datasets may have dots, so every beginning is tried.
     at = case_id.find(".")
     while at >= 0:
         yield case_id[:at]
         at = case_id.find(".", at + 1)
-
-
-def _script_files(folder: Path) -> Iterator[Path]:
-    """Yield every script under `folder`, hidden folders left out."""
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (
-            Path(parent, name) for name in sorted(files) if name == CASE_SCRIPT or name.endswith(DATASET_SCRIPT)
-        )
-
-
-def _belongs_to(script: Path) -> list[Path]:
-    """Return the case file or the datasets that a script lies beside."""
-    if script.name == CASE_SCRIPT:
-        candidates = [script.with_name(name) for name in CASE_FILES]
-    else:
-        stem = script.name.removesuffix(DATASET_SCRIPT)
-        names = (stem + suffix for suffix in (".jsonl", ".json", ".yaml", ".yml"))
-        candidates = [script.with_name(name) for name in names if source_names(name)]
-    return [path for path in candidates if path.is_file()]
-
-
-def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
-    here = Path.cwd()
-    root = find_root(case_file, here if folder.is_relative_to(here) else folder, None)
-    rows = open_source(case_file, SourceRequest(root)).rows()
-    yield from (row.make() for row in rows if isinstance(row, SourceCase))  # bad rows are for `agentbench validate`

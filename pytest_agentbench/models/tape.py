@@ -24,7 +24,8 @@ from pytest_agentbench.models.cassette_file import (
     read_cassette,
     refuse_links,
 )
-from pytest_agentbench.records.case import CassetteMode
+from pytest_agentbench.models.routes import Cassettes
+from pytest_agentbench.records.case import Case, CassetteMode
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import fingerprint
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 WORKSPACE = "[workspace]"
-"""What stands for the folder that a run works in, which is another one each time."""
+"""The name that stands for the folder that a run works in, which is another one each time."""
 
 _TAGS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
 """Fields by which a caller marks its requests; no model sees them."""
@@ -105,9 +106,9 @@ class Slot:
 
     @cached_property
     def key(self) -> str:
-        """Return the `request_key` of its exchange."""
+        """Return the `hash_request` of its exchange."""
         assert self.exchange is not None
-        return request_key(self.exchange.asked, self.exchange.request)
+        return hash_request(self.exchange.asked, self.exchange.request)
 
     @cached_property
     def identity(self) -> str:
@@ -117,7 +118,7 @@ class Slot:
         return fingerprint([self.key, came])
 
 
-def request_key(asked: str, request: dict[str, Any]) -> str:
+def hash_request(asked: str, request: dict[str, Any]) -> str:
     """Return a hash that equal requests to one model or service share."""
     return fingerprint([asked, request])
 
@@ -170,7 +171,7 @@ NOT_RECORDED = "not_recorded"
 """The code of the ProviderError for a request that a replay does not have."""
 
 _GRACE_SECONDS = 5.0
-"""How much longer than in the recording a replay waits where the agent gave up waiting."""
+"""Seconds more than in the recording that a replay waits where the agent gave up waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +224,12 @@ class Tape:
         replay has none left, ConfigError for a broken file.
         """
         wanted = canonicalize(request, self.folder(), self._redactor)
-        key = request_key(asked, wanted)
+        key = hash_request(asked, wanted)
         slot = self._take_slot(asked, key)
         if slot is not None:
             return await self._replay(slot, form)
         if self.mode(asked) == "replay":
-            raise self._make_miss(self._why_missing(asked, wanted, key))
+            raise self._make_miss(self._explain_missing(asked, wanted, key))
         return await self._ask_and_record(asked, wanted, ask, form)
 
     def settle_seconds(self, elapsed: float) -> float:
@@ -261,6 +262,7 @@ class Tape:
     def forget_cut_off(self) -> None:
         """Forget what agents gave up: the session was stopped, and what it cut off is no answer of anybody."""
         self._fresh = [slot for slot in self._fresh if slot.exchange is None or slot.exchange.cut_off != "agent"]
+        # Also where nothing else was recorded: else the forgotten would be written after all.
         self._unsaved = any(slot.exchange for slot in self._fresh)
 
     def require_complete(self) -> None:
@@ -334,7 +336,7 @@ class Tape:
         self._trouble = self._trouble or error
         return error
 
-    def _why_missing(self, asked: str, request: dict[str, Any], key: str) -> str:
+    def _explain_missing(self, asked: str, request: dict[str, Any], key: str) -> str:
         if self._stored is None:
             return f"{asked}: there is no cassette {self.path}; {_RECORD}"
         same = len(self._by_request.get(key, ()))
@@ -358,11 +360,13 @@ class Tape:
         self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]
     ) -> T:
         self._require_writable()
+        # Noted before it is asked: parallel requests keep the order in which they began.
         slot = Slot(None, previous=_previous.get(), used=True)
         self._fresh.append(slot)
         begun = time.perf_counter()
 
         def keep(**came: Any) -> None:
+            # Cassettes lie under version control: what is rounded has short diffs.
             seconds = round(time.perf_counter() - begun, 4)
             slot.exchange = Exchange(asked=asked, request=request, seconds=seconds, **came)
             self._unsaved = self._recorded = True
@@ -382,6 +386,7 @@ class Tape:
             raise
         answer = form.write(value)
         keep(reply=Answer.model_validate(neutralize(answer.model_dump(), self.folder(), self._redactor)))
+        # Only models report what they used; searches, pages and MCP calls have results.
         if answer.results is None:
             self._usages.append(answer.usage)
         return value
@@ -439,3 +444,12 @@ _RECORD = "record it with --agentbench-cassettes auto (what is missing) or recor
 
 def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ...]:
     return stored.exchanges if isinstance(stored, Cassette) else ()
+
+
+def make_tape(
+    cassettes: Cassettes, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]
+) -> Tape:
+    """Return the tape of a run. `modes` are those of its models by id; others have the session's."""
+    label = Cassette(case.case_id, model_id, repetition, cassettes.session)
+    path = cassettes.path(case, model_id, repetition)
+    return Tape(path, label, lambda asked: modes.get(asked, cassettes.mode), cassettes.redactor)

@@ -1,23 +1,36 @@
-"""What all records share."""
+"""What all records share, and parts that packs and plugins add: frozen models of their own, under keys of their own.
+
+A part of a case is named by an entry point `case_part NAME` or the hook `pytest_agentbench_case_parts`, one of an
+evaluation by `evaluation_part NAME` or `pytest_agentbench_evaluation_parts`; the value is its model. Wherever a record
+is written, its parts stand beside its own fields, as if they were some.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
+    VERSION,
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    PlainSerializer,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
     StrictInt,
     StringConstraints,
+    ValidationError,
     ValidatorFunctionWrapHandler,
-    WrapValidator,
+    model_serializer,
+    model_validator,
 )
+from pydantic_core import PydanticKnownError, core_schema
 
-from pytest_agentbench.extensions import extension_names
+from pytest_agentbench.extensions import extension_names, find_extension
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
@@ -27,10 +40,16 @@ DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness",
 RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error"]
 
 
+# A model is built when it first validates something: of 135 a session of one case uses 30. Before 2.14 pydantic cannot
+# write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models
+# in two threads at once.
+_BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
+
+
 class Record(BaseModel):
     """A frozen model that rejects unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=_BUILT_LATER)
 
 
 def _normal_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
@@ -53,15 +72,140 @@ AtLeastOne = Annotated[StrictInt, Field(ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 
 
-def _sandbox(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Let the sandboxes of packs pass beside ours; the message about another one names ours."""
-    return value if isinstance(value, str) and value in extension_names("sandbox") else handler(value)
+class _SandboxNames:
+    """Validates a text as one of our names of sandboxes, or one that a pack or a plugin adds (`sandbox NAME`)."""
+
+    def __init__(self, *ours: str) -> None:
+        self._ours = ours
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_wrap_validator_function(
+            self._validate,
+            core_schema.literal_schema(list(self._ours)),
+            serialization=core_schema.plain_serializer_function_ser_schema(str, return_schema=core_schema.str_schema()),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": [*self._ours, *sorted(extension_names("sandbox"))], "type": "string"}
+
+    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        added = extension_names("sandbox")
+        if isinstance(value, str) and value in added:
+            return value
+        try:
+            return handler(value)
+        except ValidationError as error:
+            if not added:
+                raise
+            expected = f"{error.errors()[0]['ctx']['expected']}, or {', '.join(map(repr, sorted(added)))} of plugins"
+            raise PydanticKnownError("literal_error", {"expected": expected}) from None
 
 
-# Beside the literal's names those of packs (the seam `sandbox NAME`), which only entry points know.
-SandboxType = Annotated[
-    Literal["auto", "docker", "bubblewrap", "local"], WrapValidator(_sandbox), PlainSerializer(str, return_type=str)
-]
-SandboxKind = Annotated[
-    Literal["docker", "bubblewrap", "local"], WrapValidator(_sandbox), PlainSerializer(str, return_type=str)
-]
+SANDBOXES = ("auto", "docker", "bubblewrap", "local")
+"""What a profile may say where no plugin adds to it."""
+SandboxType = Annotated[str, _SandboxNames(*SANDBOXES)]
+SandboxKind = Annotated[str, _SandboxNames(*SANDBOXES[1:])]
+
+
+Part = TypeVar("Part", bound=Record)
+
+
+class RecordWithParts(Record):
+    """A record with parts by their names. A name without its part says nothing, whoever's it is."""
+
+    seam: ClassVar[str]
+    """The seam whose entry points name the models of its parts."""
+
+    parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
+
+    def part(self, model: type[Part]) -> Part | None:
+        """Return the part of this model, None where there is none."""
+        return next((part for part in self.parts.values() if isinstance(part, model)), None)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the part of this name, None for one that is known and not there: hooks of users read it so."""
+            if name in (parts := self.__dict__.get("parts", {})):
+                return parts[name]
+            if not name.startswith("_") and name in extension_names(type(self).seam):
+                return None
+            return super().__getattr__(name)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_parts(cls, given: Any) -> Any:
+        """Read parts from the keys beside the record's own fields; what no pack knows is refused as a field."""
+        if not isinstance(given, dict) or not (others := given.keys() - cls.model_fields.keys()):
+            return given
+        names = extension_names(cls.seam)
+        # Null for a name that nobody knows any more was written while somebody did: it says nothing, and is no mistake.
+        parts = dict(given.get("parts") or {})
+        for name in others & names:
+            if given[name] is not None:
+                parts[name] = find_extension(cls.seam, name).model_validate(given[name])  # type: ignore[union-attr]
+        taken = names | {name for name in others if given[name] is None}
+        return {**{key: value for key, value in given.items() if key not in taken}, "parts": parts}
+
+    @model_serializer(mode="wrap")
+    def _spread_parts(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write each part in the place of `parts`, and null for one that is known and not there, as ever."""
+        written: dict[str, Any] = {}
+        for key, value in write(self).items():
+            if key == "parts":
+                written |= {**dict.fromkeys(sorted(extension_names(self.seam))), **value}
+            else:
+                written[key] = value
+        return written
+
+
+class CasePart(Record):
+    """A part that a system adds to a case, and what the engine asks of it. A subclass overwrites what applies to it."""
+
+    is_section: ClassVar[bool] = False
+    """Whether a test.yaml may have it, as a section of its name. What it says is a part of the run's fingerprint then.
+
+    Else it is made by the source of the case alone.
+    """
+
+    has_own_id: ClassVar[bool] = False
+    """Whether the id of its case is as its file has it, without the dataset's name before it."""
+
+    @property
+    def measure(self) -> tuple[str, str] | None:
+        """Return the title and the text by which people measure a run, as judges do; None where it is no measure."""
+        return None
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """Return the names of what decides the case instead of checks, metrics and judges; none: these do."""
+        return ()
+
+    @property
+    def asked_texts(self) -> tuple[str, ...]:
+        """Return the texts that the agent may be asked instead of the case's messages; none: it is asked these."""
+        return ()
+
+    @property
+    def required_calls(self) -> Mapping[str, Collection[str]] | None:
+        """Return what has to succeed before each tool, by ids or plain names of tools; None where none is declared."""
+        return None
+
+    @property
+    def named_servers(self) -> tuple[str, ...]:
+        """Return the MCP servers that it names beside those of its case."""
+        return ()
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether its answer is stored already, so that no runner is asked for one."""
+        return False
+
+    def offered_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
+        """Return the MCP servers that a run is offered beside its case's, none where it does not choose them.
+
+        `profile` is the RunProfile. `declared` are the names of all that files, fixtures and profiles declare.
+        """
+        return ()

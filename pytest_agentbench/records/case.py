@@ -18,16 +18,25 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.records.base import AtLeastOne, Record, SandboxType, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.base import (
+    AtLeastOne,
+    CasePart,
+    Record,
+    RecordWithParts,
+    SandboxType,
+    Seconds,
+    Slug,
+    Tags,
+    VariableName,
+)
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
-from pytest_agentbench.records.parts import CasePart, RecordWithParts
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""
 
 
 class SandboxSettings(Record):
-    """Where the agent's commands run, and what they may take."""
+    """The place where the agent's commands run, and what they may take."""
 
     type: SandboxType = "auto"
     """auto: docker where a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
@@ -153,7 +162,7 @@ TestId = Annotated[Text, AfterValidator(_test_id)]
 
 
 class Expected(Record):
-    """What a verifier's command must come to."""
+    """The end that a verifier's command must come to."""
 
     exit_code: StrictInt = 0
     """Its exit code."""
@@ -238,7 +247,7 @@ class Attachment(Record):
 
 
 class SandboxNeeds(Record):
-    """What a case's commands need around them, all of it docker's. `image` is pinned, `dockerfile` built in its folder.
+    """Needs of a case's commands around them, all of it docker's. `image` is pinned, `dockerfile` built in its folder.
 
     `compose` is a file with services that run beside the agent's container.
     """
@@ -249,7 +258,7 @@ class SandboxNeeds(Record):
 
 
 class RunnerSpec(Record):
-    """Which runner runs the case, with the case's own overrides as extra fields."""
+    """The runner of a case, with the case's own overrides as extra fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -311,7 +320,7 @@ class Criterion(Record):
 
 
 class Rubric(Record):
-    """How the judge is to score."""
+    """Instructions for the judge."""
 
     version: StrictInt = 1
     """For people: count it up when the rubric changes."""
@@ -340,7 +349,7 @@ class MetricSpec(Record):
 
 
 class Thresholds(Record):
-    """What a case's repetitions must reach together."""
+    """Bounds that a case's repetitions must reach together."""
 
     pass_rate: Fraction | None = None
     """Least share of repetitions that pass, 0 to 1."""
@@ -413,6 +422,28 @@ CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
 
+class Prices(Record):
+    """USD per million tokens."""
+
+    input_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    """For a million tokens sent."""
+    output_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    """For a million tokens answered."""
+    cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
+
+
+class Limits(Record):
+    """Limits of an endpoint: requests in flight, requests and tokens per minute. None: unlimited."""
+
+    max_concurrency: Annotated[StrictInt, Field(ge=1)] = 64
+    """Requests in flight."""
+    rpm: Annotated[StrictInt, Field(ge=1)] | None = None
+    """Requests per minute; null: unlimited."""
+    tpm: Annotated[StrictInt, Field(ge=1)] | None = None
+    """Tokens per minute; null: unlimited."""
+
+
 class Model(Record):
     """A model as one session reaches it: identity, route, request parameters, prices, limits.
 
@@ -431,31 +462,6 @@ class Model(Record):
     judge: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
     prices: Prices | None = None
-    limits: Limits = Field(default_factory=lambda: Limits())
+    limits: Limits = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
     options: dict[str, Any] = Field(default_factory=dict)
-
-
-class Prices(Record):
-    """USD per million tokens."""
-
-    input_per_1m: Annotated[float, Field(strict=True, ge=0)]
-    """For a million tokens sent."""
-    output_per_1m: Annotated[float, Field(strict=True, ge=0)]
-    """For a million tokens answered."""
-    cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
-    """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
-
-
-class Limits(Record):
-    """What an endpoint bears: requests in flight, requests and tokens per minute. None: unlimited."""
-
-    max_concurrency: Annotated[StrictInt, Field(ge=1)] = 64
-    """Requests in flight."""
-    rpm: Annotated[StrictInt, Field(ge=1)] | None = None
-    """Requests per minute; null: unlimited."""
-    tpm: Annotated[StrictInt, Field(ge=1)] | None = None
-    """Tokens per minute; null: unlimited."""
-
-
-Model.model_rebuild()

@@ -238,6 +238,7 @@ BUILTIN_KINDS: frozenset[str] = frozenset(model.model_fields["kind"].annotation.
 
 
 def _kind(value: Any) -> str:
+    # A model is given where a record is copied or made in Python, a mapping where a file or JSON is read
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     return kind if kind in BUILTIN_KINDS else "custom"
 

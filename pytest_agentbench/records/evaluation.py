@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool
 
-from pytest_agentbench.records.base import Dimension, Record
-from pytest_agentbench.records.parts import RecordWithParts
+from pytest_agentbench.records.base import Dimension, Record, RecordWithParts
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -45,7 +44,7 @@ class MetricResult(Record):
 
 
 class AnswerVerdict(Record):
-    """Whether a judge finds an answer correct, and why."""
+    """A judge's word on whether an answer is correct, and why."""
 
     correct: StrictBool
     reason: str
@@ -59,7 +58,7 @@ class Scored(Record):
 
 
 class ExpectationVerdict(Record):
-    """How far one expectation is met, 0-1; `index` counts within its kind from 0."""
+    """A score of one expectation, how far it is met, 0-1; `index` counts within its kind from 0."""
 
     kind: Literal["hard", "soft"]
     index: int

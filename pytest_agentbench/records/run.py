@@ -12,7 +12,7 @@ from pytest_agentbench.records.case import Role
 
 
 class Event(Record):
-    """What trace events share: `sequence` from 0, `at` in seconds since the run began."""
+    """Base of trace events: `sequence` from 0, `at` in seconds since the run began."""
 
     sequence: int
     at: float
@@ -44,7 +44,7 @@ class ToolCallEvent(Event):
 
 
 class ToolResultEvent(Event):
-    """What the tool answered. `is_error` marks a call that failed; `duration_seconds` is the tool's own time.
+    """A tool's answer. `is_error` marks a call that failed; `duration_seconds` is the tool's own time.
 
     `broken` says that the tool's own code failed, which is no fault of the agent's.
     """
@@ -118,7 +118,7 @@ class OutputArtifact(Record):
 
 
 class FileFacts(Record):
-    """What lay at a path of a workspace. `mode` are the permission bits, `size` is in bytes, for files only.
+    """Facts of what lay at a path of a workspace. `mode` are the permission bits, `size` is in bytes, for files only.
 
     `sha256` (hex) is None for what is no file and for files that could not be read or were too much. `target` is what a
     link says, and is never followed.
@@ -137,7 +137,7 @@ class FileFacts(Record):
 
 
 class FileChange(Record):
-    """What a run did to one path of its workspace. `before` and `after` are the facts, None where there was nothing.
+    """A change of one path of a run's workspace. `before` and `after` are the facts, None where there was nothing.
 
     A file of the same content at another path is `renamed`, from `renamed_from`; `mode` changed only the permissions.
     `diff` is a unified diff of text, without a header; `note` says why there is none, or that it was cut.
@@ -162,7 +162,7 @@ class FileChange(Record):
 
 
 class SandboxUsed(Record):
-    """Where a run's commands were executed. `image` and `image_id` are the name and the id of a container's image."""
+    """The sandbox of a run's commands. `image` and `image_id` are the name and the id of a container's image."""
 
     kind: SandboxKind
     image: str | None = None
@@ -177,7 +177,7 @@ WORKSPACE_NOTE = "agentbench.workspace"
 
 
 class RunError(Record):
-    """Why a run's status is not success."""
+    """The reason why a run's status is not success."""
 
     code: str
     message: str
@@ -248,7 +248,7 @@ class RunArtifact(Record):
 
     @property
     def rounds(self) -> int | None:
-        """In how many rounds tools were called, None where its runner records none.
+        """Return in how many rounds tools were called, None where its runner records none.
 
         A round of Algorithm 1 (seed 004, 3.1) plans and executes: one that only ends the planning, or is the answer, is
         not counted, so that native function calling and the planner compare.

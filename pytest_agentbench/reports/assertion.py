@@ -15,9 +15,9 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.sections import sections_of
-from pytest_agentbench.reports.text import apart, clip, number, pad, sendable
+from pytest_agentbench.reports.table import clip_cells, format_apart, format_number, pad_cells
 from pytest_agentbench.statistics.estimates import mean_of
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import sendable, visible_line
 
 _LONGEST = 1_000
 _PROBLEM = re.compile(r"(?:E +)?(?:[\w.]+Error: )?(?P<file>\S.*?):(?P<line>[1-9][0-9]*):[0-9]+: (?P<message>.+)")
@@ -37,12 +37,16 @@ def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, An
         said = lines[-1] if lines else "cannot be collected"
         return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(said, _LONGEST)}]
     return [
-        {"file": _named(each["file"], root), "line": int(each["line"]), "message": sendable(each["message"], _LONGEST)}
+        {
+            "file": _path_from_root(each["file"], root),
+            "line": int(each["line"]),
+            "message": sendable(each["message"], _LONGEST),
+        }
         for each in found
     ]
 
 
-def by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def group_by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Return the problems of each file, in the order of the files' first ones."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for problem in problems:
@@ -50,7 +54,7 @@ def by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str
     return found
 
 
-def _named(file: str, root: Path) -> str:
+def _path_from_root(file: str, root: Path) -> str:
     return Path(os.path.relpath(root / file, root)).as_posix()
 
 
@@ -98,11 +102,11 @@ def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fa
     """Return everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons
     given.
     """
-    found = [*_status(case, artifact)]
-    found += [_check(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
-    found += [_metric(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
+    found = [*_status_faults(case, artifact)]
+    found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
+    found += [_metric_fault(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
     if evaluation.judge is not None:
-        found += _judge(case, evaluation, evaluation.judge)
+        found += _judge_faults(case, evaluation, evaluation.judge)
     return found or [Fault("case", message=reason) for reason in evaluation.reasons]
 
 
@@ -113,22 +117,24 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
     found = faults(case, artifact, evaluation)
     if not found:
         return "failed"
+    # The number of faults stays, whatever is cut: it is what a summary of many failures is read for
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return clip(found[0].sentence, _HEADLINE - len(more)) + more
+    return clip_cells(found[0].sentence, _HEADLINE - len(more)) + more
 
 
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
     """Return the assertion report of a run that the agent failed."""
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
+    # A single fault that the first line says whole is not said again
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
-    details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
+    details = [f"    {line}" for line in _describe_fault(found[0])[1:]] if alone else ["", *_align_faults(found)]
     evidence = [
-        f"    {_line(line)}"
+        f"    {_shorten_line(line)}"
         for section in sections_of(case, evaluation).values()
         for line in section.evidence(evaluation)
     ]
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
-    lines += ["", *_broken_tools(artifact), *_answer(artifact.final_output), *_changes(artifact)]
+    lines += ["", *_broken_tool_lines(artifact), *_answer_lines(artifact.final_output), *_change_lines(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible_line(artifact_path)}")
     return "\n".join(lines)
@@ -136,9 +142,9 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
 
 def error_report(error: BaseException, artifact: RunArtifact | None = None, artifact_path: str | None = None) -> str:
     """Return what pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
-    code = getattr(error, "code", None)
+    code, message = getattr(error, "code", None), _shorten_lines(str(error), _ERROR_LINES)
     lines = [
-        f"{type(error).__name__}{f' ({code})' if code else ''}: {_prose(str(error), _ERROR_LINES) or 'no message'}",
+        f"{type(error).__name__}{f' ({code})' if code else ''}: {message or 'no message'}",
         "",
         "This says nothing about the agent: the run counts as an error, not as a failure.",
     ]
@@ -146,7 +152,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     if getattr(error, "retryable", False):
         lines.append("The same request may work later.")
     if artifact is not None and artifact.final_output is not None:
-        lines += ["", *_answer(artifact.final_output)]
+        lines += ["", *_answer_lines(artifact.final_output)]
     if artifact_path is not None:
         lines.append(f"trace until then: {visible_line(artifact_path)}")
     return "\n".join(lines)
@@ -158,7 +164,7 @@ _ADVICE: dict[type[BaseException], str] = {
 }
 
 
-def _status(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
+def _status_faults(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
     if artifact.status == "success" or artifact.status in case.expects_status:
         return
     error = artifact.error
@@ -166,26 +172,27 @@ def _status(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
     yield Fault("run", "status", expected="success", actual=said)
 
 
-def _check(result: CheckResult) -> Fault:
+def _check_fault(result: CheckResult) -> Fault:
     kind = "check" if result.outcome == "failed" else "broken check"
     return Fault(kind, result.check_id, result.message, result.expected, result.actual)
 
 
-def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
+def _metric_fault(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
     if result.error is not None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
     if result.score is None:
-        wanted, reason = f"at least {result.threshold:g}", _reason(result)
+        wanted, reason = f"at least {result.threshold:g}", _metric_reason(result)
         return Fault("metric", result.name, expected=wanted, actual="nothing to measure", reason=reason)
-    score, wanted = apart(result.score, result.threshold)
-    reason = _reason(result)
+    score, wanted = format_apart(result.score, result.threshold)
+    reason = _metric_reason(result)
+    # With a reference people compare the answer with it; else the score is all that there is
     if case.reference is None:
         return Fault("metric", result.name, expected=f"at least {wanted}", actual=score, reason=reason)
     said = f"scored {score}, at least {wanted} is wanted"
     return Fault("metric", result.name, said, case.reference, artifact.final_output or "no answer", reason)
 
 
-def _reason(result: MetricResult) -> str | None:
+def _metric_reason(result: MetricResult) -> str | None:
     """Return what a judge said, and how many of several votes it speaks for."""
     reason, votes = result.details.get("reason"), result.details.get("votes")
     if not isinstance(reason, str) or not reason.strip():
@@ -196,21 +203,22 @@ def _reason(result: MetricResult) -> str | None:
     return f"{against} of {len(votes)} votes against it: {reason}"
 
 
-def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[Fault]:
+def _judge_faults(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[Fault]:
     sections = sections_of(case, evaluation).values()
     if (parts := next(filter(None, (section.shortfall(evaluation) for section in sections)), None)) is not None:
-        yield from _overall(evaluation, parts, judge)
+        yield from _final_score_faults(evaluation, parts, judge)
     elif not judge.passed:
-        score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
-        parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())
-        said = f"scored {score}, at least {wanted} of 10 is wanted{_unmet(case, judge)}{f' ({parts})' if parts else ''}"
+        score, wanted = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
+        parts = ", ".join(f"{name} {format_number(value)}" for name, value in judge.dimensions.items())
+        unmet = _describe_unmet(case, judge)
+        said = f"scored {score}, at least {wanted} of 10 is wanted{unmet}{f' ({parts})' if parts else ''}"
         yield Fault("judge", "overall", said, reason=judge.summary.strip() or None)
     if case.require_hard:
         for text in judge.unmet_hard:
             yield Fault("judge", "hard expectation", f"not met: {text}")
 
 
-def _unmet(case: Case, judge: JudgeResult) -> str:
+def _describe_unmet(case: Case, judge: JudgeResult) -> str:
     """Return the expectations that count against the run: hard ones below 1, soft ones that most of the verdicts
     deny.
     """
@@ -223,79 +231,83 @@ def _unmet(case: Case, judge: JudgeResult) -> str:
         for index, expectation in enumerate(case.expectations.soft_expectations)
         if (found := met.get(index)) and mean_of(found) < 0.5
     ]
-    unmet = [clip(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
+    unmet = [clip_cells(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
     more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""
     return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}" if unmet else ""
 
 
-def _overall(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator[Fault]:
+def _final_score_faults(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator[Fault]:
     """Yield the final score of a grader where it is too low, with the parts that it is made of."""
     from pytest_agentbench.judging.verdicts import bar_of
 
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
-        score, wanted = apart(final, bar, digits=1)
+        score, wanted = format_apart(final, bar, digits=1)
         said = f"scored {score}, at least {wanted} of 10 is wanted ({parts})"
         yield Fault("overall", "", said, reason=judge.summary.strip() or None)
 
 
-def _aligned(found: list[Fault]) -> list[str]:
+def _align_faults(found: list[Fault]) -> list[str]:
     """Return the faults as a table: kind, name, then message, expected and actual below each other."""
-    names = [clip(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
+    names = [clip_cells(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
     width = max(map(len, names), default=0) + 2
     lines: list[str] = []
     for position, (fault, name) in enumerate(zip(found, names, strict=True)):
-        block = _said(fault)
+        block = _describe_fault(fault)
+        # Never cut within a fault, and the first is shown however long it is
         if lines and len(lines) + len(block) > FAULT_LINES:
             return [*lines, f"... and {len(found) - position} more that failed"]
-        lines += [f"{pad(label, width)}{text}" for label, text in zip([name] + [""] * len(block), block, strict=False)]
+        lines += [
+            f"{pad_cells(label, width)}{text}" for label, text in zip([name] + [""] * len(block), block, strict=False)
+        ]
     return lines
 
 
-def _said(fault: Fault) -> list[str]:
-    said = [_line(fault.message)] if fault.message is not None else []
-    said += _wrapped("reason:", fault.reason) if fault.reason is not None else []
+def _describe_fault(fault: Fault) -> list[str]:
+    said = [_shorten_line(fault.message)] if fault.message is not None else []
+    said += _wrap_text("reason:", fault.reason) if fault.reason is not None else []
     if fault.expected is None and fault.actual is None:
         return said or ["failed"]
-    expected, actual = _around_difference(fault.expected or "-", fault.actual or "-")
-    return [*said, f"expected: {_line(expected)}", f"got:      {_line(actual)}"]
+    expected, actual = _skip_common_start(fault.expected or "-", fault.actual or "-")
+    return [*said, f"expected: {_shorten_line(expected)}", f"got:      {_shorten_line(actual)}"]
 
 
-def _line(text: str) -> str:
-    return clip(visible_line(text[: 4 * WIDTH]), WIDTH)
+def _shorten_line(text: str) -> str:
+    # Cut before too: escapes are found and replaced in all of a text, which may be megabytes
+    return clip_cells(visible_line(text[: 4 * WIDTH]), WIDTH)
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def _wrap_text(label: str, text: str) -> list[str]:
     """Return a labelled text of a few sentences, on two lines at most."""
     shown = visible_line(" ".join(text[: 4 * WIDTH].split()))
     lines = textwrap.wrap(shown, WIDTH, max_lines=2, placeholder=" ...")
     return [f"{label if at == 0 else '':10}{line}" for at, line in enumerate(lines)]
 
 
-def _around_difference(expected: str, actual: str) -> tuple[str, str]:
-    """Long texts that begin alike, without most of the common beginning: else both would be cut before they differ."""
+def _skip_common_start(expected: str, actual: str) -> tuple[str, str]:
+    """Return texts that begin alike without most of that beginning: else both would be cut before they differ."""
     common = next((at for at, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), 0)
-    if common <= WIDTH // 2:
+    if common <= WIDTH // 2:  # the difference is on the line anyway
         return expected, actual
     return "..." + expected[common - 20 :], "..." + actual[common - 20 :]
 
 
-def _answer(answer: str | None) -> list[str]:
+def _answer_lines(answer: str | None) -> list[str]:
     """Return the answer's last lines."""
     if answer is None or not answer.strip():
         return ["answer: none" if answer is None else "answer: blank"]
     lines = answer.rstrip().splitlines()
-    shown = [f"    {_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
+    shown = [f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
 
 
-def _broken_tools(artifact: RunArtifact) -> list[str]:
+def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
     """Return what no agent is to blame for: tools whose own code failed in the run."""
     said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
-    return [*map(_line, said[:3]), ""] if said else []
+    return [*map(_shorten_line, said[:3]), ""] if said else []
 
 
-def _changes(artifact: RunArtifact) -> list[str]:
+def _change_lines(artifact: RunArtifact) -> list[str]:
     """Return what the agent did to its files: the first lines of each diff, as far as there is room."""
     changes = artifact.changes or ()
     lines: list[str] = []
@@ -309,9 +321,9 @@ def _changes(artifact: RunArtifact) -> list[str]:
             break
         lines += block
     lines += [artifact.changes_untold] if artifact.changes_untold is not None else []
-    return ["workspace:", *(f"    {_line(line)}" for line in lines)] if lines else []
+    return ["workspace:", *(f"    {_shorten_line(line)}" for line in lines)] if lines else []
 
 
-def _prose(text: str, most: int) -> str:
+def _shorten_lines(text: str, most: int) -> str:
     """Return a message of at most so many lines, each of bounded length and made visible."""
-    return "\n".join(clip(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])
+    return "\n".join(clip_cells(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])

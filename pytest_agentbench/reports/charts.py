@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict, judged_cases
@@ -53,11 +55,12 @@ def chart_library() -> str | None:
         import vl_convert
     except ImportError:
         return None
+    # In the page itself: it is opened from disks and as an artifact of CI, where nothing may be fetched
     script: str = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
     return script
 
 
-def sized(spec: Spec, width: int) -> Spec:
+def size_spec(spec: Spec, width: int) -> Spec:
     """Return the spec as a picture by itself: `width` pixels of plot, on white."""
     return {**spec, "width": width, "background": "white", "padding": 16}
 
@@ -68,10 +71,10 @@ def pass_rates(report: Mapping[str, Any]) -> Chart:
         {
             "model": name,
             "pass_rate": model["pass_rate"],
-            **_ends(model["pass_rate_ci95"]),
+            **_interval_ends(model["pass_rate_ci95"]),
             "runs": model["passed"] + model["failed"],
         }
-        for name, model in _named(report)
+        for name, model in _name_models(report)
         if model["pass_rate"] is not None
     ]
     spec = {
@@ -88,7 +91,7 @@ def pass_rates(report: Mapping[str, Any]) -> Chart:
 
 
 def score_against(report: Mapping[str, Any], against: str) -> Chart:
-    """Mean score of each model against its mean `cost` (USD) or `time` (seconds) of a run.
+    """Return a chart of each model's mean score against its mean `cost` (USD) or `time` (seconds) of a run.
 
     Means are over the runs whose figure is known. Where no model has a score, it is the pass rate. A model of which
     either figure is unknown is named in the note, and one of which too few cases were judged for a mean to be worth a
@@ -97,23 +100,24 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     scored = any(model["mean_score"] is not None for model in report["models"])
     y, interval = ("mean_score", "score_ci95") if scored else ("pass_rate", "pass_rate_ci95")
     x, title = {"cost": ("cost_usd", "Mean cost of a run, USD"), "time": ("seconds", "Mean time of a run, s")}[against]
+    # Not the model's total by its runs: one run of unknown cost would leave the model without a place
     costs = _run_costs(report)
     values, lacking, few = [], [], []
-    for name, model in _named(report):
+    for name, model in _name_models(report):
         at = costs.get(model["model_id"]) if against == "cost" else model["duration_seconds"]["mean"]
         if at is None or model[y] is None:
             lacking.append(name)
         elif scored and judged_cases(report, model["model_id"]) < FEWEST_JUDGED:
             few.append(name)
         else:
-            values.append({"model": name, x: at, y: model[y], **_ends(model[interval]), "runs": model["runs"]})
+            values.append({"model": name, x: at, y: model[y], **_interval_ends(model[interval]), "runs": model["runs"]})
     what = "Mean score" if scored else "Pass rate"
     vertical = (
         {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
         if scored
         else {**_RATE, "scale": {"domain": [0, 1]}}
     )
-    horizontal = {"field": x, "type": "quantitative", "axis": {"tickCount": 6}, **_scaled(title, values, x)}
+    horizontal = {"field": x, "type": "quantitative", "axis": {"tickCount": 6}, **_scale_axis(title, values, x)}
     spec = {
         **_spec(f"{what} against {against}", values),
         "height": 280,
@@ -124,7 +128,7 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
         ],
     }
     note = "Best is top left. Vertical lines are 95 % intervals over cases."
-    if hidden := _hidden(values, x, y):
+    if hidden := _list_overlapping(values, x, y):
         note += f" At one point: {'; '.join(hidden)}."
     if few:
         note += f" Not drawn, for fewer than {FEWEST_JUDGED} of its cases were judged: {', '.join(few)}."
@@ -133,15 +137,16 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     return Chart(f"score-{against}", f"{what} against {against}", note, spec)
 
 
-def _scaled(title: str, values: Values, field: str) -> dict[str, Any]:
+def _scale_axis(title: str, values: Values, field: str) -> dict[str, Any]:
     """Return the title of an axis, which is logarithmic where its figures are far apart."""
     found = [value[field] for value in values]
+    # A logarithmic axis has no place for zero: models that cost nothing keep the linear one
     if not found or min(found) <= 0 or max(found) < _FAR_APART * min(found):
         return {"title": title}
     return {"title": f"{title}, logarithmic", "scale": {"type": "log"}}
 
 
-def _hidden(values: Values, x: str, y: str) -> list[str]:
+def _list_overlapping(values: Values, x: str, y: str) -> list[str]:
     """Return the names of models whose marks cover each other, by the point where they are."""
     at: dict[tuple[float, float], list[str]] = defaultdict(list)
     for value in values:
@@ -155,6 +160,7 @@ def by_tag(report: Mapping[str, Any]) -> Chart:
     """
     judged = [row for row in report["runs"] if has_verdict(row)]
     frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
+    # A tag of all runs would repeat the chart of models
     telling = {tag: n for tag, n in frequent.items() if n < len(judged)}
     shown = sorted(telling, key=lambda tag: (-telling[tag], tag))[:MOST_TAGS]
     rate = {**_RATE, "scale": {"domain": [0, 1]}}
@@ -178,37 +184,38 @@ def by_tag(report: Mapping[str, Any]) -> Chart:
 
 
 def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -> Iterator[dict[str, Any]]:
-    """By tag and model, in the order of both, where any run was judged."""
+    """Return figures by tag and model, in the order of both, where any run was judged."""
     verdicts: dict[tuple[str, str], dict[CaseKey, list[bool]]] = defaultdict(lambda: defaultdict(list))
     wanted = set(tags)
     for row in judged:
         for tag in wanted.intersection(row["tags"]):
             verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
     for tag in tags:
-        for name, model in _named(report):
+        for name, model in _name_models(report):
             if cases := verdicts.get((tag, model["model_id"])):
                 counts = [(sum(each), len(each)) for each in cases.values()]
                 passed, runs = (sum(column) for column in zip(*counts, strict=True))
                 yield {
-                    "tag": _shown(tag),
+                    "tag": _shorten_name(tag),
                     "model": name,
                     "pass_rate": passed / runs,
-                    **_ends(pair(pass_rate_interval(counts))),
+                    **_interval_ends(pair(pass_rate_interval(counts))),
                     "cases": len(counts),
                     "runs": runs,
                 }
 
 
-def _named(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Models by the name that people read; one that several have is followed by the id."""
-    names = [_shown(model["label"] or model["model_id"]) for model in report["models"]]
+def _name_models(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Return models by the name that people read; one that several have is followed by the id."""
+    names = [_shorten_name(model["label"] or model["model_id"]) for model in report["models"]]
     counts = Counter(names)
     for name, model in zip(names, report["models"], strict=True):
-        yield name if counts[name] == 1 else f"{name} ({_shown(model['model_id'])})", model
+        yield name if counts[name] == 1 else f"{name} ({_shorten_name(model['model_id'])})", model
 
 
-def _shown(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return a name in a chart: whoever draws takes minutes to find that one of a million letters does not fit."""
+    # The middle is left out: models of one family begin alike, and differ at the end
     return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}")
 
 
@@ -221,7 +228,7 @@ def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
     return {model_id: mean_of(costs) for model_id, costs in known.items()}
 
 
-def _ends(interval: list[float] | None) -> dict[str, float | None]:
+def _interval_ends(interval: list[float] | None) -> dict[str, float | None]:
     low, high = interval or (None, None)
     return {"low": low, "high": high}
 
@@ -247,6 +254,7 @@ def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Sp
     ends = {along: {**channel, "field": "low"}, f"{along}2": {"field": "high"}}
     return [
         {
+            # Without the filter Vega draws what has no interval as a line from 0
             "transform": [{"filter": "isValid(datum.low)"}],
             "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55, "clip": True},
             "encoding": {**ends, "stroke": {**_BY_MODEL, "legend": None}},
@@ -267,3 +275,27 @@ def _points(encoding: Mapping[str, Any], *, legend: bool = True) -> Spec:
 def _tooltip(*fields: str) -> list[dict[str, Any]]:
     formats = {"pass_rate": ".1%", "mean_score": ".2f", "cost_usd": "$.4f", "seconds": ".2f"}
     return [{"field": name, **({"format": formats[name]} if name in formats else {})} for name in fields]
+
+
+_WIDTH, _NOTE = 640, 100
+"""Of the chart: pixels of the plot, characters of a line of its note."""
+
+
+_NOTHING: dict[str, Any] = {
+    "height": 60,
+    "data": {"values": [{}]},
+    "mark": {"type": "text", "text": "No model has both figures.", "fontSize": 14},
+}
+
+
+def write_chart(report: Mapping[str, Any], path: Path) -> None:
+    """Draw mean score against cost as PNG. Raises UnwritableError, ImportError without the extra `charts`."""
+    import vl_convert
+
+    from pytest_agentbench.reports.charts import score_against, size_spec
+    from pytest_agentbench.store.files import write_lines
+
+    chart = score_against(report, "cost")
+    title = {"text": chart.title, "subtitle": wrap(chart.note, _NOTE), "anchor": "start", "offset": 12}
+    spec = {**size_spec(chart.spec if chart.spec["data"]["values"] else _NOTHING, _WIDTH), "title": title}
+    write_lines(path, [vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])])

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports.breakdown import TAG
+from pytest_agentbench.reports.datasets import TAG
 from pytest_agentbench.reports.sections import Kind, sections_in
-from pytest_agentbench.reports.text import sendable
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import sendable, visible_line
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,9 +70,9 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     tokens = ("input", "output", "total", "reasoning", "cached")
     found += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
     for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
-        found += [Column(f"{title}.{name}", "number", (key, name)) for name in _names(rows, key)]
+        found += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]
     for key, section in sections_in(rows).items():
-        for name in _names(rows, key):
+        for name in _list_names(rows, key):
             found.append(Column(f"{key}.{name}", section.column_kinds.get(name, "number"), (key, name)))
     groups = [group["field"] for each in report["datasets"] for group in each["breakdown"]]
     fields = [name for name in dict.fromkeys(groups) if name != TAG]
@@ -89,10 +88,10 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
     found = columns(report)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([_cell(column.name) for column in found])
+    writer.writerow([_make_cell(column.name) for column in found])
     for at, row in enumerate(report["runs"], 1):
         values = _with_checks(row)
-        writer.writerow([_cell(_value(values, column)) for column in found])
+        writer.writerow([_make_cell(_read_value(values, column)) for column in found])
         if at % _LINES == 0:
             yield buffer.getvalue()
             buffer.seek(0)
@@ -102,7 +101,7 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
 
 def write_csv(report: Mapping[str, Any], path: Path) -> None:
     """Write the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
-    from pytest_agentbench.store.output_files import write_lines
+    from pytest_agentbench.store.files import write_lines
 
     write_lines(path, (part.encode("utf-8", "replace") for part in csv_text(report)))
 
@@ -115,18 +114,18 @@ def write_parquet(report: Mapping[str, Any], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from pytest_agentbench.store.output_files import write_lines
+    from pytest_agentbench.store.files import write_lines
 
     sink = pyarrow.BufferOutputStream()
     try:
-        table = _arrow(report)
+        table = _make_arrow_table(report)
     except OverflowError as error:
         raise UnwritableError(f"{path}: cannot be written: {error}") from error
     pyarrow.parquet.write_table(table, sink, compression="zstd")
     write_lines(path, [sink.getvalue().to_pybytes()])
 
 
-def _arrow(report: Mapping[str, Any]) -> pyarrow.Table:
+def _make_arrow_table(report: Mapping[str, Any]) -> pyarrow.Table:
     import pyarrow
 
     types = {
@@ -139,7 +138,7 @@ def _arrow(report: Mapping[str, Any]) -> pyarrow.Table:
     rows = [_with_checks(row) for row in report["runs"]]
     arrays, fields = [], []
     for column in columns(report):
-        values = [_storable(_value(row, column)) for row in rows]
+        values = [_storable(_read_value(row, column)) for row in rows]
         try:
             arrays.append(pyarrow.array(values, types[column.kind]))
         except OverflowError as error:
@@ -160,24 +159,26 @@ def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "checks": named}
 
 
-def _value(row: Mapping[str, Any], column: Column) -> Any:
+def _read_value(row: Mapping[str, Any], column: Column) -> Any:
     found: Any = row
     for key in column.path:
         found = None if found is None else found.get(key)
     if found is None or column.kind not in _NUMBERS:
         return found
-    return _NUMBERS[column.kind](found)  # JSON may write either as the other
+    # JSON may write either as the other; Arrow takes no float for an int64
+    return _NUMBERS[column.kind](found)
 
 
-def _names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+def _list_names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Return the names under a row's `key`, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row.get(key) or ()))
 
 
-def _cell(value: Any) -> Any:
+def _make_cell(value: Any) -> Any:
     if isinstance(value, list):
         value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
         return "" if value is None else value
+    # Blanks before the sign do not keep a spreadsheet from taking the cell for a formula
     shown = visible_line(value)
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

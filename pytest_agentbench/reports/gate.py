@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pytest_agentbench.reports.text import apart
+from pytest_agentbench.reports.table import format_apart
 
 CaseKey = tuple[str, str]
 """The node id without model and repetition, and the case's id: cases of one name in two files are two."""
@@ -20,6 +20,7 @@ def case_key(row: Mapping[str, Any]) -> CaseKey:
 
     A parametrized test by hand is a case for each of its `variant`s: they ask different things of a run.
     """
+    # The node id and not the case id alone: files of several folders may name their cases alike
     place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
     return place if variant is None else f"{place}[{variant}]", row["case_id"]
 
@@ -73,12 +74,12 @@ class Counts:
 
     @property
     def pass_rate(self) -> float | None:
-        """passed / (passed + failed), None where nothing was judged."""
+        """Return passed / (passed + failed), None where nothing was judged."""
         return self.passed / self.judged if self.judged else None
 
     @property
     def completion(self) -> float | None:
-        """(passed + failed) / (passed + failed + errors), None where nothing ran."""
+        """Return (passed + failed) / (passed + failed + errors), None where nothing ran."""
         ran = self.judged + self.errors
         return self.judged / ran if ran else None
 
@@ -126,7 +127,7 @@ def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float)
         return [f"No run was judged, so the pass rate is unknown{wanted}: {ended}."]
     reasons = []
     if fail_under is not None and counts.pass_rate < fail_under:
-        rate, wanted = apart(counts.pass_rate, fail_under)
+        rate, wanted = format_apart(counts.pass_rate, fail_under)
         reasons.append(f"Pass rate {rate} is below {wanted}: {counts.passed} of {counts.judged} judged runs passed.")
     if (missing := describe_shortfall(counts, min_completion)) is not None:
         reasons.append(f"Completion {missing}")
@@ -140,7 +141,7 @@ def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
     """
     if counts.completion is None or counts.completion >= min_completion:
         return None
-    share, wanted = apart(counts.completion, min_completion)
+    share, wanted = format_apart(counts.completion, min_completion)
     ran = counts.judged + counts.errors
     return (
         f"{share} is below {wanted}: {counts.errors} of {ran} runs ended in infrastructure errors and were not judged."
@@ -163,6 +164,6 @@ def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
                     f"{name} has no {title} ({fact['required']:.3f} is wanted): none of {ran} runs was judged."
                 )
             elif fact["met"] is False:
-                actual, wanted = apart(fact["actual"], fact["required"])
+                actual, wanted = format_apart(fact["actual"], fact["required"])
                 sentences.append(f"{name} has a {title} of {actual}, below its threshold {wanted}.")
     return sentences

@@ -32,10 +32,6 @@ from pytest_agentbench.statistics.estimates import mean, mean_of, pair, pass_rat
 # `agentbench review` writes it; report.json's `human` comes from it.
 
 
-HUMAN_FILE = "human.jsonl"
-"""Where labels lie: in the folder that sessions are started for (pytest's rootdir)."""
-
-
 class Label(Record):
     """Label that one annotator gave one run.
 
@@ -80,13 +76,13 @@ def read_labels(path: Path) -> list[Label]:
         try:
             labels.append(Label.model_validate_json(json.dumps(item.value)))
         except ValidationError as error:
-            problems += [f"{path}:{item.line}:1: {sentence}" for sentence in _sentences(item.value, error)]
+            problems += [f"{path}:{item.line}:1: {sentence}" for sentence in _describe_problems(item.value, error)]
     if problems:
         refuse_file(path, problems)
     return labels
 
 
-def _sentences(value: object, error: ValidationError) -> list[str]:
+def _describe_problems(value: object, error: ValidationError) -> list[str]:
     if isinstance(value, dict) and {"pipeline", "agreement"} <= value.keys():
         return [
             "found a rating for `agentbench mcp ablation`, expected a label of `agentbench review`; "
@@ -134,17 +130,6 @@ class _LabelledJudge:
     opinions: list[_PeopleVerdict] = field(default_factory=list)
 
 
-def add_session_labels(report: Report, folder: Path) -> None:
-    """Fill in the `human` of a session's report from the human.jsonl in `folder`; a broken one is a warning."""
-    path = folder / HUMAN_FILE
-    if not path.is_file() or not any("judged" in row for row in report["runs"]):
-        return
-    try:
-        report["human"] = measure_agreement(report, read_labels(path), HUMAN_FILE)
-    except ConfigError as error:
-        report["session"]["warnings"].append(f"people's labels are not counted: {error}")
-
-
 def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
     """Return how the labels of `file` agree with the judges of a report; None where there is no label.
 
@@ -174,6 +159,7 @@ def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: 
 
 def _counted_labels(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Label]:
     """Return the labels of a run that count for any of its judges."""
+    # By identity: two labels may be equal, and one that counts for two judges is one label
     latest = {id(label) for judged in row["judged"] for label in _latest_labels(judged, labels).values()}
     return [label for label in labels if id(label) in latest]
 
@@ -222,6 +208,7 @@ def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
     by_case: dict[CaseKey, list[Verdicts]] = defaultdict(list)
     disagreements = []
     for opinion in judge.opinions:
+        # Where as many people say the one as the other, there is no verdict for the judge to agree with
         if (people := opinion.passed) is not None:
             by_case[case_key(opinion.row)].append(Verdicts(people, opinion.judged["passed"]))
             disagreements += [opinion.row["nodeid"]] * (people != opinion.judged["passed"])
@@ -253,7 +240,7 @@ def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
         "prevalence_index": table.prevalence_index,
         "bias_index": table.bias_index,
         "pabak": table.pabak,
-        "scores": _scores(judge.opinions),
+        "scores": _score_agreement(judge.opinions),
         "disagreements": disagreements,
     }
 
@@ -267,8 +254,8 @@ def _why_undefined(table: Table) -> str | None:
     return f"people and the judge say {said} of every run, so chance alone would agree as often"
 
 
-def _scores(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:
-    """Agreement of scores (0-10), where both gave one; None where the judge gives none, or people did not."""
+def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:
+    """Return how scores (0-10) agree where both gave one; None where the judge gives none, or people did not."""
     both = [(opinion.score, opinion.judged["score"]) for opinion in opinions]
     pairs = [(people, judge) for people, judge in both if people is not None and judge is not None]
     if not pairs:

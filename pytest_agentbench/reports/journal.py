@@ -33,6 +33,7 @@ from typing import Any
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.store.files import try_lock
 
 FOLDER = ".journals"
 """The folder of the journals below the output folder. A session removes those of sessions that are over."""
@@ -73,13 +74,13 @@ class Journal:
         self._write("begin", journal=VERSION, session=dict(session))
 
     def plan(self, runs: int) -> None:
-        """How many runs the session is to report."""
+        """Note how many runs the session is to report."""
         if runs != self._planned:
             self._planned = runs
             self._write("planned", runs=runs)
 
     def progress(self, ended: int, in_flight: int, running: Iterable[str]) -> None:
-        """What is under way; noted where it changed, and seldom, however often this is called.
+        """Note what is under way where it changed, and seldom, however often this is called.
 
         `running` gives the names of the `in_flight` runs, as many as are taken from it.
         """
@@ -93,11 +94,12 @@ class Journal:
             self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
 
     def row(self, row: Row, at: int, spent_usd: Mapping[str, float | None]) -> None:
-        """A run that was reported, or what its report became."""
+        """Note a run that was reported, or what its report became."""
         self._write("run", at=at, row=row, spent_usd=dict(spent_usd))
 
     def end(self, report: Mapping[str, Any]) -> None:
-        """The session's report is complete."""
+        """Note that the session's report is complete, with what does not follow from its runs."""
+        # Rows are in the journal already: a second copy of 10,000 would double it
         rest = {name: value for name, value in report.items() if name not in _FOLLOWS}
         self._write("end", report=rest, spent_usd=report["totals"]["spent_usd"])
         self.close()
@@ -175,7 +177,7 @@ class JournalReader:
         return new
 
     def report(self) -> dict[str, Any]:
-        """report.json, of a session that is not over as far as it is known."""
+        """Return report.json, of a session that is not over as far as it is known."""
         from pytest_agentbench.reports.report import build_report
 
         rows = [row for _, row in sorted(self.rows.values(), key=lambda placed: placed[0])]
@@ -195,6 +197,7 @@ class JournalReader:
 
         try:
             entry = parsed(line)
+            # All of a line or nothing: what raises leaves the reader as it was, and the next lines count
             seconds = float(entry["seconds"])
             self._enter(entry["event"], entry)
             self.seconds = max(self.seconds, seconds)
@@ -264,7 +267,7 @@ def journals(output: Path) -> list[Path]:
 def is_held(path: Path) -> bool:
     """Return whether the session of a journal lives; where nobody can tell, it does."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR)  # to write, for NFS gives no other an exclusive lock
     except OSError as error:
         return not isinstance(error, FileNotFoundError)
     try:
@@ -309,10 +312,8 @@ def _journals(folder: Path) -> list[Path]:
 
 def _lock(descriptor: int) -> bool | None:
     """Take the lock; False where another holds it, None where the file system has no locks."""
-    from filelock import lock_descriptor
-
     try:
-        return lock_descriptor(descriptor, blocking=False)
+        return try_lock(descriptor)
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise

@@ -9,47 +9,62 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from pytest_agentbench.engine.forecast import Expected, Forecast
-from pytest_agentbench.reports import text
-from pytest_agentbench.reports.table import Style, Terminal, column, fit, style_of, write_row, write_titles
+from pytest_agentbench.reports.table import (
+    Style,
+    Terminal,
+    carries_unicode,
+    clip_cells,
+    count_cells,
+    fit_columns,
+    format_count,
+    format_money,
+    format_seconds,
+    make_column,
+    style_of,
+    write_row,
+    write_titles,
+)
+from pytest_agentbench.terminal_text import visible_line
 
 if TYPE_CHECKING:
     import pytest
+
+    from pytest_agentbench.engine.forecast import Expected, Forecast
 
 
 def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:
     """Write the `agentbench: dry run` section. Costs are expected ones; `-` is unknown."""
     style = style_of(reporter)
     reporter.write_sep("=", "agentbench: dry run", cyan=True)
-    columns = fit(
+    columns = fit_columns(
         [
-            column("model", 0, [style.clip(each.model_id, max(16, style.width // 4)) for each in forecasts], "<"),
+            make_column("model", 0, [style.clip(each.model_id, max(16, style.width // 4)) for each in forecasts], "<"),
             *(
-                column(title, 1, [str(getattr(each, name)) for each in forecasts])
+                make_column(title, 1, [str(getattr(each, name)) for each in forecasts])
                 for title, name in (("runs", "runs"), ("reused", "reused"), ("to run", "to_run"))
             ),
-            column("to judge", 3, [str(each.to_judge) for each in forecasts]),
-            column("tokens", 4, [_amount(each.tokens, text.count, style) for each in forecasts]),
-            column("run cost", 2, [_amount(each.run_usd, text.money, style) for each in forecasts]),
-            column("judge cost", 2, [_amount(each.judge_usd, text.money, style) for each in forecasts]),
+            make_column("to judge", 3, [str(each.to_judge) for each in forecasts]),
+            make_column("tokens", 4, [_format_expected(each.tokens, format_count, style) for each in forecasts]),
+            make_column("run cost", 2, [_format_expected(each.run_usd, format_money, style) for each in forecasts]),
+            make_column("judge cost", 2, [_format_expected(each.judge_usd, format_money, style) for each in forecasts]),
         ],
         style.width,
     )
     write_titles(reporter, columns)
     for row, forecast in enumerate(forecasts):
         write_row(reporter, columns, row)
-        if note := _note(forecast):
+        if note := _describe_new(forecast):
             reporter.write_line(f"  {note}", light=True)
     reporter.write_line("nothing was run or paid; tokens and costs are means of what is in the store")
 
 
-def _amount(expected: Expected, shown: Callable[[float], str], style: Style) -> str:
+def _format_expected(expected: Expected, shown: Callable[[float], str], style: Style) -> str:
     if expected.unknown and not expected.known:
         return style.dash
     return (style.at_least if expected.unknown else "") + shown(expected.known)
 
 
-def _note(forecast: Forecast) -> str:
+def _describe_new(forecast: Forecast) -> str:
     if not forecast.new:
         return ""
     what = f"{forecast.new} of {forecast.to_run} runs are of cases that never ran on this model"
@@ -62,7 +77,7 @@ BAR = 16
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a session is. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known.
+    """Progress of a session. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known.
 
     `waiting_for` says what runs wait for, where they do.
     """
@@ -78,7 +93,8 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace of the runs made so far, None before the first."""
+        """Return the seconds left by the pace of the runs made so far, None before the first."""
+        # Reused runs take no time: counted in, a session that begins with them would end soon, for ever
         made = self.done - self.reused
         return self.elapsed_seconds / made * (self.total - self.done) if made > 0 else None
 
@@ -94,7 +110,9 @@ class StatusLine:
         self._terminal: int | None = None
         self._encoding, self._colour, self._interval = "ascii", colour, interval
         self._next, self._shown = 0.0, False
-        if stream is not None and _draws(stream):  # a duplicate: pytest's capture redirects the original later
+        if stream is not None and _is_live_terminal(
+            stream
+        ):  # a duplicate: pytest's capture redirects the original later
             self._terminal, self._encoding = os.dup(stream.fileno()), stream.encoding
 
     @classmethod
@@ -115,6 +133,7 @@ class StatusLine:
     def show(self, progress: Callable[[], Progress]) -> None:
         """Draw, if the last drawing is old enough; `progress` is called only then."""
         now = time.monotonic()
+        # Before `progress()`, which walks what is in flight: pytest asks more often than people can read
         if self._terminal is None or now < self._next:
             return
         self._next = now + self._interval
@@ -124,7 +143,7 @@ class StatusLine:
             self.close()
             return
         self._shown = True
-        self._draw(status(progress(), width, colour=self._colour, unicode=text.unicode_safe(self._encoding)))
+        self._draw(status(progress(), width, colour=self._colour, unicode=carries_unicode(self._encoding)))
 
     def clear(self) -> None:
         """Take the line away."""
@@ -156,22 +175,22 @@ def status(progress: Progress, width: int, *, colour: bool = False, unicode: boo
     left = progress.seconds_left
     parts = [f"{progress.done}/{progress.total} done", f"{progress.in_flight} in flight"]
     if progress.waiting_for:
-        parts.insert(1, text.visible(progress.waiting_for))
+        parts.insert(1, visible_line(progress.waiting_for))
     if left is not None and progress.done < progress.total:
-        parts.append(f"{text.seconds(left)} left")
+        parts.append(f"{format_seconds(left)} left")
     if progress.cost_usd is not None:
         at_least = "" if not progress.partial_cost else "≥" if unicode else ">="
-        parts.append(f"{at_least}{text.money(progress.cost_usd)}")
+        parts.append(f"{at_least}{format_money(progress.cost_usd)}")
     separator = " · " if unicode else ", "
-    while len(parts) > 1 and text.cells(separator.join(parts)) > width:
+    while len(parts) > 1 and count_cells(separator.join(parts)) > width:
         parts.pop()
-    line = text.clip(separator.join(parts), width, "")
-    if text.cells(line) + BAR + 1 > width or not progress.total:
+    line = clip_cells(separator.join(parts), width, "")
+    if count_cells(line) + BAR + 1 > width or not progress.total:
         return line
-    return f"{_bar(progress.done / progress.total, colour=colour, unicode=unicode)} {line}"
+    return f"{_draw_bar(progress.done / progress.total, colour=colour, unicode=unicode)} {line}"
 
 
-def _bar(fraction: float, *, colour: bool, unicode: bool) -> str:
+def _draw_bar(fraction: float, *, colour: bool, unicode: bool) -> str:
     halves = int(min(1.0, fraction) * BAR * 2)
     if not unicode:
         return ("#" * (halves // 2)).ljust(BAR, "-")
@@ -180,7 +199,7 @@ def _bar(fraction: float, *, colour: bool, unicode: bool) -> str:
     return f"\x1b[36m{filled}\x1b[90m{rest}\x1b[0m" if colour else filled + rest.replace("━", "─")
 
 
-def _draws(stream: TextIO) -> bool:
+def _is_live_terminal(stream: TextIO) -> bool:
     """Return whether the stream is a terminal that obeys control sequences."""
     obeys = os.environ.get("TERM") != "dumb" and (os.name != "nt" or "WT_SESSION" in os.environ)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.report import Report, report_schema
+from pytest_agentbench.extensions import cache_extensions, load_extensions
+from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.statistics.estimates import finite
 
 # Rows of report.json checked in bulk: jsonschema takes 1 ms for a row, pydantic's compiled validators 10 µs.
@@ -42,6 +42,7 @@ def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSche
         return _done(rules, core_schema.literal_schema(rules.pop("enum")))
     kinds = rules.pop("type")
     kinds = [kinds] if isinstance(kinds, str) else kinds
+    # Each takes its own keywords out of `rules`; what is left at the end is a keyword that nobody checks
     choices = [_kind(kind, rules, definitions) for kind in kinds if kind != "null"]
     made = choices[0] if len(choices) == 1 else core_schema.union_schema(list(choices))
     return _done(rules, core_schema.nullable_schema(made) if "null" in kinds else made)
@@ -112,7 +113,7 @@ def read_report(path: Path) -> Report:
 
 
 def parsed(text: bytes) -> Any:
-    """JSON with numbers that can be added up and written again. Raises ValueError and RecursionError."""
+    """Return parsed JSON, with numbers that can be added up and written again. Raises ValueError and RecursionError."""
     return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
 
 
@@ -139,9 +140,8 @@ def facts_mistake(facts: Any) -> str | None:
     return _mistake(facts, {**whole, "$defs": definitions}, "")
 
 
-@cache
+@cache_extensions
 def _run_check() -> tuple[Callable[[Any], Any], dict[str, Any]]:
-
     definitions = report_schema()["$defs"]
     row = {"$ref": "#/$defs/run"}
     return compiled(row, definitions).validate_python, {**row, "$defs": definitions}
@@ -183,8 +183,22 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
+    # Python takes quadratic time for the digits of an integer, and refuses more than 4,300
     return int(text) if len(text) <= _MOST_DIGITS else _no_number(text)
 
 
 def _no_number(name: str) -> Any:
     raise ValueError(f"found {name[:40]}, expected a number between -1e100 and 1e100")
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of report.json, with the sections of all packs."""
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+    definitions = schema["$defs"]
+    for name, section in load_extensions("report_section").items():
+        added = section.schema()
+        definitions |= added.get("$defs", {})
+        for kind, entry in (("row", "run"), ("model", "model")):
+            if kind in added:
+                definitions[entry]["properties"][name] = added[kind]
+    return schema

@@ -5,117 +5,37 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.metrics.scoring import pass_hat_k
-from pytest_agentbench.reports.breakdown import Entry, breakdown
+from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
-from pytest_agentbench.reports.judge_agreement import judge_results
-from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.rows import HUMAN_FILE, Report, Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
+    FEWEST_JUDGED,
     JUDGED_SCALE,
+    Interval,
     by_k,
     flakiness,
     mean,
     over_cases,
     pair,
+    pass_hat_k,
     pass_rate_interval,
+    samples_of,
     score_interval,
     sd,
     standard_error,
 )
-from pytest_agentbench.statistics.resampling import bootstrap_interval
+from pytest_agentbench.terminal_text import on_github
 
 if TYPE_CHECKING:
-    pass
+    from pytest_agentbench.options import Settings
 
-
-FINAL_SCORE = "final_score"
-"""What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
-
-
-def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return one entry for each dataset and model, in order of first appearance. Rows that are of no dataset are left
-    out.
-    """
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["dataset"] is not None:
-            groups[row["dataset"], row["model_id"]].append(row)
-    return [_result(group) for group in groups.values()]
-
-
-def _result(rows: Sequence[Row]) -> dict[str, Any]:
-    counts = Counts.of(row["outcome"] for row in rows)
-    cases: dict[CaseKey, list[Row]] = defaultdict(list)
-    for row in rows:
-        cases[case_key(row)].append(row)
-    judged = [list(filter(has_verdict, group)) for group in cases.values()]
-    verdicts = [[row["outcome"] == "passed" for row in group] for group in judged]
-    scorer = _scorer(rows)
-    scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in judged]
-    scale = JUDGED_SCALE if scorer == FINAL_SCORE else None
-    return {
-        "dataset": rows[0]["dataset"],
-        "model_id": rows[0]["model_id"],
-        "runs": counts.runs,
-        "items": len(cases),
-        "pass_rate": counts.pass_rate,
-        "pass_rate_ci95": pair(pass_rate_interval([(sum(each), len(each)) for each in verdicts])),
-        "completion": counts.completion,
-        "scored_by": scorer,
-        "mean_score": mean([score for group in scores for score in group]),
-        "scored": sum(map(bool, scores)),
-        "score_ci95": pair(score_interval(scores, scale)),
-        "metrics": _metrics(rows, judged),
-        "breakdown": breakdown([_entry(row, scorer) for row in rows], scale) if _may_group(rows) else [],
-    }
-
-
-def _may_group(rows: Sequence[Row]) -> bool:
-    return any(row["fields"] or row["tags"] for row in rows)
-
-
-def _scorer(rows: Sequence[Row]) -> str | None:
-    """FINAL_SCORE, else the metric that most rows have (of several the first), else None."""
-    if any(row["final_score"] is not None for row in rows):
-        return FINAL_SCORE
-    metrics = Counter(name for row in rows for name in row["metrics"])
-    return max(metrics, key=metrics.__getitem__, default=None)
-
-
-def _score(row: Row, scorer: str | None) -> float | None:
-    score: float | None = row["final_score"] if scorer == FINAL_SCORE else row["metrics"].get(scorer)
-    return score
-
-
-def _entry(row: Row, scorer: str | None) -> Entry:
-    score, passed = (_score(row, scorer), row["outcome"] == "passed") if has_verdict(row) else (None, None)
-    return Entry(row["fields"], row["tags"], score, passed, case_key(row))
-
-
-def _metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[str, Any]:
-    """Return the mean of each metric of `rows` with its interval, over the runs with a verdict that have a score, by
-    case.
-    """
-    scores = {
-        name: [[score for row in group if (score := row["metrics"].get(name)) is not None] for group in judged]
-        for name in dict.fromkeys(name for row in rows for name in row["metrics"])
-    }
-    return {
-        name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(score_interval(groups))}
-        for name, groups in scores.items()
-    }
-
-
-Report = dict[str, Any]
 
 _UNKNOWN_COST = {"run": None, "judge": None}
 _SESSION: dict[str, Any] = {
@@ -147,7 +67,7 @@ def build_report(
     by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_case[case_key(row), row["model_id"]].append(row)
-    cases = [_case(repetitions) for repetitions in by_case.values()]
+    cases = [_case_entry(repetitions) for repetitions in by_case.values()]
     by_model: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
     for (_, model_id), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
         by_model[model_id].append((repetitions, case))
@@ -155,10 +75,10 @@ def build_report(
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
-        "totals": {**_tally(rows), **_sums(rows), "spent_usd": dict(spent_usd or _UNKNOWN_COST)},
-        "models": [_model(*zip(*grouped, strict=True)) for grouped in by_model.values()],
-        "judges": judge_results(rows),
-        "datasets": dataset_results(rows),
+        "totals": {**_count_outcomes(rows), **_sum_usage(rows), "spent_usd": dict(spent_usd or _UNKNOWN_COST)},
+        "models": [_model_entry(*zip(*grouped, strict=True)) for grouped in by_model.values()],
+        "judges": _judges(rows),
+        "datasets": _datasets(rows),
         "cases": cases,
         "human": None,
         "runs": list(rows),
@@ -167,6 +87,7 @@ def build_report(
 
 def write_report(report: Report, path: Path) -> None:
     """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
+    # Synced, unlike artifacts: it is one file, and the last that a job writes before its machine may be taken away
     text = json.dumps(report, allow_nan=False, separators=(",", ":")) + "\n"
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -186,21 +107,8 @@ def write_report(report: Report, path: Path) -> None:
         ) from error
 
 
-def report_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of report.json, with the sections of all packs."""
-    schema: dict[str, Any] = json.loads(Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
-    definitions = schema["$defs"]
-    for name, section in load_extensions("report_section").items():
-        added = section.schema()
-        definitions |= added.get("$defs", {})
-        for kind, entry in (("row", "run"), ("model", "model")):
-            if kind in added:
-                definitions[entry]["properties"][name] = added[kind]
-    return schema
-
-
 def suite_properties(report: Report) -> list[tuple[str, object]]:
-    """JUnit's test-suite properties: totals, gate and per-model means. What is unknown has no property."""
+    """Return JUnit's test-suite properties: totals, gate and per-model means. What is unknown has no property."""
     verdict, totals = report["session"]["gate"], report["totals"]
     properties: list[tuple[str, object]] = [
         ("agentbench.pass_rate", totals["pass_rate"]),
@@ -219,6 +127,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.{name}", model[name]) for name in ("runs", "pass_rate", "completion", "mean_score")]
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
+        # Only of sections that have something of this model: JUnit knows no null
         for section, made in sections_in([model]).items():
             found = made.model_properties(model[section])
             properties += [(f"{prefix}.{section}.{name}", value) for name, value in found.items()]
@@ -227,7 +136,32 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
     return [(name, value) for name, value in properties if value is not None]
 
 
-def _tally(rows: Sequence[Row]) -> dict[str, Any]:
+def _judges(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    # Here and below: what a session has nothing for is not imported, which is half of its modules
+    if not any(row.get("judge_votes") for row in rows):
+        return []
+    from pytest_agentbench.reports.judges import judge_results
+
+    return judge_results(rows)
+
+
+def _datasets(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    if all(row["dataset"] is None for row in rows):
+        return []
+    from pytest_agentbench.reports.datasets import dataset_results
+
+    return dataset_results(rows)
+
+
+def _bootstrap(scores: Sequence[Sequence[float]]) -> Interval | None:
+    if len(samples_of(scores)) < FEWEST_JUDGED:
+        return None
+    from pytest_agentbench.statistics.resampling import bootstrap_interval
+
+    return bootstrap_interval(scores)
+
+
+def _count_outcomes(rows: Sequence[Row]) -> dict[str, Any]:
     counts = Counts.of(row["outcome"] for row in rows)
     return {
         "runs": counts.runs,
@@ -244,8 +178,8 @@ def _tally(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _sums(rows: Sequence[Row]) -> dict[str, Any]:
-    """Money and tokens of what ran: null where any part is unknown; `at_least` sums the known parts."""
+def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return money and tokens of what ran: null where any part is unknown; `at_least` sums the known parts."""
     ran = [row for row in rows if row["outcome"] != "skipped"]
     usages = [row["usage"] or {} for row in ran]
     parts = {
@@ -255,6 +189,7 @@ def _sums(rows: Sequence[Row]) -> dict[str, Any]:
     exact: dict[str, Any] = {"at_least": {}}
     for name, columns in parts.items():
         known = {part: [value for value in values if value is not None] for part, values in columns.items()}
+        # Tokens are whole numbers; dollars would depend on the order in which runs ended
         add = fsum if name == "cost_usd" else sum
         sums = {part: add(values) if values else None for part, values in known.items()}
         exact["at_least"][name] = sums
@@ -262,8 +197,8 @@ def _sums(rows: Sequence[Row]) -> dict[str, Any]:
     return exact
 
 
-def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`groups` are the model's rows, case by case, and `cases` the entries of these in `cases[]`.
+def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a model's entry; `groups` are its rows, case by case, and `cases` their entries in `cases[]`.
 
     Rates and means are over the runs with a verdict; runs, money and tokens are of all.
     """
@@ -271,7 +206,7 @@ def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) 
     by_case = [list(filter(has_verdict, group)) for group in groups]
     judged = [row for group in by_case for row in group]
     verdicts = [[float(row["outcome"] == "passed") for row in group] for group in by_case]
-    scores = [_scores(group) for group in by_case]
+    scores = [_final_scores(group) for group in by_case]
     first = rows[0]
     return {
         "model_id": first["model_id"],
@@ -279,7 +214,7 @@ def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) 
         "scripted": first["scripted"],
         "own_agent": first["own_agent"],
         "predictions": first["predictions"],
-        **_tally(rows),
+        **_count_outcomes(rows),
         "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
@@ -288,28 +223,28 @@ def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) 
         "cases": len(scores),
         "score_ci95": pair(score_interval(scores, JUDGED_SCALE)),
         "score_se": standard_error(scores),
-        "score_bootstrap_ci95": pair(bootstrap_interval(scores)),
-        "metrics": _means(rows, "metrics"),
-        **_agreement(rows),
-        "judge": _means(rows, "judge"),
+        "score_bootstrap_ci95": pair(_bootstrap(scores)),
+        "metrics": _mean_by_name(rows, "metrics"),
+        **_vote_agreement(rows),
+        "judge": _mean_by_name(rows, "judge"),
         **model_sections(judged),
-        **_sums(rows),
-        "duration_seconds": _spread(row["duration_seconds"] for row in judged),
+        **_sum_usage(rows),
+        "duration_seconds": _spread_durations(row["duration_seconds"] for row in judged),
     }
 
 
-def _scores(rows: Iterable[Row]) -> list[float]:
+def _final_scores(rows: Iterable[Row]) -> list[float]:
     return [row["final_score"] for row in rows if row["final_score"] is not None]
 
 
-def _agreement(rows: Sequence[Row]) -> dict[str, Any]:
-    """Mean agreement of votes by metric, where any metric has several votes."""
-    means = _means(rows, "agreement")
+def _vote_agreement(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the mean agreement of votes by metric, where any metric has several votes."""
+    means = _mean_by_name(rows, "agreement")
     return {"agreement": means} if means else {}
 
 
-def _means(rows: Iterable[Row], part: str) -> dict[str, float | None]:
-    """Means by name over the runs with a verdict that have the score; null where none has."""
+def _mean_by_name(rows: Iterable[Row], part: str) -> dict[str, float | None]:
+    """Return means by name over the runs with a verdict that have the score; null where none has."""
     columns: dict[str, list[float]] = {}
     for row in rows:
         for name, score in (row.get(part) or {}).items():
@@ -319,11 +254,12 @@ def _means(rows: Iterable[Row], part: str) -> dict[str, float | None]:
     return {name: mean(column) for name, column in columns.items()}
 
 
-def _spread(durations: Iterable[float | None]) -> dict[str, float | None]:
-    """Mean, median and 95th percentile (nearest rank) and the longest, in seconds."""
+def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | None]:
+    """Return mean, median and 95th percentile (nearest rank) and the longest, in seconds."""
     known = sorted(value for value in durations if value is not None)
     if not known:
         return dict.fromkeys(("mean", "p50", "p95", "max"))
+    # Nearest ranks, no interpolation: each figure is the time of some run
     last = len(known) - 1
     return {
         "mean": mean(known),
@@ -333,9 +269,9 @@ def _spread(durations: Iterable[float | None]) -> dict[str, float | None]:
     }
 
 
-def _case(rows: Sequence[Row]) -> dict[str, Any]:
+def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
     first, counts = rows[0], Counts.of(row["outcome"] for row in rows)
-    scores = _scores(filter(has_verdict, rows))
+    scores = _final_scores(filter(has_verdict, rows))
     n, passed = counts.judged, counts.passed
     return {
         "case": case_key(first)[0],
@@ -370,3 +306,52 @@ def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> 
         if wanted is not None
     }
     return facts or None
+
+
+def add_session_labels(report: Report, folder: Path) -> None:
+    """Fill in the `human` of a session's report from the human.jsonl in `folder`; a broken one is a warning."""
+    path = folder / HUMAN_FILE
+    if not path.is_file() or not any("judged" in row for row in report["runs"]):
+        return
+    from pytest_agentbench.reports.human_agreement import measure_agreement, read_labels
+
+    try:
+        report["human"] = measure_agreement(report, read_labels(path), HUMAN_FILE)
+    except ConfigError as error:
+        report["session"]["warnings"].append(f"people's labels are not counted: {error}")
+
+
+def write_outputs(report: dict[str, Any], settings: Settings, root: Path) -> tuple[dict[str, Path], bool]:
+    """Write the page, chart and job summary that are asked for. Return the files by what they are, and whether all are.
+
+    The report gets a warning for each that cannot be written. `root` is pytest's root directory.
+    """
+    written, complete = {}, True
+    for what, path, write in _list_writers(report, settings, root):
+        try:
+            write()
+        except InfrastructureError as error:
+            report["session"]["warnings"].append(str(error))
+            complete = False
+        else:
+            written[what] = path
+    return written, complete
+
+
+def _list_writers(
+    report: dict[str, Any], settings: Settings, root: Path
+) -> Iterator[tuple[str, Path, Callable[[], None]]]:
+
+    if (html := settings.html) is not None:
+        from pytest_agentbench.reports.html.page import write_page
+
+        yield "page", html, lambda: write_page(report, html, output=settings.output)
+    if (chart := settings.chart) is not None:
+        from pytest_agentbench.reports.charts import write_chart
+
+        yield "chart", chart, lambda: write_chart(report, chart)
+    if on_github() and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
+        from pytest_agentbench.reports.ci.document import write_job_summary
+        from pytest_agentbench.reports.ci.sections import Places
+
+        yield "job summary", Path(summary), lambda: write_job_summary(report, Places(root), Path(summary))

@@ -6,18 +6,19 @@ never transcripts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.reports.breakdown import groupable
-from pytest_agentbench.reports.judge_votes import named, votes_row
 from pytest_agentbench.reports.sections import row_sections, sections_in
-from pytest_agentbench.reports.text import sendable
-from pytest_agentbench.statistics.estimates import finite
+from pytest_agentbench.statistics.estimates import (
+    finite,
+)
+from pytest_agentbench.terminal_text import sendable
 
 Row = dict[str, Any]
 
@@ -60,6 +61,7 @@ def run_row(
     `engine.judged_by`.
     """
     thresholds = case.thresholds
+    metrics = [*name_metrics(evaluation.metrics)] if evaluation is not None else []
     return {
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
@@ -68,33 +70,33 @@ def run_row(
         "repetition": repetition,
         "line": line,
         "tags": [sendable(tag) for tag in case.tags],
-        "dataset": _text(case.dataset),
-        "fields": groupable(case.metadata) if case.dataset is not None else {},
+        "dataset": _sendable_text(case.dataset),
+        "fields": groupable_fields(case.metadata) if case.dataset is not None else {},
         "must_pass": case.must_pass,
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
         "status": artifact.status if artifact is not None else None,
-        "checks": [_check(result) for result in evaluation.checks] if evaluation is not None else [],
-        **_metrics(evaluation.metrics if evaluation is not None else ()),
-        "judge": _judge(evaluation),
-        **votes_row(case, "" if predictions is not None else model, evaluation),
+        "checks": [_check_row(result) for result in evaluation.checks] if evaluation is not None else [],
+        **_metric_scores(metrics),
+        "judge": _judge_scores(evaluation),
+        **_votes(case, "" if predictions is not None else model, evaluation, metrics),
         **row_sections(case, evaluation),
         "final_score": finite(evaluation.final_score) if evaluation is not None else None,
-        "usage": _usage(artifact.usage) if artifact is not None else None,
+        "usage": _token_counts(artifact.usage) if artifact is not None else None,
         "cost_usd": {
-            "run": _cost(artifact.usage) if artifact is not None else None,
+            "run": _known_cost(artifact.usage) if artifact is not None else None,
             "judge": _judge_cost(artifact, evaluation),
         },
         "duration_seconds": finite(duration_seconds),
         "reused": reused,
         "evaluation_reused": evaluation_reused,
-        "cassette": _cassette(artifact, evaluation),
-        "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
-        "artifact": _text(artifact_path),
-        "evaluation": _text(evaluation_path),
+        "cassette": _cassette_state(artifact, evaluation),
+        "fingerprint": _sendable_text(artifact.fingerprint) if artifact is not None else None,
+        "artifact": _sendable_text(artifact_path),
+        "evaluation": _sendable_text(evaluation_path),
         "measure": measure,
-        "message": _text(message, MESSAGE_LIMIT),
-        **_judged(artifact, judged),
+        "message": _sendable_text(message, MESSAGE_LIMIT),
+        **_verdicts_of_models(artifact, judged),
     }
 
 
@@ -102,14 +104,14 @@ def _subject(model: Model | str, predictions: str | None) -> Row:
     known = model if isinstance(model, Model) else None
     return {
         "model_id": sendable(model.model_id if isinstance(model, Model) else model),
-        "label": _text(known.label) if known is not None else None,
+        "label": _sendable_text(known.label) if known is not None else None,
         "scripted": known is not None and known.scripted,
         "own_agent": known is None,
-        "predictions": _text(predictions),
+        "predictions": _sendable_text(predictions),
     }
 
 
-def _judge(evaluation: Evaluation | None) -> dict[str, float | None] | None:
+def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | None:
     """Return the judge's scores, 0-10, its expectations 0-1."""
     judge = evaluation.judge if evaluation is not None else None
     if judge is None:
@@ -122,7 +124,7 @@ def _judge(evaluation: Evaluation | None) -> dict[str, float | None] | None:
 
 
 def user_properties(row: Row) -> list[tuple[str, object]]:
-    """pytest's user properties of a row, which JUnit shows too. What is unknown has no property."""
+    """Return pytest's user properties of a row, which JUnit shows too. What is unknown has no property."""
     properties: list[tuple[str, object]] = [
         ("agentbench.case_id", row["case_id"]),
         ("agentbench.model", row["model_id"]),
@@ -154,13 +156,13 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     return [(name, value) for name, value in properties if value is not None]
 
 
-def _cassette(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
+def _cassette_state(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
     """Return whether anything of run and verdict was recorded on a cassette, or else replayed from one."""
     states = {each.cassette for each in (artifact, evaluation) if each is not None}
     return next((state for state in ("recorded", "replayed") if state in states), None)
 
 
-def _check(result: CheckResult) -> Row:
+def _check_row(result: CheckResult) -> Row:
     graded = result.outputs.get("graded") if result.kind == "verify" else None
     return {
         "check_id": sendable(result.check_id),
@@ -171,11 +173,22 @@ def _check(result: CheckResult) -> Row:
     }
 
 
-def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | None]]:
-    """Scores by name, and the agreement of votes where there are several."""
+def _votes(
+    case: Case, model: Model | str, evaluation: Evaluation | None, metrics: Sequence[tuple[str, MetricResult]]
+) -> dict[str, Any]:
+    """Return `judge_votes`, where anything that may have asked a judge had a say."""
+    if evaluation is None or not (evaluation.judge or metrics or case.parts or evaluation.parts):
+        return {}
+    from pytest_agentbench.reports.judges import votes_row
+
+    return votes_row(case, model, evaluation, metrics)
+
+
+def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, dict[str, float | None]]:
+    """Return scores by name, and the agreement of votes where there are several."""
     scores: dict[str, float | None] = {}
     agreement: dict[str, float | None] = {}
-    for name, result in named(results):
+    for name, result in results:
         scores[name] = finite(result.score)
         agreed = result.details.get("agreement")
         if isinstance(agreed, int | float) and 0 <= agreed <= 1:
@@ -183,10 +196,8 @@ def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | N
     return {"metrics": scores, **({"agreement": agreement} if agreement else {})}
 
 
-def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what models said of the run, and its id, by which people's labels name it. Nothing of what none has
-    judged.
-    """
+def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what models said of the run, and its id, by which people's labels name it; nothing where none judged."""
     if artifact is None or not judged:
         return {}
     verdicts = [
@@ -203,8 +214,8 @@ def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -
     return {"run_id": sendable(artifact.run_id), "judged": verdicts}
 
 
-def _usage(usage: Usage) -> dict[str, int | None]:
-    """Tokens; fewer than none, and what no model has ever used, are unknown."""
+def _token_counts(usage: Usage) -> dict[str, int | None]:
+    """Return tokens; fewer than none, and what no model has ever used, are unknown."""
     counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -212,26 +223,80 @@ def _usage(usage: Usage) -> dict[str, int | None]:
         "reasoning_tokens": usage.reasoning_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+    # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
     return {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
-    """Return what judges and the metrics that ask models cost: 0 only where none was asked, None where one left no
-    figure.
-    """
+    """Return what judges and metrics that ask models cost: 0 only where none was asked, None where one is unknown."""
     if evaluation is None:
+        # A run that a provider ended was never judged; of any other it is unknown what judges took before they failed
         return 0.0 if artifact is None or artifact.status == "provider_error" else None
     judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage
     used = [usage for usage in (judge, *(metric.usage for metric in evaluation.metrics)) if usage is not None]
-    costs = [_cost(usage) for usage in used]
+    costs = [_known_cost(usage) for usage in used]
     known = [cost for cost in costs if cost is not None]
     return fsum(known) if len(known) == len(costs) else None
 
 
-def _cost(usage: Usage) -> float | None:
-    """USD; less than nothing is unknown."""
+def _known_cost(usage: Usage) -> float | None:
+    """Return USD; less than nothing is unknown."""
     return finite(usage.cost_usd) if usage.cost_usd is not None and usage.cost_usd >= 0 else None
 
 
-def _text(text: str | None, limit: int | None = None) -> str | None:
+def _sendable_text(text: str | None, limit: int | None = None) -> str | None:
     return None if text is None else sendable(text, limit)
+
+
+_MOST_FIELDS, _LONGEST_VALUE = 8, 40
+"""How many values of metadata rows can be grouped by, and characters of each and of its key."""
+_LARGEST_NUMBER = 10**15
+
+
+def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a row's metadata is worth grouping by, as text: the first 8 short texts, numbers and booleans.
+
+    Texts have up to 40 characters. Equal keys and values of many rows are one object each.
+    """
+    found: dict[str, str] = {}
+    for key, value in metadata.items():
+        text = _groupable_text(value)
+        if text is not None and len(key) <= _LONGEST_VALUE:
+            # 10,000 rows share few keys and values
+            found[sys.intern(sendable(key))] = sys.intern(text)
+            if len(found) == _MOST_FIELDS:
+                break
+    return found
+
+
+def _groupable_text(value: object) -> str | None:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            text = sendable(value.strip()) if len(value) <= _LONGEST_VALUE else ""
+            return text or None
+        case int():
+            return str(value) if abs(value) < _LARGEST_NUMBER else None
+        case float():
+            return repr(value)
+    return None
+
+
+def name_metrics(results: Iterable[MetricResult]) -> Iterator[tuple[str, MetricResult]]:
+    """Yield metrics by the names of their scores: one that is used twice, with other arguments, is also `name-2`."""
+    taken: set[str] = set()
+    for result in results:
+        name, used = sendable(result.name), 1
+        while name in taken:
+            used += 1
+            name = f"{sendable(result.name)}-{used}"
+        taken.add(name)
+        yield name, result
+
+
+Report = dict[str, Any]
+
+
+HUMAN_FILE = "human.jsonl"
+"""Where labels lie: in the folder that sessions are started for (pytest's rootdir)."""

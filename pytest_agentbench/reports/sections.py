@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +26,7 @@ Kind = Literal["text", "texts", "integer", "number", "boolean"]
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """What the page shows of a section, by titles: `row` in a run's verdict, `model` among the mean scores.
+    """Titles and figures that the page shows of a section: `row` in a run's verdict, `model` among the mean scores.
 
     `row_figures` and `model_figures` map the names of figures to what they are called, in their order; those of `sums`
     stand out.
@@ -41,7 +40,7 @@ class PageTable:
 
 
 class ReportSection:
-    """What a system adds to reports. A subclass overwrites what it has; values are JSON values."""
+    """Section that a system adds to reports. A subclass overwrites what it has; values are JSON values."""
 
     column_kinds: Mapping[str, Kind] = {}
     """The kinds of its columns in tables, by the figures of a row; others are numbers."""
@@ -114,6 +113,7 @@ class ReportFormat:
 
 def find_sections(names: Iterable[str]) -> dict[str, ReportSection]:
     """Return the sections of these names that there are, by name, imported. Raises ConfigError where one cannot be."""
+    # Sorted, so that reports of equal runs are equal, whichever run came first
     found = ((name, find_extension("report_section", name)) for name in sorted({*names} & _known()))
     return {name: section for name, section in found if section is not None}
 
@@ -141,6 +141,13 @@ def model_sections(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return _defaults()["model"] | {name: value for name, value in found.items() if value is not None}
 
 
+def own_keys() -> frozenset[str]:
+    """Return the keys of rows and models that no section may have."""
+    text = Path(__file__).with_name("report.schema.json").read_text("utf-8")
+    entries = json.loads(text)["$defs"]
+    return frozenset(entries["run"]["properties"]) | frozenset(entries["model"]["properties"])
+
+
 def find_format(name: str) -> ReportFormat:
     """Return the format of this name. Raises ConfigError where there is none."""
     found: ReportFormat | None = find_extension("report_format", name)
@@ -157,6 +164,6 @@ def _known() -> frozenset[str]:
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
     """Return what entries have of sections with nothing to say: version 1 of the schema has null for some."""
-    text = files("pytest_agentbench.reports").joinpath("section_defaults.json").read_text("utf-8")
+    text = Path(__file__).with_name("section_defaults.json").read_text("utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found

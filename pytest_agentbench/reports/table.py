@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Protocol
 
-from pytest_agentbench.reports import text
+from pytest_agentbench.terminal_text import defuse_ci_commands, visible_line
 
 Markup = dict[str, bool]
 Segment = tuple[str, Markup]
@@ -19,7 +20,7 @@ GOOD, FAIR = 0.8, 0.5
 
 
 class Terminal(Protocol):
-    """Where a summary is written: pytest's TerminalReporter, or what has as much. Marks are `bold`, `red`, ..."""
+    """Output of a summary: pytest's TerminalReporter, or what has as much. Marks are `bold`, `red`, ..."""
 
     @property
     def hasmarkup(self) -> bool:
@@ -27,45 +28,46 @@ class Terminal(Protocol):
 
     @property
     def verbosity(self) -> int:
-        """0; -1 for `-q`."""
+        """Return 0, -1 for `-q`."""
 
     @property
     def no_summary(self) -> bool:
         """Return whether only what is wrong is to be said."""
 
     def write(self, content: str, *, flush: bool = ..., **markup: bool) -> None:
-        """Text that others follow in the same line."""
+        """Write text that others follow in the same line."""
 
     def line(self, msg: str, **kw: bool) -> None:
-        """The end of a line."""
+        """Write a line to its end."""
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """A line of its own."""
+        """Write a line of its own."""
 
     def write_sep(self, sep: str, title: str | None = ..., **markup: bool) -> None:
-        """A line of `sep` around a title."""
+        """Write a line of `sep` around a title."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What this output can show: `width` in cells, and whether colours and other than ASCII may be used."""
+    """Abilities of an output: `width` in cells, and whether colours and other than ASCII may be used."""
 
     width: int
     fancy: bool
 
     @property
     def dash(self) -> str:
-        """For what is unknown."""
+        """Return the sign for what is unknown."""
         return "–" if self.fancy else "-"
 
     @property
     def at_least(self) -> str:
-        """Before a sum that leaves unknown parts out."""
+        """Return the sign before a sum that leaves unknown parts out."""
         return "≥" if self.fancy else ">="
 
     def clip(self, content: str, width: int) -> str:
-        """At most `width` cells of text that others wrote."""
-        return text.clip(text.visible(content[: 4 * self.width]), width, "…" if self.fancy else "...")
+        """Return at most `width` cells of text that others wrote."""
+        # Cut before it is made visible: an answer may be megabytes of one line
+        return clip_cells(visible_line(content[: 4 * self.width]), width, "…" if self.fancy else "...")
 
 
 def style_of(reporter: Terminal) -> Style:
@@ -73,7 +75,7 @@ def style_of(reporter: Terminal) -> Style:
     columns = shutil.get_terminal_size().columns
     return Style(
         width=columns if columns >= 40 else 80,
-        fancy=reporter.hasmarkup and text.unicode_safe(sys.stdout.encoding),
+        fancy=reporter.hasmarkup and carries_unicode(sys.stdout.encoding),
     )
 
 
@@ -88,28 +90,28 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Cells that the widest entry takes."""
-        return max([text.cells(self.title), *(sum(text.cells(part) for part, _ in row) for row in self.rows)])
+        """Return the cells that the widest entry takes."""
+        return max([count_cells(self.title), *(sum(count_cells(part) for part, _ in row) for row in self.rows)])
 
 
-def column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: str = ">") -> Column:
+def make_column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: str = ">") -> Column:
     """Return a column with these cells; a text is plain."""
     return Column(title, rank, align, [[(cell, {})] if isinstance(cell, str) else cell for cell in cells])
 
 
 def write_titles(reporter: Terminal, columns: Sequence[Column]) -> None:
-    """The line above the rows."""
+    """Write the line above the rows."""
     _write_line(reporter, columns, [[(column.title, {"bold": True})] for column in columns])
 
 
 def write_row(reporter: Terminal, columns: Sequence[Column], row: int) -> None:
-    """One row of the table, the first one is 0."""
+    """Write one row of the table; the first one is 0."""
     _write_line(reporter, columns, [column.rows[row] for column in columns])
 
 
 def _write_line(reporter: Terminal, columns: Sequence[Column], cells: Sequence[Sequence[Segment]]) -> None:
     for column, segments in zip(columns, cells, strict=True):
-        blanks = " " * (column.width - sum(text.cells(part) for part, _ in segments))
+        blanks = " " * (column.width - sum(count_cells(part) for part, _ in segments))
         if column.align == ">":
             reporter.write(blanks)
         for part, markup in segments:
@@ -119,20 +121,33 @@ def _write_line(reporter: Terminal, columns: Sequence[Column], cells: Sequence[S
     reporter.line("")
 
 
-def fit(columns: list[Column], width: int) -> list[Column]:
-    """Return the columns that fit into `width` cells, two apart; of equal rank the later ones are dropped first.
+def fit_columns(columns: list[Column], width: int, *, gap: int = 2) -> list[Column]:
+    """Return the columns that fit into `width` cells, `gap` apart; of equal rank the later ones are dropped first.
 
     The model's name and the pass rate always stay.
     """
     columns = list(columns)
-    while sum(column.width + 2 for column in columns) - 2 > width and len(columns) > 2:
+    while sum(column.width + gap for column in columns) - gap > width and len(columns) > 2:
+        # `max` takes the first of equals, so that of equal ranks the rightmost goes
         dropped = max(reversed(columns), key=lambda column: column.rank)
         columns = [column for column in columns if column is not dropped]
     return columns
 
 
-def colour(rate: float, wanted: float | None) -> Markup:
-    """Green, yellow or red; green or red where the gate says what is wanted."""
+def line_up(rows: Sequence[Sequence[str]], *, least: Sequence[int] = (), gap: int = 2) -> Iterator[str]:
+    """Yield a line for each row of a plain table: the first column on the left, all others on the right.
+
+    A column is as wide as its widest cell, and not narrower than `least` says; `gap` blanks lie between two.
+    """
+    widest = [max(map(count_cells, cells)) for cells in zip(*rows, strict=True)]
+    widths = [max(pair) for pair in zip_longest(widest, least, fillvalue=0)]
+    for row in rows:
+        aligns = ("<", *(">" for _ in row[1:]))
+        yield (" " * gap).join(map(pad_cells, row, widths, aligns))
+
+
+def rate_colour(rate: float, wanted: float | None) -> Markup:
+    """Return green, yellow or red; green or red where the gate says what is wanted."""
     if wanted is not None:
         return {"green" if rate >= wanted else "red": True}
     return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
@@ -140,11 +155,12 @@ def colour(rate: float, wanted: float | None) -> Markup:
 
 def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
     """Return a pass rate in percent."""
-    return [(style.dash, {})] if rate is None else [(percent(rate), {"bold": True, **colour(rate, wanted)})]
+    return [(style.dash, {})] if rate is None else [(format_percent(rate), {"bold": True, **rate_colour(rate, wanted)})]
 
 
-def percent(fraction: float) -> str:
+def format_percent(fraction: float) -> str:
     """Return one decimal; 100.0 % and 0.0 % only where it is exactly that."""
+    # 99.96 % is not 100: somebody looks for the one that failed
     rounded = round(fraction * 100, 1)
     if 0 < fraction < 1:
         rounded = min(99.9, max(0.1, rounded))
@@ -157,7 +173,7 @@ def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
         return [("", {})]
     halves = round(rate * BAR * 2)
     filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return [(filled, colour(rate, wanted)), ("━" * (BAR - len(filled)), {"light": True})]
+    return [(filled, rate_colour(rate, wanted)), ("━" * (BAR - len(filled)), {"light": True})]
 
 
 def interval_text(interval: Sequence[float] | None, style: Style) -> str:
@@ -169,31 +185,32 @@ _MARKS = {"scripted": "scripted, not a model", "own_agent": "your own agent"}
 _TAPED = {"recorded": "on", "replayed": "from"}
 
 
-def subject(models: Sequence[Any]) -> str:
+def subject_title(models: Sequence[Any]) -> str:
     """Return what the rows of the table are."""
     names = {"predictions": "predictions", "own_agent": "agent"}
     return next((title for mark, title in names.items() if all(model[mark] for model in models)), "model")
 
 
-def cost(entry: Any, style: Style) -> str:
-    """Run and judge together; at least that where some of it is unknown."""
+def cost_text(entry: Any, style: Style) -> str:
+    """Return run and judge together; at least that where some of it is unknown."""
     known = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
+    # A sum of known zeros and unknown parts says nothing: no `>= $0`
     exact = None not in entry["cost_usd"].values()
     if not exact and not any(known):
         return style.dash
-    return ("" if exact else style.at_least) + text.money(sum(known))
+    return ("" if exact else style.at_least) + format_money(sum(known))
 
 
-def tokens(model: Any, style: Style) -> str:
-    """Input and output together; at least that where some of it is unknown."""
+def tokens_text(model: Any, style: Style) -> str:
+    """Return input and output together; at least that where some of it is unknown."""
     known = [model["at_least"]["tokens"][part] for part in ("input", "output")]
     if known == [None, None]:
         return style.dash
     exact = None not in (model["tokens"]["input"], model["tokens"]["output"])
-    return ("" if exact else style.at_least) + text.count(sum(value or 0 for value in known))
+    return ("" if exact else style.at_least) + format_count(sum(value or 0 for value in known))
 
 
-def judged(model: Any) -> str:
+def judged_text(model: Any) -> str:
     """Return how many of a model's cases its mean score is about; nothing where that is none, or not known."""
     found, cases = model.get("scored_cases"), model.get("cases")
     return "" if not found else str(found) if found == cases else f"{found} of {cases}"
@@ -204,30 +221,30 @@ def model_marks(model: Any) -> list[str]:
     cassettes.
     """
     marks = [mark for name, mark in _MARKS.items() if model[name]]
-    marks += [f"predictions from {text.visible(model['predictions'])}"] if model["predictions"] else []
-    marks += [f"{model['reused']} of {model['runs']} runs reused{_anew(model)}"] if model["reused"] else []
+    marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
+    marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
     return marks + [f"{model[how]} {how} {link} cassettes" for how, link in _TAPED.items() if model[how]]
 
 
-def _anew(entry: Any) -> str:
+def _rejudged_text(entry: Any) -> str:
     """Return how many of the reused runs were judged again."""
     return f" ({entry['rejudged']} judged anew)" if entry["rejudged"] else ""
 
 
 def totals_lines(totals: Any, style: Style) -> list[str]:
-    """Run by outcome, and what they cost where that is known."""
+    """Return runs by outcome, and what they cost where that is known."""
     parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
-    parts += [f"{totals['reused']} reused{_anew(totals)}"] if totals["reused"] else []
+    parts += [f"{totals['reused']} reused{_rejudged_text(totals)}"] if totals["reused"] else []
     if totals["errors"]:
         parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
     line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
     known, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
     shown = [
-        f"{part} {'' if exact[part] is not None else style.at_least}{text.money(known[part])}"
+        f"{part} {'' if exact[part] is not None else style.at_least}{format_money(known[part])}"
         for part in known
         if known[part]
     ]
-    return [line, f"cost: {', '.join(shown)}{_paid_now(totals)}"] if shown else [line]
+    return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals)}"] if shown else [line]
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
@@ -239,9 +256,102 @@ def grading_line(runs: Sequence[Any]) -> str | None:
     return f"graded in process: {counted}, by tests that the solution could change; `apart: true` keeps it out of there"
 
 
-def _paid_now(totals: Any) -> str:
+def _paid_now_text(totals: Any) -> str:
     """Return what of it this session paid, where that is not all."""
     spent = totals["spent_usd"].values()
     if not (totals["reused"] or totals["replayed"]) or None in spent:
         return ""
-    return f"; of that paid now: {text.money(sum(spent))}"
+    return f"; of that paid now: {format_money(sum(spent))}"
+
+
+def clip_cells(text: str, width: int, dots: str = "...") -> str:
+    """Return at most `width` terminal cells of a text, `dots` in place of what is cut."""
+    if count_cells(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(0, width - len(dots))).rstrip() + dots[: max(0, width)]
+
+
+def count_cells(text: str) -> int:
+    """Return how many terminal cells a text takes: CJK and emoji take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad_cells(text: str, width: int, align: str = "<") -> str:
+    """Return the text filled with blanks to `width` cells, on the right for `<`, on the left for `>`."""
+    blanks = " " * (width - count_cells(text))
+    return blanks + text if align == ">" else text + blanks
+
+
+def carries_unicode(encoding: str | None) -> bool:
+    """Return whether an output of this encoding can carry bars, dashes and dots."""
+    try:
+        "━╸–…·".encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def format_apart(value: float, limit: float, digits: int = 3) -> tuple[str, str]:
+    """Return both numbers with as few decimals (at least `digits`) as show that they differ, if they do."""
+    for decimals in range(digits, 17):
+        pair = f"{value:.{decimals}f}", f"{limit:.{decimals}f}"
+        if pair[0] != pair[1]:
+            return pair
+    return f"{value:.{digits}f}", f"{limit:.{digits}f}"
+
+
+def format_number(value: float) -> str:
+    """Return a number in up to four significant digits."""
+    return f"{value:.4g}"
+
+
+def format_money(usd: float | None, dash: str = "-") -> str:
+    """Return US dollars, with four decimals below one dollar."""
+    if usd is None:
+        return dash
+    return f"${usd:.4f}" if usd < 1 else f"${usd:,.2f}"
+
+
+def format_count(value: float | None, dash: str = "-") -> str:
+    """Return a large count in three digits: 999, 12.3k, 1.2M."""
+    if value is None:
+        return dash
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:g}"
+
+
+def format_seconds(value: float | None, dash: str = "-") -> str:
+    """Return a duration: 8 ms, 3.1 s, 2:05, 1:02:03."""
+    if value is None:
+        return dash
+    # 59.95 and 0.9995 are where rounding would show 60.0 s and 1000 ms
+    if value < 59.95:
+        return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+class CommandFreeTerminal:
+    """A terminal, no line of which a CI takes for a command, whatever it holds."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
+
+    def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
+        """Write text that others follow in the same line."""
+        self._terminal.write(defuse_ci_commands(content), flush=flush, **markup)
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        """Write a line of its own."""
+        self._terminal.write_line(defuse_ci_commands(line), **markup)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.errors import as_alike
-from pytest_agentbench.reports import text
 from pytest_agentbench.reports.gate import CaseKey, case_key
-from pytest_agentbench.reports.report import Report
+from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import sections_in
 from pytest_agentbench.reports.table import (
     Column,
@@ -20,22 +19,25 @@ from pytest_agentbench.reports.table import (
     Style,
     Terminal,
     bar_cell,
-    column,
-    cost,
-    fit,
+    cost_text,
+    count_cells,
+    fit_columns,
+    format_seconds,
     grading_line,
     interval_text,
-    judged,
+    judged_text,
+    make_column,
     model_marks,
+    pad_cells,
     rate_cell,
     style_of,
-    subject,
-    tokens,
+    subject_title,
+    tokens_text,
     totals_lines,
     write_row,
     write_titles,
 )
-from pytest_agentbench.reports.terminal_details import write_breakdown, write_human, write_reliability
+from pytest_agentbench.terminal_text import visible_line
 
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
@@ -51,16 +53,14 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
     and its warnings.
     """
     style = style_of(terminalreporter)
+    # A session whose files could not be read has no run, but reasons that nobody else prints
     silent = terminalreporter.no_summary or not report["runs"]
     quiet = 2 if silent else -terminalreporter.verbosity
     if quiet < 2:
         terminalreporter.write_sep("=", "agentbench", cyan=True)
         _write_models(terminalreporter, report, style)
         if quiet < 1:
-            write_breakdown(terminalreporter, report, style)
-            _write_sections(terminalreporter, report, style)
-            write_reliability(terminalreporter, report, style)
-            write_human(terminalreporter, report, style)
+            _write_details(terminalreporter, report, style)
             _write_slowest(terminalreporter, report, style)
             _write_worst(terminalreporter, report, style)
             terminalreporter.line("")
@@ -74,16 +74,30 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             write_comparison(terminalreporter, report["comparison"])
     if quiet < 2 or not report["runs"]:
         for warning in report["session"]["warnings"]:
-            terminalreporter.write_line(f"warning: {text.visible(warning)}", yellow=True)
-        for fault in _untold_faults(report["session"]):
-            terminalreporter.write_line(text.visible(fault), red=True)
+            terminalreporter.write_line(f"warning: {visible_line(warning)}", yellow=True)
+        for fault in _list_other_faults(report["session"]):
+            terminalreporter.write_line(visible_line(fault), red=True)
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)
     if quiet < 2:
         for what, path in (written or {}).items():
-            terminalreporter.write_line(f"{what}: {text.visible(str(path))}")
+            terminalreporter.write_line(f"{what}: {visible_line(str(path))}")
 
 
-def _untold_faults(session: Any) -> list[str]:
+def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
+    """Write groups of datasets, what sections of packs say, repetitions, judges, agreement with people."""
+    repeated = any(model.get("flaky_cases") is not None for model in report["models"])
+    if not (repeated or report["datasets"] or report.get("judges") or report.get("human")):
+        _write_sections(reporter, report, style)
+        return
+    from pytest_agentbench.reports.terminal_details import write_breakdown, write_human, write_reliability
+
+    write_breakdown(reporter, report, style)
+    _write_sections(reporter, report, style)
+    write_reliability(reporter, report, style)
+    write_human(reporter, report, style)
+
+
+def _list_other_faults(session: Any) -> list[str]:
     """Return what went wrong beside the cases, as far as neither the gate nor a warning says it."""
     told = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
     return [fault for fault in session.get("faults") or () if not any(said and said in fault for said in told)]
@@ -91,7 +105,7 @@ def _untold_faults(session: Any) -> list[str]:
 
 def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
     models = report["models"]
-    columns = fit(_columns(report, style), style.width)
+    columns = fit_columns(_columns(report, style), style.width)
     write_titles(reporter, columns)
     for row, model in enumerate(models):
         write_row(reporter, columns, row)
@@ -107,9 +121,9 @@ def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:
             continue
         title, lines = summary
         reporter.line("")
-        reporter.write_line(text.visible(title), bold=True)
+        reporter.write_line(visible_line(title), bold=True)
         for name, line in lines.items():
-            reporter.write_line(f"  {style.clip(name, _NAME_WIDTH)}: {text.visible(line)}")
+            reporter.write_line(f"  {style.clip(name, _NAME_WIDTH)}: {visible_line(line)}")
 
 
 def _columns(report: Report, style: Style) -> list[Column]:
@@ -117,13 +131,13 @@ def _columns(report: Report, style: Style) -> list[Column]:
     columns: list[Column] = []
 
     def add(title: str, rank: int, cell: Callable[[Any], str | list[Segment]], align: str = ">") -> None:
-        columns.append(column(title, rank, map(cell, models), align))
+        columns.append(make_column(title, rank, map(cell, models), align))
 
     def name(model: Any) -> str:
         label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
         return style.clip(model["model_id"] + label, max(_NAME_WIDTH, style.width // 4))
 
-    add(subject(models), 0, name, "<")
+    add(subject_title(models), 0, name, "<")
     add("runs", 2, lambda model: str(model["runs"]))
     if any(model["errors"] for model in models):
         add("errors", 3, lambda model: [(str(model["errors"]), {"yellow": model["errors"] > 0})])
@@ -134,24 +148,25 @@ def _columns(report: Report, style: Style) -> list[Column]:
         add("", 8, lambda model: bar_cell(model["pass_rate"], wanted), "<")
     add("95 % CI", 5, lambda model: interval_text(model["pass_rate_ci95"], style))
     _add_scores(add, models, style)
-    add("cost", 4, lambda model: cost(model, style))
-    add("tokens", 7, lambda model: tokens(model, style))
-    add("time/run", 6, lambda model: text.seconds(model["duration_seconds"]["mean"], style.dash))
+    add("cost", 4, lambda model: cost_text(model, style))
+    add("tokens", 7, lambda model: tokens_text(model, style))
+    add("time/run", 6, lambda model: format_seconds(model["duration_seconds"]["mean"], style.dash))
     return columns
 
 
 def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -> None:
-    """The mean score where something was scored, else up to two metrics' means."""
+    """Add the mean score where something was scored, else up to two metrics' means."""
 
     def shown(value: float | None) -> str:
         return style.dash if value is None else f"{value:.2f}"
 
     if any(model["mean_score"] is not None for model in models):
         add("score", 4, lambda model: shown(model["mean_score"]))
-        if any(" of " in judged(model) for model in models):
-            add("judged", 6, lambda model: judged(model) or style.dash)
+        if any(" of " in judged_text(model) for model in models):
+            add("judged", 6, lambda model: judged_text(model) or style.dash)
         return
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
+    # Two, for more would push cost and tokens off a terminal of 80 cells
     for name in names[:2]:
         add(style.clip(name, _NAME_WIDTH), 8, lambda model, key=name: shown(model["metrics"].get(key)))
 
@@ -160,19 +175,19 @@ def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
     timed = [
         run for run in report["runs"] if (run["duration_seconds"] or 0) >= _SHORTEST and run["outcome"] != "skipped"
     ]
-    if len(timed) < 2:
+    if len(timed) < 2:  # one alone is neither slow nor fast
         return
     reporter.line("")
     reporter.write_line("slowest runs", bold=True)
     for run in heapq.nlargest(LISTED, timed, key=lambda run: run["duration_seconds"]):
         repetition = f" repetition {run['repetition']}" if run["repetition"] > 1 else ""
-        reporter.write(f"{text.seconds(run['duration_seconds']):>9}  ")
+        reporter.write(f"{format_seconds(run['duration_seconds']):>9}  ")
         reporter.line(style.clip(f"{run['case_id']} [{run['model_id']}]{repetition}", style.width - 12))
 
 
 def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
-    """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed,
-    once for each kind of error.
+    """Write the cases that the agent failed, lowest pass rate and score first; then those that only infrastructure
+    failed, once for each kind of error.
     """
     bad = [case for case in report["cases"] if case["failed"] or case["errors"]]
     if not bad:
@@ -181,34 +196,35 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
 
     def badness(case: Any) -> tuple[float, float]:
         rate, score = case["pass_rate"], case["mean_score"]
+        # 2 is above any rate: cases that only infrastructure failed come last
         return (2.0 if rate is None else rate, float("inf") if score is None else score)
 
     worst = heapq.nsmallest(LISTED, bad, key=badness)
-    messages = _messages(report, set(map(_place, worst)))
+    messages = _messages(report, set(map(_key_of_case, worst)))
     reporter.line("")
     more = f" ({len(worst)} of {len(bad)})" if len(bad) > len(worst) else ""
     reporter.write_line(f"worst cases{more}", bold=True)
     names = [style.clip(f"{case['case_id']} [{case['model_id']}]", style.width // 2) for case in worst]
-    width = max(map(text.cells, names))
+    width = max(map(count_cells, names))
     for case, name in zip(worst, names, strict=True):
         ran = case["repetitions"] - case["skipped"]
         came = "error" if not case["failed"] else "failed" if ran == 1 else f"{case['passed']} of {ran}"
-        message = messages.get(_place(case), "").partition("\n")[0]
-        if alike := more_alike.get(_place(case)):
+        message = messages.get(_key_of_case(case), "").partition("\n")[0]
+        if alike := more_alike.get(_key_of_case(case)):
             message = f"(and {alike} more) {message}"
         reporter.write(f"{came:>9}", red=bool(case["failed"]), yellow=not case["failed"])
-        reporter.line(f"  {text.pad(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
+        reporter.line(f"  {pad_cells(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
 
 
 def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, int]]:
     """Return the cases, those that came to nothing by equal errors only once, and how many more each stands for."""
     errors = [case for case in bad if not case["failed"]]
-    messages = _messages(report, set(map(_place, errors)))
+    messages = _messages(report, set(map(_key_of_case, errors)))
     kept: list[Any] = []
     first: dict[tuple[str, str], Any] = {}
     more: dict[Any, int] = {}
     for case in bad:
-        place = _place(case)
+        place = _key_of_case(case)
         if case["failed"] or place not in messages:
             kept.append(case)
         elif (key := (case["model_id"], as_alike(messages[place]))) in first:
@@ -234,7 +250,7 @@ class FoldedErrors:
         if len(groups) < len(errors) and terminalreporter.verbosity < 2:
             for first, *others in groups.values():
                 if others:
-                    _say_how_many(first, len(others))
+                    _add_count(first, len(others))
             terminalreporter.stats["error"] = [phases[0] for phases in groups.values()]
         try:
             return (yield)
@@ -243,7 +259,7 @@ class FoldedErrors:
                 terminalreporter.stats["error"] = errors
 
 
-def _say_how_many(phase: Any, more: int) -> None:
+def _add_count(phase: Any, more: int) -> None:
     said = f"and {more} more with the same error"
     if isinstance(phase.longrepr, str):
         phase.longrepr = f"{phase.longrepr}\n{said}"
@@ -251,7 +267,7 @@ def _say_how_many(phase: Any, more: int) -> None:
         phase.longrepr.addsection(said, "")
 
 
-def _place(case: Any) -> tuple[CaseKey, str]:
+def _key_of_case(case: Any) -> tuple[CaseKey, str]:
     """Return which entry of `cases[]` it is, as its runs say it; of a report that is older than `case`, none."""
     return (case.get("case", ""), case["case_id"]), case["model_id"]
 
@@ -270,15 +286,18 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
     if gate["passed"] is None or (gate["passed"] and only_failure):
         return
     if gate["passed"]:
-        rate, completion = _of(gate["pass_rate"], gate["fail_under"]), _of(gate["completion"], gate["min_completion"])
+        rate, completion = (
+            _format_share(gate["pass_rate"], gate["fail_under"]),
+            _format_share(gate["completion"], gate["min_completion"]),
+        )
         reporter.write_line(f"gate passed: pass rate {rate}, completion {completion}", green=True)
         return
     reporter.write_line("gate failed:", red=True, bold=True)
     for reason in gate["reasons"]:
-        reporter.write_line(f"  {text.visible(reason)}", red=True)
+        reporter.write_line(f"  {visible_line(reason)}", red=True)
 
 
-def _of(share: float | None, wanted: float | None) -> str:
+def _format_share(share: float | None, wanted: float | None) -> str:
     """Return a share, and what was wanted of it; a stranger's report may lack either."""
     shown = "unknown" if share is None else f"{share:.3f}"
     return shown if wanted is None else f"{shown} (wanted {wanted:g})"

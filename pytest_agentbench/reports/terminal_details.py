@@ -6,20 +6,21 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any
 
-from pytest_agentbench.reports import text
-from pytest_agentbench.reports.report import FINAL_SCORE, Report
+from pytest_agentbench.reports.datasets import FINAL_SCORE
+from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.table import (
     Column,
     Style,
     Terminal,
-    column,
-    fit,
+    fit_columns,
+    format_percent,
     interval_text,
-    percent,
+    make_column,
     rate_cell,
     write_row,
     write_titles,
 )
+from pytest_agentbench.terminal_text import visible_line
 
 SHOWN = 12
 """How many groups are named; the weakest where there are more."""
@@ -38,10 +39,11 @@ def write_breakdown(reporter: Terminal, report: Report, style: Style) -> None:
     ]
     if not lines:
         return
+    # In the report's order where all fit, which people know; weakest first where most are left out
     shown = lines if len(lines) <= SHOWN else sorted(lines, key=_weakness)[:SHOWN]
     reporter.line("")
     reporter.write_line("breakdown", bold=True)
-    columns = fit(_columns(shown, report, style), style.width)
+    columns = fit_columns(_columns(shown, report, style), style.width)
     write_titles(reporter, columns)
     for row in range(len(shown)):
         write_row(reporter, columns, row)
@@ -52,30 +54,32 @@ def write_breakdown(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _weakness(line: _Line) -> tuple[float, float, float]:
-    """Smallest where a group is surely weak: by the upper end of its interval, else a lone failed item comes first."""
+    """Return a key by which surely weak groups come first: by the rate alone a lone failed item would."""
     _, group = line
     rate, score = group["pass_rate_ci95"], group["mean_score"]
     return inf if rate is None else rate[1], inf if score is None else score, -group["items"]
 
 
 def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
-    """Dataset and model have a column where the report has several."""
+    """Return the columns; dataset and model have one where the report has several."""
     wanted, narrow = report["session"]["gate"]["fail_under"], max(10, style.width // 7)
     columns = [
-        column(title, 2, [style.clip(result[key], narrow) for result, _ in lines], "<")
+        make_column(title, 2, [style.clip(result[key], narrow) for result, _ in lines], "<")
         for title, key in (("dataset", "dataset"), ("model", "model_id"))
         if len({result[key] for result in report["datasets"]}) > 1
     ]
     groups = [group for _, group in lines]
     columns += [
-        column("field", 0, [style.clip(group["field"], narrow) for group in groups], "<"),
-        column("value", 0, [style.clip(group["value"], style.width // 4) for group in groups], "<"),
-        column("items", 3, [_items(group) for group in groups]),
-        column("pass rate", 1, [rate_cell(group["pass_rate"], wanted, style) for group in groups]),
-        column("95 % CI", 4, [interval_text(group["pass_rate_ci95"], style) for group in groups]),
+        make_column("field", 0, [style.clip(group["field"], narrow) for group in groups], "<"),
+        make_column("value", 0, [style.clip(group["value"], style.width // 4) for group in groups], "<"),
+        make_column("items", 3, [_count_items(group) for group in groups]),
+        make_column("pass rate", 1, [rate_cell(group["pass_rate"], wanted, style) for group in groups]),
+        make_column("95 % CI", 4, [interval_text(group["pass_rate_ci95"], style) for group in groups]),
     ]
     if any(group["mean_score"] is not None for group in groups):
-        columns.append(column(_scored_by(lines, style), 5, [_score(group["mean_score"], style) for group in groups]))
+        columns.append(
+            make_column(_scored_by(lines, style), 5, [_format_score(group["mean_score"], style) for group in groups])
+        )
     return columns
 
 
@@ -86,51 +90,51 @@ def _scored_by(lines: list[_Line], style: Style) -> str:
     return "score" if name == FINAL_SCORE else style.clip(name, 16)
 
 
-def _items(group: dict[str, Any]) -> str:
-    """With how many of them the figures are about, where that is not all."""
+def _count_items(group: dict[str, Any]) -> str:
+    """Return the number of items, and how many of them the figures are about, where that is not all."""
     items, judged = group["items"], group["judged"]
     return str(items) if judged == items else f"{judged} of {items}"
 
 
-def _score(value: float | None, style: Style) -> str:
+def _format_score(value: float | None, style: Style) -> str:
     return style.dash if value is None else f"{value:.2f}"
 
 
 def write_human(reporter: Terminal, report: Report, style: Style) -> None:
-    """Two lines for each judge that people have labelled runs of, and what is left out; nothing without labels."""
+    """Write two lines for each judge that people have labelled runs of, and what is left out."""
     human = report.get("human")
     if human is None:
         return
     reporter.line("")
-    reporter.write_line(f"agreement with people ({text.visible(human['file'])})", bold=True)
+    reporter.write_line(f"agreement with people ({visible_line(human['file'])})", bold=True)
     for judge in human["judges"]:
-        for line in _lines(judge, style):
+        for line in _human_lines(judge, style):
             reporter.write_line(f"  {line}")
     if (between := human["between_annotators"]) is not None:
-        alpha = _number(between["alpha_verdicts"], style)
-        reporter.write_line(f"  between annotators: Krippendorff's alpha {alpha} over {_runs(between['runs'])}")
+        alpha = _format_number(between["alpha_verdicts"], style)
+        reporter.write_line(f"  between annotators: Krippendorff's alpha {alpha} over {_count_runs(between['runs'])}")
     if (left := _left_out(human["left_out"])) is not None:
         reporter.write_line(f"  {left}", yellow=True)
 
 
-def _lines(judge: Mapping[str, Any], style: Style) -> list[str]:
+def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
     name = judge["by"] + (f" ({', '.join(judge['models'])})" if judge["models"] else "")
-    name = text.visible(name)
+    name = visible_line(name)
     if not judge["n"]:
         return [f"{name}: no run has a label that counts; agentbench review asks for them"]
     same = judge["both_passed"] + judge["both_failed"]
-    rates = {who: percent(rate) for who, rate in judge["pass_rate"].items()}
+    rates = {who: format_percent(rate) for who, rate in judge["pass_rate"].items()}
     return [
-        f"{name}: same verdict on {same} of {_runs(judge['n'])} ({percent(judge['agreement'])}), "
-        f"kappa {_number(judge['kappa'], style)}{_interval(judge['kappa_ci95'], style)}",
-        f"  people pass {rates['people']}, the judge {rates['judge']}{_scores(judge['scores'], style)}",
+        f"{name}: same verdict on {same} of {_count_runs(judge['n'])} ({format_percent(judge['agreement'])}), "
+        f"kappa {_format_number(judge['kappa'], style)}{_format_interval(judge['kappa_ci95'], style)}",
+        f"  people pass {rates['people']}, the judge {rates['judge']}{_describe_scores(judge['scores'], style)}",
     ]
 
 
-def _scores(scores: Mapping[str, Any] | None, style: Style) -> str:
+def _describe_scores(scores: Mapping[str, Any] | None, style: Style) -> str:
     if scores is None:
         return ""
-    return f"; scores of {_runs(scores['n'])}: weighted kappa {_number(scores['weighted_kappa'], style)}"
+    return f"; scores of {_count_runs(scores['n'])}: weighted kappa {_format_number(scores['weighted_kappa'], style)}"
 
 
 def _left_out(counts: Mapping[str, int]) -> str | None:
@@ -144,15 +148,15 @@ def _left_out(counts: Mapping[str, int]) -> str | None:
     return f"labels left out: {', '.join(told)}" if told else None
 
 
-def _number(value: float | None, style: Style) -> str:
+def _format_number(value: float | None, style: Style) -> str:
     return style.dash if value is None else f"{value:.2f}"
 
 
-def _interval(interval: list[float] | None, style: Style) -> str:
+def _format_interval(interval: list[float] | None, style: Style) -> str:
     return "" if interval is None else f" (95 % CI {interval[0]:.2f} to {interval[1]:.2f})"
 
 
-def _runs(n: int) -> str:
+def _count_runs(n: int) -> str:
     return f"{n} run{'' if n == 1 else 's'}"
 
 
@@ -160,11 +164,11 @@ _NAME_WIDTH = 32
 
 
 def write_reliability(reporter: Terminal, report: Report, style: Style) -> None:
-    """A line for each model whose cases all have several verdicts, and for each judge that voted several times."""
-    _write(reporter, "repetitions", [line for model in report["models"] if (line := _repetitions(model, style))])
+    """Write a line for each model whose cases have several verdicts, and for each judge that voted several times."""
+    _write(reporter, "repetitions", [line for model in report["models"] if (line := _repetition_line(model, style))])
     judges = report.get("judges", [])
-    lines = [_votes(judge, style) for judge in judges if judge["repeated"]]
-    _write(reporter, "judges", [*lines, *_panels(judges, style)])
+    lines = [_vote_line(judge, style) for judge in judges if judge["repeated"]]
+    _write(reporter, "judges", [*lines, *_panel_lines(judges, style)])
 
 
 def _write(reporter: Terminal, title: str, lines: list[str]) -> None:
@@ -175,7 +179,7 @@ def _write(reporter: Terminal, title: str, lines: list[str]) -> None:
             reporter.write_line(f"  {line}")
 
 
-def _repetitions(model: Any, style: Style) -> str | None:
+def _repetition_line(model: Any, style: Style) -> str | None:
     if model.get("flaky_cases") is None:
         return None
     most = max(model["pass_at_k"], key=int)
@@ -186,29 +190,31 @@ def _repetitions(model: Any, style: Style) -> str | None:
     return f"{style.clip(model['model_id'], _NAME_WIDTH)}: {'; '.join(parts)}"
 
 
-def _votes(judge: Any, style: Style) -> str:
+def _vote_line(judge: Any, style: Style) -> str:
     runs = f"{judge['repeated']:,} run{'' if judge['repeated'] == 1 else 's'}"
-    parts = [f"alpha {_shown(judge['alpha'], '.2f', style)}"]
+    parts = [f"alpha {_format_known(judge['alpha'], '.2f', style)}"]
     parts += [f"CV {judge['cv_percent']:.1f} %"] if judge["cv_percent"] is not None else []
-    parts += [f"{percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
+    parts += [f"{format_percent(judge['agreement'])} of pairs agree"] if judge["agreement"] is not None else []
     if (swap := judge["order_swap"]) is not None:
         parts += [f"{swap['changed']:,} of {swap['pairs']:,} pairs change with the order"]
     return f"{_name(judge, style)}: {', '.join(parts)}; several votes on {runs}"
 
 
-def _panels(judges: list[Any], style: Style) -> Iterator[str]:
+def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
     """Yield a line for each profile whose judges scored the same runs, by the first of these."""
     told: set[str | None] = set()
     for judge in judges:
+        # Each judge of a panel has its figures, which are the same: said once
         if (panel := judge["between"]) is not None and judge["profile"] not in told:
             told.add(judge["profile"])
             runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"
-            yield f"between {len(panel['judges'])} judges: alpha {_shown(panel['alpha'], '.2f', style)} over {runs}"
+            alpha = _format_known(panel["alpha"], ".2f", style)
+            yield f"between {len(panel['judges'])} judges: alpha {alpha} over {runs}"
 
 
 def _name(judge: Any, style: Style) -> str:
     return style.clip(f"{judge['model']} ({judge['judge']})", _NAME_WIDTH)
 
 
-def _shown(value: float | None, form: str, style: Style) -> str:
+def _format_known(value: float | None, form: str, style: Style) -> str:
     return style.dash if value is None else format(value, form)

@@ -1,36 +1,149 @@
-"""Define what a runner is, what it is given and returns, and a user's own callable as one."""
+"""Define what a runner is, what it is given, records, says of itself and returns."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.extensions import LazyTable, find_extension
 from pytest_agentbench.records.base import Record, RunStatus
-from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.run import RunError, SandboxUsed, Usage
-from pytest_agentbench.runners.recorder import Recorder, clean
-from pytest_agentbench.tools.base import Search, Tool, ToolContext
-from pytest_agentbench.tools.fetching import Fetch
-from pytest_agentbench.tools.mcp.servers import RunServers
-from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
-from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.workspace import Workspace
+from pytest_agentbench.records.case import Case, Model, Role
+from pytest_agentbench.records.run import (
+    FinalOutputEvent,
+    MessageEvent,
+    RunError,
+    RunnerEvent,
+    SandboxUsed,
+    ToolCallEvent,
+    ToolResultEvent,
+    TraceEvent,
+    Usage,
+)
+from pytest_agentbench.tools.base import BUILTIN_TOOLS, Fetch, Search, Tool, ToolContext
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.case_file import TestCaseFile
+    from pytest_agentbench.config.documents import Loc
+    from pytest_agentbench.config.profiles import RunProfile, SuiteFile
+    from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.tools.mcp.servers import RunServers
+    from pytest_agentbench.tools.toolbox import Toolbox
+    from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+    from pytest_agentbench.workspaces.workspace import Workspace
+
+MAX_LEVELS = 64
+"""How deep what an agent hands over may nest: JSON of 200 levels is written, but not read back."""
 
 
-T = TypeVar("T")
+class Recorder:
+    """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
+
+    `request` and `provider` are plain dicts that a runner fills: what was asked for, and what answered.
+    """
+
+    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request")
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._events: list[TraceEvent] = []
+        self._lock = threading.Lock()
+        self._usage: Usage | None = None
+        self.request: dict[str, Any] = {}
+        self.provider: dict[str, Any] = {}
+
+    @property
+    def events(self) -> tuple[TraceEvent, ...]:
+        """Return the trace so far, in order."""
+        return tuple(self._events)
+
+    @property
+    def usage(self) -> Usage:
+        """Return the sum of all that was added; all unknown where nothing was."""
+        return self._usage or Usage()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the run began."""
+        return time.perf_counter() - self._began
+
+    @property
+    def output(self) -> str | None:
+        """Return the last final output recorded, None where there is none."""
+        return next((e.content for e in reversed(self._events) if isinstance(e, FinalOutputEvent)), None)
+
+    def message(self, role: Role, content: str, name: str | None = None) -> None:
+        """Record a message the agent was given or wrote."""
+        self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
+
+    def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
+        """Record that the agent called a tool. `arguments` None: its text, `raw`, was no JSON object."""
+        self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
+
+    def tool_result(
+        self,
+        call_id: str,
+        name: str,
+        content: str,
+        *,
+        is_error: bool = False,
+        broken: bool = False,
+        duration_seconds: float | None = None,
+    ) -> None:
+        """Record what the tool answered; `broken`: its own code failed."""
+        self._add(
+            ToolResultEvent,
+            call_id=clean(call_id),
+            name=clean(name),
+            content=clean(content),
+            is_error=is_error,
+            broken=broken,
+            duration_seconds=duration_seconds,
+        )
+
+    def event(self, name: str, **data: Any) -> None:
+        """Record something the runner did; `data` is JSON-like."""
+        self._add(RunnerEvent, name=name, data=clean(data))
+
+    def final_output(self, text: str) -> None:
+        """Record the agent's answer."""
+        self._add(FinalOutputEvent, content=clean(text))
+
+    def add_usage(self, usage: Usage) -> None:
+        """Add tokens and money of one more request. Unknown plus known is unknown."""
+        with self._lock:
+            self._usage = usage if self._usage is None else self._usage + usage
+
+    def _add(self, event: type[TraceEvent], **fields: Any) -> None:
+        at = time.perf_counter() - self._began
+        with self._lock:
+            # Numbered under the lock: two threads of an agent must not share a number
+            self._events.append(event(sequence=len(self._events), at=at, **fields))
+
+
+def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
+    """Return the value as it can be stored and sent: lone surrogates become `?`, and what nests too deep a note."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if not isinstance(value, dict | list | tuple):
+        return value
+    # Recursion ends here, and with it what could break every reader of the stored run
+    if not levels:
+        return f"[nested deeper than {MAX_LEVELS}]"
+    if isinstance(value, dict):
+        return {clean(key): clean(item, levels - 1) for key, item in value.items()}
+    return [clean(item, levels - 1) for item in value]
 
 
 class ReportedCall(Record):
@@ -59,6 +172,7 @@ class RunOutput(Record):
 class RunContext:
     """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
 
+    `open_sandboxes` gives the session's sandboxes, which a run without workspace and commands never asks for.
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
@@ -67,7 +181,7 @@ class RunContext:
     """
 
     case: Case
-    sandboxes: Sandboxes
+    open_sandboxes: Callable[[], Sandboxes]
     model: Model | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     client: ChatClient | None = None
@@ -87,6 +201,11 @@ class RunContext:
     servers: RunServers | None = None
     _sandbox: asyncio.Task[Sandbox] | None = None
     _tool_state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sandboxes(self) -> Sandboxes:
+        """Return the session's sandboxes."""
+        return self.open_sandboxes()
 
     @property
     def workspace(self) -> Workspace:
@@ -109,7 +228,9 @@ class RunContext:
         """
         if self._sandbox is None:
             spec = self.needs_sandbox()
+            # A task and not the sandbox: tools that call at once share one start
             self._sandbox = asyncio.ensure_future(self._start_sandbox(replace(spec, mounts=(*spec.mounts, *mounts))))
+        # Shielded: a tool call that is cut off must not cancel the start for the others
         return await asyncio.shield(self._sandbox)
 
     async def stop_servers(self) -> None:
@@ -122,6 +243,7 @@ class RunContext:
         if self._sandbox is not None:
             with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
                 await (await self._sandbox).stop()
+        # No sandbox was started, but a container may have been made ready with the workspace
         elif self.made_workspace is not None:
             self.sandboxes.release(self.made_workspace)
 
@@ -138,6 +260,8 @@ class RunContext:
 
     def toolbox(self) -> Toolbox:
         """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""
+        from pytest_agentbench.tools.toolbox import Toolbox
+
         if missing := [name for name in self.case.tools if name not in self.tools]:
             raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
         context = ToolContext(
@@ -181,6 +305,7 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
         found = f"the runner returned {type(returned).__name__}"
         return RunEnd("invalid", RunError(code="invalid_output", message=f"{found}, expected str, RunOutput or None"))
     for number, call in enumerate(returned.tool_calls, start=1):
+        # Ids of our own: those of the agent's framework may be anything, or missing
         call_id = f"reported-{number}"
         trace.tool_call(call_id, call.name, call.arguments)
         if call.result is not None:
@@ -196,64 +321,9 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
 
 
 def _final(text: str | None, trace: Recorder) -> None:
+    # A runner may have recorded its answer already, and return it besides
     if text is not None and trace.output != text:
         trace.final_output(text)
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def adapt(agent: Callable[..., Any]) -> Runner:
-    """Make a runner of a callable that takes `(case)` or `(case, context)`; its signature is looked at once, here.
-
-    A coroutine function is awaited on the engine's loop, a plain one runs in a thread (`context.in_thread`). What it
-    returns and raises goes through unchanged. A second parameter gets the context if it is named `context` or has no
-    default. Raises ConfigError for what cannot be called so.
-    """
-    if not callable(agent):
-        raise ConfigError(f"agentbench_runner: found {type(agent).__name__}, expected a callable; {_EXPECTED}")
-    call = _with_context(agent)
-    if _is_async(agent):
-        return call
-
-    async def in_thread(case: Case, context: RunContext) -> Any:
-        result = await context.in_thread(partial(call, case, context))
-        return await result if inspect.isawaitable(result) else result
-
-    return in_thread
-
-
-_EXPECTED = "an agent takes (case) or (case, context)"
-
-
-def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:
-    """Return the callable, called with both arguments and passing on those that it takes."""
-    try:
-        parameters = list(inspect.signature(agent).parameters.values())
-    except (TypeError, ValueError):  # builtins that do not tell
-        return lambda case, context: agent(case)
-    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    keywords = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    takes_any = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
-    required = [parameter.name for parameter in positional[2:] + keywords if _is_required(parameter)]
-    if (not positional and not takes_any) or set(required) - {"context"}:
-        name = getattr(agent, "__name__", type(agent).__name__)
-        raise ConfigError(f"agentbench_runner: found {name}{inspect.signature(agent)}; {_EXPECTED}")
-    if len(positional) > 1 and (_is_required(positional[1]) or positional[1].name == "context"):
-        return agent
-    if any(parameter.name == "context" for parameter in positional[2:] + keywords):
-        return lambda case, context: agent(case, context=context)
-    return lambda case, context: agent(case)
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty
-
-
-def _is_async(agent: Callable[..., Any]) -> bool:
-    while isinstance(agent, partial):
-        agent = agent.func
-    return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
 
 
 class CaseRunner:
@@ -265,7 +335,102 @@ class CaseRunner:
 
 def agent_name(agent: Any) -> str:
     """Return what reports call a user's own agent: its `model_id` attribute, else its name."""
+    # Texts only: a mock or a proxy has every attribute
     for name in (getattr(agent, "model_id", None), getattr(agent, "__name__", None)):
         if isinstance(name, str) and name:
             return str(name)
     return type(agent).__name__
+
+
+BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({"llm_probe": "pytest_agentbench.runners.chat"})
+"""`runner.type` of a case -> how it is run, without what packs and plugins add."""
+
+
+@dataclass(frozen=True)
+class SessionParts:
+    """Hold what a session lends its runners.
+
+    `template_digest(folder)` is what fingerprints say of a workspace template.
+
+    `in_thread` runs a plain function off the event loop. All of them end with the session.
+    """
+
+    sandboxes: Sandboxes
+    template_digest: Callable[[Path], str]
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run to be prepared. `suite` is the suite that the session names; `settings` are the merged runner settings."""
+
+    case: Case
+    model: Model
+    settings: Mapping[str, Any]
+    root: ConfigRoot
+    profile: RunProfile
+    suite: SuiteFile | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Hold what the engine is to know of a run before it runs.
+
+    `identity` are parts of the run's fingerprint, by name. `sandbox()` is where it runs, in place of the sandbox that
+    the case's tools ask for; it is called when a run is made, so that a stored one is found where there is no such
+    sandbox. `template(context)` lends the folder that the workspace starts as a copy of, in place of the case's own.
+    `data` is `context.prepared`.
+    """
+
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: Callable[[], SandboxSpec] | None = None
+    template: Callable[[RunContext], AbstractAsyncContextManager[Path | None]] | None = None
+    data: Any = None
+
+
+class RunnerSession:
+    """Hold what all runs of a session on one runner share; made when the first of them is prepared."""
+
+    def prepare(self, request: RunRequest) -> Prepared:
+        """Return what the engine is to know of a run. Asked for each item, also where its run is stored already.
+
+        Raises UnavailableError where it cannot run here, ConfigError for what a file has wrong.
+        """
+        return Prepared()
+
+    async def close(self) -> None:
+        """End what the session's runs have left running."""
+
+
+class RunnerKind:
+    """A runner with more than `(case, context)`. All of it has a default, so that one says only what is special."""
+
+    run_seconds: float | None = None
+    """Limit of a whole run where the run profile gives none."""
+    own_tools: bool = False
+    """It brings its own tools: a case that offers it tools or MCP servers is refused."""
+    has_turns: bool = False
+    """It holds a conversation: a case may have `turns`."""
+    answers_with_files: bool = False
+    """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
+
+    async def __call__(self, case: Case, context: RunContext) -> str | RunOutput | RunEnd | None:
+        """Run the case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
+        raise NotImplementedError
+
+    def open(self, parts: SessionParts) -> RunnerSession:
+        """Return what the session's runs share."""
+        return RunnerSession()
+
+    def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
+        """Yield what a `test.yaml` with this runner has wrong, each at its place."""
+        return ()
+
+    def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
+        """Yield what `input.context.<runner>` has wrong, each at its place below that."""
+        return ()
+
+
+def answers_with_files(runner_type: str) -> bool:
+    """Return whether files may stand for the answer of a run of this runner."""
+    return bool(getattr(find_extension("runner", runner_type), "answers_with_files", False))

@@ -1,23 +1,23 @@
-"""Chat with a model: messages, requests, and the `llm_probe` runner."""
+"""Chat with a model: messages, requests, tool calls side by side, and the `llm_probe` runner."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.models.cassettes import TapedClient
 from pytest_agentbench.records.case import Attachment, Case, Message
-from pytest_agentbench.runners.base import RunContext, RunOutput
-from pytest_agentbench.runners.recorder import Recorder, call_tools
-from pytest_agentbench.tools.toolbox import Toolbox
+from pytest_agentbench.runners.base import Recorder, RunContext, RunOutput
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.replies import ChatReply, ToolCall
+    from pytest_agentbench.tools.base import Tool, ToolOutput
+    from pytest_agentbench.tools.toolbox import Toolbox
 
 
 _MAX_ATTACHMENT = 16 * 2**20
@@ -42,6 +42,7 @@ def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, 
         for message in messages
     ]
     first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
+    # In user messages of their own: a system prompt is not to hold what strangers may have written
     return shown[:first] + attached + shown[first:]
 
 
@@ -60,6 +61,7 @@ def _content(case: Case, attachment: Attachment) -> str:
         content = read_file(attachment.path, _MAX_ATTACHMENT)
     except OSError as error:
         raise ConfigError(_problem(case, "attachments", f"cannot read {name!r}: {error.strerror}")) from error
+    # The run is stored under the fingerprint of what was loaded: it must see that
     if hashlib.sha256(content).hexdigest() != attachment.sha256:
         found = f"{name!r} changed after the case was loaded; start the session again"
         raise ConfigError(_problem(case, "attachments", found))
@@ -87,14 +89,14 @@ class Requests:
         self._trace = trace
         self._sent = 0
 
-    def describe(self, messages: Sequence[Mapping[str, Any]], toolbox: Toolbox, **limits: Any) -> None:
+    def describe(self, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool], **limits: Any) -> None:
         """Note what is asked of whom with which tools and limits, and the messages that the agent is given."""
         settings = self._settings
         parameters = {**self._client.model.parameters, **settings.request_parameters}
         self._trace.request.update(
             model=self._client.model.requested_model,
             parameters={name: value for name, value in parameters.items() if value is not None},
-            tools=[tool.name for tool in toolbox.tools],
+            tools=[tool.name for tool in tools],
             timeout_seconds=settings.timeout_seconds,
             retries=settings.retries,
             **limits,
@@ -104,6 +106,9 @@ class Requests:
 
     def compare_by(self, alike: Callable[[str], str]) -> None:
         """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""
+        from pytest_agentbench.models.cassettes import TapedClient
+
+        # Only what is compared is made alike: the model is sent the texts themselves
         if isinstance(self._client, TapedClient):
             self._client = self._client.comparing(alike)
 
@@ -148,6 +153,7 @@ class Requests:
         provider["requests"] = provider.get("requests", 0) + 1
         provider["attempts"] = provider.get("attempts", 0) + reply.attempts
         provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
+        # All of them: with these a provider finds what it has billed
         provider.setdefault("response_ids", []).append(reply.response_id)
 
 
@@ -158,6 +164,7 @@ def answered(reply: ChatReply, **metadata: Any) -> RunOutput:
     """
     text = reply.content or ""
     metadata = {"finish_reason": reply.finish_reason, **metadata}
+    # No blank answer of the agent: it was not let speak
     if reply.finish_reason == "content_filter":
         return RunOutput(output=text, status="failed", error=WITHHELD.format("answer"), metadata=metadata)
     return RunOutput(output=text, metadata=metadata)
@@ -183,10 +190,11 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
     if context.client is None:
         raise UnavailableError("llm_probe needs a model: name one with --model")
     settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
-    toolbox = context.toolbox()
-    messages, tools = render_messages(case), toolbox.specs()
+    # Most cases offer no tools: a toolbox is then needed only for a model that calls some that it made up
+    toolbox = context.toolbox() if case.tools or context.servers is not None else None
+    messages, tools = render_messages(case), toolbox.specs() if toolbox is not None else []
     requests = Requests(case.case_id, context.client, settings, trace)
-    requests.describe(messages, toolbox, max_turns=settings.max_turns)
+    requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
     for _ in range(settings.max_turns):
         reply = await requests.send(messages, tools)
         if not reply.tool_calls:
@@ -194,13 +202,75 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
         if reply.content:
             trace.message("assistant", reply.content)
         messages.append(reply.message)
+        toolbox = toolbox or context.toolbox()
         outputs = await call_tools(reply.tool_calls, toolbox, trace)
         for call, output in zip(reply.tool_calls, outputs, strict=True):
             messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})
     trace.event("max_turns_reached", max_turns=settings.max_turns)
     messages.append({"role": "user", "content": FINAL_ANSWER_REQUEST})
     trace.message("user", FINAL_ANSWER_REQUEST)
+    # Without tools: a model that may still call one often does, and ends without an answer
     reply = await requests.send(messages)
     if reply.content and reply.tool_calls:
         trace.message("assistant", reply.content)
     return answered(reply, forced_final_answer=True)
+
+
+T = TypeVar("T")
+
+
+async def call_tools(
+    calls: Sequence[ToolCall],
+    toolbox: Toolbox,
+    trace: Recorder,
+    use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None = None,
+) -> list[ToolOutput]:
+    """Run the calls side by side; their outputs in the same order.
+
+    The trace gets all calls, then all results that there are, in order, even of what was cut off. `use` makes one call;
+    by default the toolbox does as it is. Raises InfrastructureError.
+    """
+    for call in calls:
+        raw = call.raw if call.arguments is None else None
+        # All calls before any result: the trace shows that they ran side by side
+        trace.tool_call(call.id, toolbox.tool_id(call.name), call.arguments, raw)
+
+    async def plainly(call: ToolCall) -> ToolOutput:
+        return await toolbox.call(call.name, call.arguments, call.raw)
+
+    tasks = [asyncio.ensure_future((use or plainly)(call)) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await settled(tasks)
+        for call, task in zip(calls, tasks, strict=True):
+            # What ended before the others were cut off has been done to the world: it belongs into the trace
+            if not task.cancelled() and task.exception() is None:
+                output, name = task.result(), toolbox.tool_id(call.name)
+                trace.tool_result(
+                    call.id,
+                    name,
+                    output.content,
+                    is_error=output.is_error,
+                    broken=output.broken,
+                    duration_seconds=output.seconds,
+                )
+
+
+async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """Await all side by side. The first that fails cancels the others, which have ended when its error is raised."""
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await settled(tasks)
+
+
+async def settled(tasks: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs and wait until it has cleaned up."""
+    pending = [task for task in tasks if not task.done()]
+    for task in pending:
+        task.cancel()
+    if pending:
+        # Wait for them: a tool that is cut off may still hold the sandbox that is stopped next
+        await asyncio.wait(pending)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """What a file is opened with: the config root above it, and what the session says.
+    """The request with which a file is opened: the config root above it, and what the session says.
 
     `known` are the names of runners, checks and metrics that there are; `metrics` win over the file's own. Code that
     reads a file is imported only with `run_code`. `allow_outside`: its paths may lead anywhere.
@@ -52,7 +54,7 @@ class SourceCase(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """What cannot be a case; `message` has a whole sentence `file:line:column: ...` for each problem.
+    """A row that cannot be a case; `message` has a whole sentence `file:line:column: ...` for each problem.
 
     `name` is what stands for it among the items, None: its line.
     """
@@ -64,7 +66,7 @@ class BadRow(NamedTuple):
 
 
 class IndexedCase(NamedTuple):
-    """Where a case is written and what a suite selects it by."""
+    """A case as suites see it: where it is written and what selects it."""
 
     case_id: str
     tags: tuple[str, ...]
@@ -221,3 +223,17 @@ def limit_bad(rows: Iterable[T | BadRow], more: Callable[[BadRow, int], BadRow])
             last = row
     if last is not None:
         yield more(last, bad - _MOST_REPORTED)
+
+
+_LONGEST_ID = 200
+_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def legal_id(identifier: str) -> str:
+    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
+    neighbours.
+    """
+    if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
+        return identifier
+    digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{_ILLEGAL.sub('_', identifier[:_LONGEST_ID])}-{digest[:6]}"

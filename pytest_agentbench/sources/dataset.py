@@ -1,29 +1,29 @@
-"""What a dataset is: files of questions (JSONL, JSON), as they are or as the descriptor that lists them says."""
+"""What a dataset is: files of questions (JSONL, JSON), as they are or as the descriptor that lists them says.
+
+Definitions: seed 001 and its data loading. What a file holds, its content says: lines of objects, a list,
+`{"items": [...]}`, or one object.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from pytest_agentbench.bounded.files import FileRefusedError, open_file
-from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
-from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor, is_descriptor_name, match_files
-from pytest_agentbench.config.documents import read_bytes, read_document
-from pytest_agentbench.config.loader import load_in, make_located_error
+from pytest_agentbench.config.base import DATA_SUFFIXES, UNVERIFIED, Known, Scope, load_in, resolve_path
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name, match_files
+from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import map_servers
+from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import MetricSpec
-from pytest_agentbench.sources.case_source import CaseSource, Claims
+from pytest_agentbench.sources.case_source import CaseSource, Claims, legal_id
 from pytest_agentbench.sources.items import ItemParser, load_item_class
-from pytest_agentbench.sources.json_files import UTF16_BOMS, first_element, first_object
+from pytest_agentbench.sources.json_files import first_element, first_object
 from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
 
@@ -136,23 +136,12 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-# What a dataset is: files of questions (JSONL, JSON), as they are or as a descriptor beside them says.
-#
-# Definitions: seed 001 and its data loading. What a file holds, its content says: lines of objects, a list,
-# `{"items": [...]}`, or one object.
-
-
 EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
 """What decides a row unless something else is asked for."""
 
-_HEAD = 64 * 2**10
-_FIRST_LINE = 64 * 2**20
 _CASE_FILES = ("test.yaml", "test.yml")
 ANSWERED = frozenset({"prediction", "predictions"})
 """What only answers to a dataset have."""
-
-_LONGEST_ID = 200
-_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Row(NamedTuple):
@@ -197,19 +186,6 @@ class Dataset:
         if self.recipe is None or self.recipe.descriptor.few_shot is None:
             return None
         return Shots(self.recipe, self.recipe.descriptor.few_shot, self.parse)
-
-
-def is_dataset(path: Path, top: Path | None = None) -> bool:
-    """Return whether the file is a dataset that a folder's collection takes.
-
-    That is a descriptor; a `.jsonl` whose first object has a `question`, or a `.json` whose head (64 KB) shows a list,
-    or `items`, of such objects. Predictions, saved results and schemas are none, and neither is a file that a
-    descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
-    """
-    if is_descriptor_name(path.name):
-        return is_ours(path)
-    shown = path.suffix in DATA_SUFFIXES and shows_questions(path, read_head(path))
-    return shown and not is_claimed(path, top or path.parent)
 
 
 def in_case_folder(folder: Path, top: Path) -> bool:
@@ -261,16 +237,6 @@ def open_dataset(
     )
 
 
-def legal_id(identifier: str) -> str:
-    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
-    neighbours.
-    """
-    if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
-        return identifier
-    digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{_ILLEGAL.sub('_', identifier[:_LONGEST_ID])}-{digest[:6]}"
-
-
 def is_ours(path: Path) -> bool:
     """Other tools have files of these names too: ours have a schema_version."""
     try:
@@ -292,25 +258,6 @@ def shows_questions(path: Path, text: str | None) -> bool:
         return shown.get("question") == '"' and ANSWERED.isdisjoint(shown)
     first, newline, _ = text.partition("\n")
     return bool(newline) and _asks(first_object(first))
-
-
-def read_head(path: Path) -> str | None:
-    """Return the beginning of a file's text, of JSONL with a whole first line, of YAML all; None: it cannot be read."""
-    if path.suffix not in DATA_SUFFIXES:
-        try:
-            return read_bytes(path).replace(b"\0", b"").decode("utf-8", "replace")  # YAML may be UTF-16
-        except ConfigError:
-            return None
-    try:
-        with open_file(path, limit=None) as file:
-            head = file.read(_HEAD)
-            if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
-                head += file.readline(_FIRST_LINE) + file.read(_HEAD)
-    except FileRefusedError:
-        return ""
-    except OSError:
-        return None
-    return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
 
 
 def _asks(item: dict[str, Any] | None) -> bool:

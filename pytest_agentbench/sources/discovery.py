@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.dataset_file import DATA_SUFFIXES
-from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.bounded.files import FileRefusedError, open_file
+from pytest_agentbench.config.base import DATA_SUFFIXES, suggest
+from pytest_agentbench.config.documents import Loc, read_bytes
+from pytest_agentbench.config.profiles import CaseSelection, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.config.suite import CaseSelection, SuiteFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.case_source import CaseSource, IndexedCase, OpenedSource, SourceRequest
-from pytest_agentbench.sources.dataset import Dataset, descriptors_listing, is_claimed, open_dataset, read_head
 from pytest_agentbench.sources.names import SourceName, load_source, source_names
-from pytest_agentbench.sources.rows import DATASETS
+
+if TYPE_CHECKING:
+    from pytest_agentbench.sources.dataset import Dataset
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
+_HEAD = 64 * 2**10
+_FIRST_LINE = 64 * 2**20
 
 
 def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
@@ -27,9 +31,11 @@ def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
     A file that a descriptor uses holds none: one that lies beside it or, with `top`, in a folder above it up to `top`.
     """
     found = _holder(path, source_names(path.name))
-    if found is None:
-        return None
-    return None if path.suffix in DATA_SUFFIXES and is_claimed(path, top or path.parent) else found
+    if found is None or path.suffix not in DATA_SUFFIXES:
+        return found
+    from pytest_agentbench.sources.dataset import is_claimed  # here, for sessions without datasets need none of it
+
+    return None if is_claimed(path, top or path.parent) else found
 
 
 def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:
@@ -38,8 +44,11 @@ def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:
     A data file that a descriptor describes is read as that says.
     """
     names = source_names(path.name)
-    if len(names) > 1 and descriptors_listing(path, root.path):
-        return load_source(names[-1])
+    if len(names) > 1:
+        from pytest_agentbench.sources.dataset import descriptors_listing
+
+        if descriptors_listing(path, root.path):
+            return load_source(names[-1])
     return _holder(path, names) or (load_source(names[-1]) if names else None)
 
 
@@ -53,6 +62,9 @@ def open_source(path: Path, request: SourceRequest) -> OpenedSource:
 
 def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> Dataset:
     """Return the dataset at `path`, to be answered without runs. Raises ConfigError for cases of another kind."""
+    from pytest_agentbench.sources.dataset import open_dataset
+    from pytest_agentbench.sources.rows import DATASETS
+
     source = named_source(path, root)
     if source is not None and source is not DATASETS:
         raise ConfigError(f"{path}:1:1: found {source.holds}, expected questions; pytest runs them")
@@ -62,8 +74,32 @@ def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> D
 def _holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
     if not names:
         return None
-    head = read_head(path)
+    head = _read_head(path)
+    if path.suffix in DATA_SUFFIXES and head is not None:
+        # Scripts and attachments beside cases are JSON too: without a glance each imports what reads questions.
+        names = [name for name in names if any(word.decode() in head for word in name.words)]
     return next((source for source in map(load_source, names) if source.holds_cases(path, head)), None)
+
+
+def _read_head(path: Path) -> str | None:
+    """Return the beginning of a file's text, of JSONL with a whole first line, of YAML all; None: it cannot be read."""
+    if path.suffix not in DATA_SUFFIXES:
+        try:
+            return read_bytes(path).replace(b"\0", b"").decode("utf-8", "replace")  # YAML may be UTF-16
+        except ConfigError:
+            return None
+    from pytest_agentbench.sources.json_files import UTF16_BOMS
+
+    try:
+        with open_file(path, limit=None) as file:
+            head = file.read(_HEAD)
+            if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
+                head += file.readline(_FIRST_LINE) + file.read(_HEAD)
+    except FileRefusedError:
+        return ""
+    except OSError:
+        return None
+    return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
 
 
 def find_cases(folder: Path) -> Iterator[Path]:

@@ -9,14 +9,12 @@ a conftest or plugin as the key of what its hook `pytest_agentbench_case_sources
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.extensions import extension_names, find_extension
+from pytest_agentbench.extensions import cache_extensions, extension_names, find_extension, installed_names
 
 if TYPE_CHECKING:
     from pytest_agentbench.sources.case_source import CaseSource
@@ -29,11 +27,10 @@ _BUILTIN = {
     'questions *.json *.jsonl ~"question"': "pytest_agentbench.sources.rows:DATASETS",
 }
 """The sources of this package: asked after all others, as their patterns are the widest."""
-_added: dict[str, Any] = {}
 
 
 class SourceName(NamedTuple):
-    """What the name of a source says: `text` is the whole, by which it is loaded."""
+    """The name of a source, taken apart: `text` is the whole, by which it is loaded."""
 
     name: str
     patterns: tuple[str, ...]
@@ -52,35 +49,14 @@ def load_source(name: SourceName) -> CaseSource:
         module, _, attribute = _BUILTIN[name.text].partition(":")
         found: CaseSource = getattr(import_module(module), attribute)
         return found
-    return _added[name.text] if name.text in _added else find_extension("source", name.text)  # type: ignore[return-value]
+    return find_extension("source", name.text)  # type: ignore[return-value]
 
 
-def add_sources(mappings: Iterable[Mapping[str, Any]]) -> Callable[[], None]:
-    """Add what the session's plugins have and return what takes it away again. Raises ConfigError for a taken name."""
-    own: dict[str, Any] = {}
-    for mapping in mappings:
-        if not isinstance(mapping, Mapping):
-            raise ConfigError(f"a plugin's hook for case sources returned {type(mapping).__name__}, expected a mapping")
-        own.update(mapping)
-
-    def forget() -> None:
-        for text in own:
-            _added.pop(text, None)
-        _table.cache_clear()
-
-    _added.update(own)
-    _table.cache_clear()
-    try:
-        _table()
-    except ConfigError:
-        forget()
-        raise
-    return forget
-
-
-@cache
+@cache_extensions
 def _table() -> tuple[SourceName, ...]:
-    names = [_read(text) for text in (*_added, *sorted(extension_names("source")), *_BUILTIN)]
+    # A session's own come first: whoever runs it means them.
+    packs = installed_names("source")
+    names = [_read(text) for text in (*sorted(extension_names("source") - packs), *sorted(packs), *_BUILTIN)]
     first: dict[str, SourceName] = {}
     for each in names:
         if first.setdefault(each.name, each) is not each:

@@ -64,6 +64,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
                 return _in_order(path, rest)
             raise ConfigError(f"{path}:{first.line}:1: found {describe_kind(first.value)}, {_EXPECTED}")
         if isinstance(first.value, dict) and not _is_record(first.value) and first_character(path) == "{":
+            # One object alone is {id: prediction}; with more behind it is a line of JSONL that lacks its id
             second = next(items, None)
             if second is None:
                 return _by_key(path, first)

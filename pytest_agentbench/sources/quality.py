@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pytest_agentbench.sources.dataset import Dataset, Row
 from pytest_agentbench.sources.items import answer_of, metadata_of
 from pytest_agentbench.sources.json_files import BadItem, parse_value
+from pytest_agentbench.terminal_text import shorten_text
 
 _UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 _CP1252 = {ord(bytes([byte]).decode("cp1252")): byte for byte in range(0x80, 0xA0) if byte not in _UNDEFINED}
@@ -113,7 +114,7 @@ _SHOWN = 40
 
 
 class Doubt(NamedTuple):
-    """Where a row stands (`file:line:column`) and a sentence: field, what was found, what to do."""
+    """A row's place (`file:line:column`) and a sentence: field, what was found, what to do."""
 
     place: str
     text: str
@@ -127,7 +128,7 @@ class _Item(NamedTuple):
 
 
 def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
-    """Doubts about rows of the dataset, in their order; at most 20 of a kind for each file, then how many more.
+    """Yield doubts about rows of the dataset, in their order; at most 20 of a kind for each file, then how many more.
 
     Raises ConfigError where few-shot examples cannot be read.
     """
@@ -279,4 +280,4 @@ def _loosely(text: str) -> str:
 
 def _excerpt(text: str) -> str:
     words = " ".join(text[: 4 * _SHOWN].split())
-    return repr(words if len(words) <= _SHOWN else f"{words[: _SHOWN - 1].rstrip()}…")
+    return repr(shorten_text(words, _SHOWN))

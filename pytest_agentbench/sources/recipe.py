@@ -113,7 +113,7 @@ class Recipe:
         return tuple(self._filled(metric, item) if metric.args else metric for metric in metrics)
 
     def never_found(self) -> dict[str, Loc]:
-        """Fields that at least one row should have, with their places in the descriptor."""
+        """Return fields that at least one row should have, with their places in the descriptor."""
         named = {path: ("tags_from", at) for at, path in enumerate(self.descriptor.tags_from)}
         fields = self.descriptor.fields
         return named | {getattr(fields, name): ("fields", name) for name in fields.model_fields_set - {"split", "tags"}}
@@ -157,6 +157,7 @@ class Recipe:
         fields = self.descriptor.fields
         for name in ("question", "id", "answer", "metadata"):
             raw = getattr(fields, name)
+            # People write names of their raw rows; once mapped, a row has only the standard ones
             if raw != name and (path == raw or path.startswith(f"{raw}.")):
                 path = name + path[len(raw) :]
                 break
@@ -233,8 +234,10 @@ class Shots:
             self._count = few_shot.count or _DEFAULT_COUNT
         seed = few_shot.shuffle_seed
         if seed is None:
+            # One more than is shown: where the question itself is among the examples, the next one takes its place
             self._pool = list(islice(examples, self._count + 1))
         else:
+            # A heap of the few that are shown, for a split of training rows may have millions
             self._pool = heapq.nsmallest(self._count + 1, examples, lambda each: _rank(seed, each.question))
         if len(self._pool) < (few_shot.count or 1):
             origin = f" of the split {few_shot.split!r}" if few_shot.split is not None else ""

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pytest_agentbench.config.base import Known, Scope, suggest
-from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
+from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import map_servers
+from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
@@ -27,6 +27,7 @@ from pytest_agentbench.sources.case_source import (
     SourceCase,
     SourceRequest,
     StoredAnswers,
+    legal_id,
     limit_bad,
 )
 from pytest_agentbench.sources.dataset import (
@@ -34,7 +35,6 @@ from pytest_agentbench.sources.dataset import (
     Dataset,
     Row,
     claims_of_descriptor,
-    legal_id,
     open_dataset,
     shows_questions,
 )
@@ -52,7 +52,7 @@ from pytest_agentbench.sources.items import (
 from pytest_agentbench.sources.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.sources.recipe import Recipe
 from pytest_agentbench.sources.test_yaml import named_tools
-from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.terminal_text import shorten_text, visible
 
 _EVALUATOR = frozenset({"func", "args"})
 Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]
@@ -135,6 +135,7 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     firsts: dict[str, _Place] = {}
     splits: set[str] = set()
     lacking = recipe.never_found() if recipe is not None and recipe.only is None else {}
+    # With a seed all rows have to be read, for any of them may be among the first then
     wanted = recipe.descriptor.limit if recipe is not None and recipe.descriptor.shuffle_seed is None else None
     index = 0
     for path, values in _parts(dataset, splits):
@@ -187,6 +188,7 @@ def _shuffled(rows: Iterator[Row | BadRow], seed: int, limit: int | None) -> Ite
             kept.append(row)
         else:
             yield row
+    # By a hash of the id and not by random: a row that is added or left out moves no other into the sample
     ranked = sorted(kept, key=lambda row: sha256(f"{seed}{row.case_id}".encode()).digest())
     yield from ranked[:limit]
 
@@ -207,6 +209,7 @@ def _row(
         if recipe is not None:
             recipe.prompt(item)
             tags = _shared_tags(recipe.tags(item))
+            # Soon empty where the file is sound, so the rest of the rows cost nothing here
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
                 del lacking[name]
         else:
@@ -258,6 +261,7 @@ def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
     """Return whether a text of the item has half of a surrogate pair. In its id that is replaced."""
+    # Only an escape can bring half of a pair in, so most items need not be encoded to know
     if b"\\ud" not in raw and b"\\uD" not in raw:
         return False
     try:
@@ -364,7 +368,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
 def short_title(question: str) -> str:
     """Return the beginning of what is asked, in one line."""
     words = " ".join(question[: 4 * _TITLE].split())
-    return words if len(words) <= _TITLE else f"{words[: _TITLE - 1].rstrip()}…"
+    return shorten_text(words, _TITLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -416,6 +420,7 @@ class OpenedDataset(OpenedSource):
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""
+        # Told by the text: rows are parsed when they run, and collection may see a hundred thousand
         return b"evaluator" in row.raw and any(name in row.raw for name in self._metric_names)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:

@@ -12,7 +12,16 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pytest_agentbench.bounded.files import MAX_RECORD, open_file
-from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_file, resolve_folder, resolve_path
+from pytest_agentbench.config.base import (
+    UNVERIFIED,
+    Known,
+    Scope,
+    load_in,
+    resolve_file,
+    resolve_folder,
+    resolve_path,
+    validate,
+)
 from pytest_agentbench.config.case_file import (
     CaseSandbox,
     CaseVerifier,
@@ -21,11 +30,16 @@ from pytest_agentbench.config.case_file import (
     TestCaseFile,
     named_verifiers,
 )
-from pytest_agentbench.config.compose_file import load_compose
-from pytest_agentbench.config.documents import Loc, parse_json, parse_yaml, read_bytes, read_document
-from pytest_agentbench.config.loader import load_in, make_located_error, validate
+from pytest_agentbench.config.documents import (
+    Loc,
+    make_located_error,
+    parse_json,
+    parse_yaml,
+    read_bytes,
+    read_document,
+)
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import map_servers
+from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
 from pytest_agentbench.sources.case_source import (
@@ -78,6 +92,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         report_only=file.report_only,
         require_hard=file.require_hard,
         thresholds=file.thresholds,
+        parts={section.name: part for section, part in file.sections()},
     )
 
 
@@ -86,6 +101,8 @@ def _sandbox(given: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
         return None
     compose = None if given.compose is None else resolve_file(given.compose, scope)
     if compose is not None:
+        from pytest_agentbench.config.compose_file import load_compose
+
         load_compose(compose)
     return SandboxNeeds(
         image=given.image,
@@ -144,6 +161,7 @@ def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Mes
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no message, expected one (role, content) or a list of them")
     outer = {"role": spec.role, "name": spec.name}
+    # What the file says wins: the fields beside `source` are only what it leaves open
     document.data = {**{key: value for key, value in outer.items() if value is not None}, **document.data}
     return [validate(document, _adapter(Message), scope)]
 
@@ -165,6 +183,7 @@ def _attachment(name: str, scope: Scope) -> Attachment:
     path = resolve_file(name, scope)
     try:
         with open_file(path, MAX_RECORD) as file:
+            # The size as it was read: the file may grow between a stat and this
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
     except OSError as error:

@@ -9,8 +9,7 @@ from itertools import combinations
 from math import fsum, sqrt
 from typing import NamedTuple
 
-from pytest_agentbench.statistics.distributions import t_quantile
-from pytest_agentbench.statistics.estimates import Interval, mean_of
+from pytest_agentbench.statistics.estimates import Interval, mean_of, t_quantile
 
 Units = Sequence[Sequence[float]]
 
@@ -59,6 +58,7 @@ def pairwise_agreement(units: Units, verdict: Callable[[float], object]) -> floa
     shares = []
     for unit in units:
         pairs = list(combinations(map(verdict, unit), 2))
+        # A mean of units: one with ten votes has 45 pairs, and would outweigh the others
         if pairs:
             shares.append(sum(one == other for one, other in pairs) / len(pairs))
     return mean_of(shares) if shares else None
@@ -71,14 +71,14 @@ def _squares(votes: Sequence[float]) -> float:
 
 # How far two raters agree beyond chance: Cohen's kappa with what it has to be read with. None where undefined.
 #
-# Pairs come in groups, as in `metrics.intervals`: repetitions of one case resemble each other, so the variances are
+# Pairs come in groups, as in `estimates`: repetitions of one case resemble each other, so the variances are
 # cluster-robust over cases (Yang & Zhou 2014, "Kappa statistic for clustered matched-pair data", Statistics in Medicine
 # 33:2612). With one pair per case that of kappa is the large-sample variance of Fleiss, Cohen & Everitt (1969,
 # Psychological Bulletin 72:323), with cases / (cases - 1) for small samples.
 
 
 class Verdicts(NamedTuple):
-    """What two raters say of one run."""
+    """Verdicts of two raters on one run."""
 
     people: bool
     judge: bool
@@ -86,7 +86,7 @@ class Verdicts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How often both raters passed, both failed, or only one of them passed a run."""
+    """Counts of runs that both raters passed, both failed, or only one of them passed."""
 
     both_passed: int
     both_failed: int
@@ -106,7 +106,7 @@ class Table:
 
     @property
     def agreed(self) -> int:
-        """Return of how many they say the same."""
+        """Return the number of runs on which they say the same."""
         return self.both_passed + self.both_failed
 
     @property

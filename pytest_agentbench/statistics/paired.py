@@ -1,24 +1,23 @@
-"""Paired differences of cases: exact tests, how many cases could tell, and the intervals that go with the p values."""
+"""Paired differences of cases: exact tests, how many cases could tell, and the intervals that go with the p values.
+
+The pairs are cases: repetitions of one are averaged before. They resemble each other, so a case is one observation
+however often it ran (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, sections 2.2 and 4.2). All results
+are deterministic: what is drawn has a fixed seed, and depends neither on the order of cases nor on which side is
+called the baseline.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import compress, islice
+from itertools import accumulate, compress, islice
 from math import ceil, comb, erfc, fsum, inf, sqrt
 from operator import add
 from typing import NamedTuple
 
-from pytest_agentbench.statistics.distributions import NORMAL, Z, binomial_tail, coin_quantile, coin_tail, solve
-from pytest_agentbench.statistics.estimates import Interval, mean_of
-from pytest_agentbench.statistics.resampling import SUBSETS, UNCHANGED, CoinTosses, draw_fractions
-
-# Whether paired differences are more than chance. The pairs are cases: repetitions of one are averaged before.
-#
-# A case's repetitions resemble each other, so a case is one observation however often it ran (Miller 2024, "Adding
-# Error Bars to Evals", arXiv:2411.00640, sections 2.2 and 4.2). All results are deterministic: what is drawn has a
-# fixed seed, and depends neither on the order of cases nor on which side is called the baseline.
-
+from pytest_agentbench.statistics.estimates import Interval, Z, mean_of, solve
+from pytest_agentbench.statistics.resampling import NORMAL, SUBSETS, UNCHANGED, CoinTosses, draw_fractions
 
 ALPHA = 0.05
 """How often all models of a comparison together may be called different where none is."""
@@ -95,7 +94,7 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
 
 
 def _cases_that_change(fewest: int, rate: float) -> int:
-    """Return of how many cases `fewest` or more change in 80 % of campaigns."""
+    """Return the number of cases of which `fewest` or more change in 80 % of campaigns."""
     low, high = fewest - 1, fewest
     while binomial_tail(fewest, high, rate) < POWER:
         low, high = high, 2 * high
@@ -330,3 +329,40 @@ def _share_below(end: float, values: Sequence[float]) -> float:
         for left, other in enumerate(below, 1):
             shares[left] = (other * shares[left] + wait * shares[left - 1]) / (wait + other)
     return shares[-1]
+
+
+_TIES = 1e-12
+"""What a sum of probabilities misses of the share that it should reach exactly is rounding."""
+
+
+def binomial_tail(least: int, n: int, p: float) -> float:
+    """Return the probability of `least` or more of `n`; cheap for a small `least`."""
+    return 1 - fsum(comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(min(least, n + 1)))
+
+
+def coin_tail(most: int, n: int) -> float:
+    """Return the probability of at most `most` heads in `n` tosses, rounded once: the sum is one of integers."""
+    ways, total = 1, 0
+    for heads in range(min(most, n) + 1):
+        total += ways
+        ways = ways * (n - heads) // (heads + 1)
+    return total / (1 << n)
+
+
+def coin_quantile(share: float, n: int) -> int:
+    """Return the least number of heads in `n` tosses that at least this share of all series does not exceed."""
+    return bisect_left(_coin_sums(n), share * (1 - _TIES))
+
+
+@lru_cache(maxsize=4)
+def _coin_sums(n: int) -> Sequence[float]:
+    """Return the probabilities of at most 0, 1, ... heads in `n` tosses.
+
+    From the middle outwards, by ratios of neighbours: 2^-n is no float from 1,075 tosses on.
+    """
+    upper = [1.0]
+    for heads in range(n // 2, n):
+        upper.append(upper[-1] * (n - heads) / (heads + 1))
+    weights = [*upper[: n % 2 : -1], *upper]
+    total = fsum(weights)
+    return [each / total for each in accumulate(weights)]

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import floor, fsum, sqrt
+from statistics import NormalDist
 
-from pytest_agentbench.statistics.distributions import NORMAL, Z
-from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, Interval, mean_of, samples_of, standard_error
+from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, Interval, Z, mean_of, samples_of, standard_error
 
 RESAMPLES = 2_000
 MOST_DRAWN = 1_000
@@ -133,3 +133,6 @@ def _limit(sums: Sequence[float], sizes: Sequence[int]) -> Interval:
     low, high = (middle + (shift + z) * spread / sum(sizes) for z in (-Z, Z))
     fewest = [total / size for total, size in zip(sums, sizes, strict=True)]
     return max(low, min(fewest)), min(high, max(fewest))
+
+
+NORMAL = NormalDist()

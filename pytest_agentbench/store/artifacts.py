@@ -21,21 +21,27 @@ from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import list_kept_files, remove_kept, render_summary, write_archive, write_output
 from pytest_agentbench.store.documents import (
     Signer,
     find_evaluation,
     find_run,
+    list_kept_files,
     read_evaluation,
     read_run,
     refuse_newer,
+    remove_kept,
+    render_summary,
+    write_archive,
+    write_output,
 )
 from pytest_agentbench.store.files import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
     RUNS,
     SUITE,
+    claim,
     explain_unwritable,
+    hold_write_lock,
     make_folder,
     slug,
     suite_folder,
@@ -50,13 +56,12 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_profile_input,
 )
-from pytest_agentbench.store.locks import claim, hold_write_lock
-from pytest_agentbench.store.redaction import Redactor, load_key_forms
-from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Case, Model
+    from pytest_agentbench.store.remote import Remote
 
 
 UNREADABLE = ".unreadable"
@@ -175,7 +180,11 @@ class Store:
         """
         self.output = output
         self.redactor = redactor or Redactor()
-        self.remote = Remote(remote, self.redactor.text) if remote is not None else None
+        self.remote: Remote | None = None
+        if remote is not None:
+            from pytest_agentbench.store.remote import Remote
+
+            self.remote = Remote(remote, self.redactor.text)
         self.signer = signer
         self.warn: Warn = _log.warning
 
@@ -279,9 +288,7 @@ class Lane:
         return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
-        """Hold the run's lock among all sessions on the output folder: see `locks.claim`."""
-        if self.redactor is not None:
-            load_key_forms()  # before there is something to store: the fingerprint alone looks like a key
+        """Hold the run's lock among all sessions on the output folder: see `files.claim`."""
         return claim(self.output, run_fingerprint)
 
     def find_run(
@@ -319,6 +326,7 @@ class Lane:
     def list_places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:
         """Yield where a document may lie: in its own place, displaced, and in the same places of other suites."""
         names = (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
+        # A suite is a name for people: the same run under another suite is the same run, and was paid for
         yield f"{folder}/{names[0]}"
         yield f"{folder}/{names[1]}"
         root, own, rest = folder.split("/", 2)
@@ -354,7 +362,7 @@ class Lane:
             with hold_write_lock(self.output):
                 self._describe_profile(self.runs, self.run_settings)
                 earlier = None
-                if not make_folder(folder):
+                if not make_folder(folder):  # in a new folder nothing can be in the way
                     earlier = make_way_for_run(folder, artifact, self.warn)
                 if earlier is None:
                     # Input first, run last and atomically: a run that loads always has its input, and a killed session
@@ -426,6 +434,7 @@ class Lane:
         """
         document = _dump_record(record)
         text = _redact_document(document, self.redactor)
+        # `json` gives back the very string where it has found nothing, which is nearly always
         return record if text is document else type(record).model_validate_json(text.encode("utf-8", "replace"))
 
     def _encode(self, document: str) -> bytes:

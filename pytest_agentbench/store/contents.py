@@ -19,25 +19,18 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.store.files import EVALUATIONS, RUNS, slug
-from pytest_agentbench.store.judgements import JUDGEMENTS
-from pytest_agentbench.store.locks import LOCKS
+from pytest_agentbench.store.files import (
+    EVALUATION_LEVELS,
+    EVALUATIONS,
+    JUDGEMENTS,
+    RUN_LEVELS,
+    RUNS,
+    refuse_links,
+    slug,
+)
 
 Kind = Literal["run", "input", "artifacts", "result", "judge", "prompt", "summary", "unreadable"]
 
-_RUN_LEVELS = 4
-"""Folders below `runs`: suite, run profile, model, case."""
-_EVALUATION_LEVELS = 5
-"""Folders below `evaluations`: suite, run profile, evaluation profile, model, case."""
-_LEVELS = {
-    RUNS: _RUN_LEVELS,
-    EVALUATIONS: _EVALUATION_LEVELS,
-    JUDGEMENTS: 1,
-    LOCKS: 0,
-    ".journals": 0,  # of the room `reports`
-    "mcp": 1,  # of `tools`
-}
-"""How deep the folders go that are made below an output folder."""
 _NAME = re.compile(r"(run|judge|final_result|summary)_([1-9][0-9]{0,8})(?:\.([0-9a-f]{8,64}))?\.(.+)")
 _KINDS: dict[tuple[str, str], Kind] = {
     ("run", "json"): "run",
@@ -99,38 +92,6 @@ class Folder:
         return [name for name in alike if self.files[name].kind in kinds]
 
 
-def refuse_links(output: Path) -> None:
-    """Raise ConfigError where a folder that the store keeps below an output folder is a link: it may lead anywhere.
-
-    The output folder itself may be one. Links deeper than a case's folder are refused where they are met.
-    """
-    for name, levels in _LEVELS.items():
-        if (link := _first_link(str(output), name, levels)) is not None:
-            raise ConfigError(
-                f"{link}: is a link to another folder, expected a folder: nothing below an output folder is read, "
-                f"written or removed through links. Remove it; to keep results elsewhere, name that folder "
-                f"(--agentbench-output DIR), or make {output} itself the link"
-            )
-
-
-def _first_link(folder: str, name: str, levels: int) -> str | None:
-    path = f"{folder}/{name}"
-    if os.path.islink(path):
-        return path
-    if levels == 0:
-        return None
-    try:
-        with os.scandir(path) as found:
-            below = [each for each in found if each.is_dir()]
-    except OSError:
-        return None  # who needs it will say so
-    links = (
-        each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
-        for each in below
-    )
-    return next(filter(None, links), None)
-
-
 class Contents:
     """An output folder to look through: no folder below it is a link.
 
@@ -147,11 +108,11 @@ class Contents:
 
     def runs(self) -> Iterator[Folder]:
         """Return the folders of cases that were run."""
-        return self._cases(RUNS, _RUN_LEVELS)
+        return self._case_folders(RUNS, RUN_LEVELS)
 
     def evaluations(self) -> Iterator[Folder]:
         """Return the folders of cases that were evaluated."""
-        return self._cases(EVALUATIONS, _EVALUATION_LEVELS)
+        return self._case_folders(EVALUATIONS, EVALUATION_LEVELS)
 
     def profiles(self) -> Iterator[str]:
         """Yield the folders of run profiles and evaluation profiles, relative to the output folder."""
@@ -174,6 +135,7 @@ class Contents:
         """Return where the runs may lie that a folder's verdicts are on, in all suites: its own suite comes first."""
         _, own, profile, _, model, case = evaluations.parts
         run_profile = f"run_{profile.removeprefix('evaluation_')}"
+        # Its own suite first: the run that a verdict was made with is most likely there
         suites = sorted(self._suites, key=lambda suite: suite != own)
         return [f"{RUNS}/{suite}/{run_profile}/{model}/{case}" for suite in suites]
 
@@ -197,7 +159,7 @@ class Contents:
         except OSError:
             return True
 
-    def _cases(self, root: str, levels: int) -> Iterator[Folder]:
+    def _case_folders(self, root: str, levels: int) -> Iterator[Folder]:
         for path in self._walk_folders(root, levels):
             yield self.folder(path)
 
@@ -285,6 +247,7 @@ def read_history(output: str, model: str, evaluation_profile_id: str) -> History
             _append_usage(history.runs, path, _parse_usage(run.get("usage")))
     profile = re.compile(rf"eval_profile_{re.escape(slug(evaluation_profile_id))}_[0-9a-f]+")
     for path in root.glob(f"{EVALUATIONS}/*/*/*/{model}/*/final_result_*.json"):
+        # Not by a pattern in the glob: the id of one profile may begin with another's
         if profile.fullmatch(path.parts[-4]):
             used = list(_list_judge_usages(_read_document(path)))
             _append_usage(history.verdicts, path, reduce(add, used) if used else None)

@@ -1,20 +1,46 @@
-"""Write files that are either the old or the complete new one, and name their places below the output folder."""
+"""Files that many processes write: their places below the output folder, whole or not at all, locks by fingerprint."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hashlib
 import itertools
+import json
+import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from io import BufferedRandom
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError, InfrastructureError, UnwritableError
 
 RUNS = "runs"
 EVALUATIONS = "evaluations"
+JUDGEMENTS = "judgements"
+"""The folder of the votes of metrics that ask a model."""
+LOCKS = ".locks"
+"""The folder of the locks; a lock's file is there while it is held, and names its process."""
+RUN_LEVELS = 4
+"""Folders below `runs`: suite, run profile, model, case."""
+EVALUATION_LEVELS = 5
+"""Folders below `evaluations`: suite, run profile, evaluation profile, model, case."""
+_FOLDER_LEVELS = {
+    RUNS: RUN_LEVELS,
+    EVALUATIONS: EVALUATION_LEVELS,
+    JUDGEMENTS: 1,
+    LOCKS: 0,
+    ".journals": 0,  # of the room `reports`
+    "mcp": 1,  # of `tools`
+}
+"""How deep the folders go that are made below an output folder."""
 SUITE = "suit_"
 """What the folder of each suite begins with."""
 
@@ -133,3 +159,260 @@ def explain_unwritable(folder: str, error: OSError) -> str:
     else:
         advice = "make room or give write permission there, or name another folder with --agentbench-output"
     return f"cannot write to {folder}: {error.strerror or error}. What was written before is kept; {advice}"
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write rows as JSONL and return the path. Raises UnwritableError."""
+    return write_lines(path, map(encode_row, rows))
+
+
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
+    return f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode("utf-8", "backslashreplace")
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
+    """Write lines one by one, like `write_rows`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_file(str(path.parent)) as file:
+            file.writelines(lines)
+            file.flush()
+            Path(file.name).replace(path)
+    except OSError as error:
+        raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def format_rows(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the rows as JSONL."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
+
+
+def write_document(path: Path, document: Any) -> Path:
+    """Write a JSON document, like `write_rows`."""
+    return write_text(path, format_document(document))
+
+
+def format_document(document: Any) -> str:
+    """Return a document as indented JSON."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def require_writable(*paths: Path) -> None:
+    """Raise UnwritableError unless files can be made there, so that this is known before anything is paid for."""
+    for path in paths:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
+        if path.is_dir():
+            raise UnwritableError(f"{path}: cannot be written: found a folder, expected a file")
+
+
+def write_text(path: Path, text: str, *, encoding: str = "utf-8") -> Path:
+    """Write a text, like `write_rows`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape.
+        write_atomically(str(path.parent), path.name, text.encode(encoding, "backslashreplace"))
+    except OSError as error:
+        raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+_WRITES = "writes"
+"""The file whose lock is held while a run or verdict is written. It stays: making it each time takes longer."""
+_LONGEST_WRITE = 10.0
+_MACOS_FILES = 10_240
+"""What a process of macOS may have open (OPEN_MAX) where its hard limit says that there is none."""
+_NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_log = logging.getLogger(__name__)
+_lockless: set[str] = set()
+"""Folders whose file system has no locks: said once."""
+
+
+@contextlib.asynccontextmanager
+async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
+    """Hold the lock of a fingerprint; another holder, of this process or any other, is waited for.
+
+    What that one made may lie in the store by then. A process that dies lets go of its locks. Raises
+    InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
+    """
+    folder = f"{output}/{LOCKS}"
+    path, pause = f"{folder}/{fingerprint}.lock", _FIRST_WAIT
+    try:
+        # Polled and not blocking: a blocking lock would hold a thread per waiting run, and could not be cancelled.
+        while (held := _acquire(folder, path)) is None:
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_WAIT, 2 * pause)
+    except OSError as error:
+        raise InfrastructureError(explain_unwritable(output, error)) from error
+    try:
+        yield
+    finally:
+        _release(held, path)
+
+
+@contextlib.contextmanager
+def hold_write_lock(output: str) -> Iterator[None]:
+    """Keep other processes from the names in the output folder, for the milliseconds that a write takes.
+
+    Sessions of other settings, under locks of their own, write to the same names: what lies there is read, moved and
+    replaced as one step. A process that is stopped in the middle of it is waited for 10 s. Raises OSError.
+    """
+    folder = f"{output}/{LOCKS}"
+    descriptor = _open_lock_file(folder, f"{folder}/{_WRITES}")
+    try:
+        until = time.monotonic() + _LONGEST_WRITE
+        # After 10 s the holder is stopped (SIGSTOP, a debugger), not writing: going on risks a name, waiting risks the
+        # session.
+        while not _lock(descriptor, folder) and time.monotonic() < until:
+            time.sleep(0.001)
+        yield
+    finally:
+        _unlock(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file for this process alone; False where another holds it. Raises OSError where that cannot be.
+
+    It is the lock of filelock's FileLock, too.
+    """
+    if sys.platform == "win32":
+        from filelock import lock_descriptor
+
+        return lock_descriptor(descriptor, blocking=False)
+    import fcntl  # filelock, which does the same, brings asyncio and sqlite3: 40 ms of every session
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK):
+            raise
+        return False
+    return True
+
+
+def release_lock(descriptor: int) -> None:
+    """Let go of the lock of an open file. Raises OSError."""
+    if sys.platform == "win32":
+        from filelock import unlock_descriptor
+
+        unlock_descriptor(descriptor)
+        return
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def allow_open_files(count: int) -> int:
+    """Raise this process's soft limit of open files to `count`, or as far as it goes. Return how many may be open."""
+    if sys.platform == "win32":
+        return count
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (count, _MACOS_FILES):
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            return count if soft == resource.RLIM_INFINITY else soft
+        with contextlib.suppress(ValueError, OSError):  # more than the kernel has, whatever the hard limit says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
+
+
+def _acquire(folder: str, path: str) -> int | None:
+    """Return the descriptor that holds the lock; None where another holds it. Raises OSError."""
+    descriptor = _open_lock_file(folder, path)
+    try:
+        # Opening and locking are two steps: between them the last holder may have unlinked the file, and a lock on a
+        # file without a name excludes nobody.
+        locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not locked:
+        os.close(descriptor)
+        return None
+    try:
+        os.ftruncate(descriptor, 0)  # what a dead session left in it
+        os.write(descriptor, b"%d\n" % os.getpid())  # a disk without room for this has none for a run
+    except BaseException:
+        _release(descriptor, path)
+        raise
+    return descriptor
+
+
+def _open_lock_file(folder: str, path: str) -> int:
+    try:
+        return os.open(path, _LOCK_FLAGS, 0o666)
+    except FileNotFoundError:
+        make_folder(folder)
+        return os.open(path, _LOCK_FLAGS, 0o666)
+
+
+def _lock(descriptor: int, folder: str) -> bool:
+    try:
+        return try_lock(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+    # NFS without lockd, and some FUSE mounts: go on without locks, as an error would keep people from their only disk.
+    if folder not in _lockless:
+        _lockless.add(folder)
+        _log.warning("%s: the file system has no locks, so two sessions there at once may pay for a run twice", folder)
+    return True
+
+
+def _release(descriptor: int, path: str) -> None:
+    try:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # while it is held: who waits for this file sees that it is gone, and tries anew
+    finally:
+        _unlock(descriptor)
+
+
+def _unlock(descriptor: int) -> None:
+    try:
+        with contextlib.suppress(OSError):
+            release_lock(descriptor)  # closing does it too, but for a copy in a forked process
+    finally:
+        os.close(descriptor)
+
+
+def refuse_links(output: Path) -> None:
+    """Raise ConfigError where a folder that the store keeps below an output folder is a link: it may lead anywhere.
+
+    The output folder itself may be one. Links deeper than a case's folder are refused where they are met.
+    """
+    for name, levels in _FOLDER_LEVELS.items():
+        if (link := _first_link(str(output), name, levels)) is not None:
+            raise ConfigError(
+                f"{link}: is a link to another folder, expected a folder: nothing below an output folder is read, "
+                f"written or removed through links. Remove it; to keep results elsewhere, name that folder "
+                f"(--agentbench-output DIR), or make {output} itself the link"
+            )
+
+
+def _first_link(folder: str, name: str, levels: int) -> str | None:
+    path = f"{folder}/{name}"
+    if os.path.islink(path):
+        return path
+    if levels == 0:
+        return None
+    try:
+        with os.scandir(path) as found:
+            below = [each for each in found if each.is_dir()]
+    except OSError:
+        return None  # who needs it will say so
+    links = (
+        each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
+        for each in below
+    )
+    return next(filter(None, links), None)

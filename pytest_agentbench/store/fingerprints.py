@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pytest_agentbench.records.parts import CasePart
+from pytest_agentbench.records.base import CasePart
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -26,7 +26,8 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular
 
 
 def plain(value: object) -> Any:
-    """`value` as JSON has it, numbers by value: `0.0` becomes `0`; unknown objects, NaN and infinities their text."""
+    """Return `value` as JSON has it, numbers by value (`0.0` is `0`); unknown objects, NaN and infinities as text."""
+    # By exact type first: this is called for each leaf of each case, and abstract classes take four times as long
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
@@ -41,6 +42,7 @@ class Plain(dict[str, Any]):
 
 
 def _number(value: float) -> int | float | str:
+    # YAML of one person has `1`, of another `1.0`; JSON of a third turns one into the other
     if value.is_integer():
         return int(value)
     return value if math.isfinite(value) else str(value)
@@ -64,6 +66,7 @@ def _sequence(value: Iterable[object]) -> list[Any]:
 
 
 def _set(value: Iterable[object]) -> list[Any]:
+    # Python's own order of a set changes from process to process
     return sorted((plain(item) for item in value), key=_encode)
 
 
@@ -93,12 +96,12 @@ _CONVERSIONS_OF_SUBCLASSES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 
 
 def canonical_json(value: object) -> bytes:
-    """`value` as ASCII JSON with sorted keys and no blanks; equal values give equal bytes (`1.0` and `1` are equal)."""
+    """Return `value` as ASCII JSON with sorted keys and no blanks; equal values, as `1.0` and `1`, give equal bytes."""
     return _encode(plain(value)).encode("ascii")
 
 
 def fingerprint(value: object) -> str:
-    """SHA-256 (64 hex digits) of the canonical JSON of `value`; bytes are taken as canonical JSON already."""
+    """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`; bytes count as canonical JSON already."""
     return hashlib.sha256(value if isinstance(value, bytes) else canonical_json(value)).hexdigest()
 
 
@@ -116,7 +119,10 @@ def run_fingerprint_input(
     `settings` is the merged runner configuration. `extra` names what else reaches the agent: tool and MCP server
     definitions, image, workspace template, a script's hash, the metadata that a user's own callable may read.
     """
+    # Only where there are some, so that what ran before cases had any keeps its fingerprint.
+    parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.is_section}
     return {
+        **({"parts": parts} if parts else {}),
         "schema_version": SCHEMA_VERSION,
         "case_id": case.case_id,
         "repetition": repetition,
@@ -147,9 +153,10 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
+    # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
-    # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
+    # Each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
     settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}
     return settings
@@ -196,7 +203,7 @@ def rubric_input(case: Case) -> dict[str, Any]:
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
     """Return what fingerprints hold of parts and sections that are not there: what stood so in the first ones."""
-    text = files("pytest_agentbench.store").joinpath("fingerprint_defaults.json").read_text("utf-8")
+    text = Path(__file__).with_name("fingerprint_defaults.json").read_text("utf-8")
     defaults: dict[str, dict[str, Any]] = json.loads(text)
     return defaults
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -17,13 +17,11 @@ from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
 from pytest_agentbench.store.documents import Signer, strip_signature
-from pytest_agentbench.store.files import make_folder, write_atomically
-from pytest_agentbench.store.locks import claim
+from pytest_agentbench.store.files import JUDGEMENTS, claim, make_folder, write_atomically
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.store.remote import Remote, Upload
 
-JUDGEMENTS = "judgements"
-"""The folder of the votes below the output folder."""
+if TYPE_CHECKING:
+    from pytest_agentbench.store.remote import Remote, Upload
 
 _log = logging.getLogger(__name__)
 _not_writable: set[Path] = set()
@@ -145,6 +143,9 @@ class Judgements:
             _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
 
     def _make_upload(self, key: str) -> Upload:
+        from pytest_agentbench.store.remote import Upload
+
+        # Read when it is sent, not now: a vote may be kept anew meanwhile, and none is held in memory
         return Upload(JUDGEMENTS, ((self._object_name(key), partial(read_file, self._path(key))),))
 
     def _object_name(self, key: str) -> str:

@@ -21,14 +21,22 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import OUTPUTS, find_whole_file, is_beside, list_kept_files
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
-from pytest_agentbench.store.documents import load_evaluation, load_run, read_evaluation, read_run, strip_signature
-from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.documents import (
+    OUTPUTS,
+    find_whole_file,
+    is_beside,
+    list_kept_files,
+    load_evaluation,
+    load_run,
+    read_evaluation,
+    read_run,
+    strip_signature,
+)
+from pytest_agentbench.store.files import LOCKS, hold_write_lock, slug, try_lock
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
-from pytest_agentbench.store.locks import LOCKS, hold_write_lock
 from pytest_agentbench.store.redaction import REDACTED
 
 Reason = Literal[
@@ -142,6 +150,7 @@ class _RunFolder:
         """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
         if evaluation.run_id is not None:
             with contextlib.suppress(OSError):
+                # A trace may be megabytes; its run_id stands in the bytes as JSON writes it
                 if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in read_file(self._file(name)):
                     return True  # without parsing it
         run = self.run(name)
@@ -249,6 +258,7 @@ def _read_record(reader: Callable[[str], R | None], path: Path) -> R | Unread:
         return reader(str(path)) or "missing"
     except ValidationError:
         return "broken"
+    # A newer version's, and what a permission or a bad disk hides: to be kept whatever the user says of broken files
     except (ValueError, InfrastructureError):
         return "unknown"
 
@@ -259,7 +269,7 @@ def _list_locks(output: Path) -> list[str]:
 
 def _is_held(path: Path) -> bool:
     """Return whether a process holds the lock: one that died holds none."""
-    with _try_lock(path) as mine:
+    with _try_lock(path) as mine:  # None, gone meanwhile, is not held either
         return mine is False
 
 
@@ -273,8 +283,6 @@ def _remove_lock(path: Path) -> None:
 @contextlib.contextmanager
 def _try_lock(path: Path) -> Iterator[bool | None]:
     """Hold a lock where it is free: yield whether it was, None where it is gone."""
-    from filelock import lock_descriptor
-
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -284,7 +292,7 @@ def _try_lock(path: Path) -> Iterator[bool | None]:
         raise InfrastructureError(f"{path}: cannot be opened: {error.strerror or error}") from error
     try:
         try:
-            free = lock_descriptor(descriptor, blocking=False)
+            free = try_lock(descriptor)
         except OSError:
             free = False  # nobody can tell
         yield free
@@ -313,7 +321,7 @@ class Verification:
         for folder in self.contents.runs():
             for name, (kind, _, _) in folder.files.items():
                 if kind == "run":
-                    yield from self._run(folder, name)
+                    yield from self._verify_run(folder, name)
                 self.counts["files that could not be read, kept aside"] += kind == "unreadable"
         for folder in self.contents.evaluations():
             for name, (kind, _, _) in folder.files.items():
@@ -340,7 +348,7 @@ class Verification:
         elif not self._covers(covered, full):
             yield f"{path}: found an input of another fingerprint than {full!r}"
 
-    def _run(self, folder: Folder, name: str) -> Iterator[str]:
+    def _verify_run(self, folder: Folder, name: str) -> Iterator[str]:
         path = self.contents.output / folder.path / name
         self.counts["runs"] += 1
         try:
@@ -409,6 +417,7 @@ class Verification:
 
 def _find_misplaced(path: Path, folder: Folder, name: str, case_id: str, fingerprint: str | None) -> Iterator[str]:
     """Yield a sentence for a document that was copied to where it does not belong."""
+    # The folder is named before secrets are removed from what lies in it
     if folder.parts[-1] != slug(case_id) and REDACTED not in case_id:
         yield f"{path}: case_id: found {case_id!r}, expected the case that the folder is named by"
     displaced = folder.files[name].displaced

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
 
 from pytest_agentbench.records.base import Record
@@ -48,13 +46,30 @@ _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("fc-",), r"[0-9a-f]{32}"),  # Firecrawl
     (("e2b_",), r"[0-9a-f]{40}"),
     (("lsv2_pt_", "lsv2_sk_"), r"[0-9a-f]{32}_[0-9a-f]{10}"),  # LangSmith
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9]{36,}"),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9_]{36,}"),
     (("github_pat_",), r"[A-Za-z0-9_]{40,}"),
-    (("glpat-", "gldt-", "glrt-", "glptt-"), r"[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{2,}){0,2}"),
+    (
+        (
+            "glpat-",
+            "gldt-",
+            "glrt-",
+            "glptt-",
+            "glft-",
+            "glsoat-",
+            "glcbt-",
+            "glimt-",
+            "glagent-",
+            "gloas-",
+            "GR1348941",
+        ),
+        r"[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]{2,}){0,2}",
+    ),
     (("npm_",), r"[A-Za-z0-9]{36}"),
     (("pypi-",), r"[A-Za-z0-9_-]{60,}"),
     (("dckr_pat_", "dckr_oat_"), r"[A-Za-z0-9_-]{20,}"),
     (("rubygems_",), r"[0-9a-f]{48}"),
+    (("https://hooks.slack.com/services/",), r"(?i:T\w+/B\w+/\w+)"),
+    (("xoxa-", "xoxb-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"), r"(?:[0-9]+-)+[A-Za-z0-9]+"),
     (("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), _RANDOM + r"[A-Za-z0-9-]{20,}"),
     (("xoxe.xoxb-", "xoxe.xoxp-"), r"[A-Za-z0-9-]{20,}"),
     (("ntn_",), r"[A-Za-z0-9]{40,}"),  # Notion
@@ -62,6 +77,9 @@ _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("figd_",), r"[A-Za-z0-9_-]{40,}"),
     (("ATATT3",), r"[A-Za-z0-9_=-]{60,}"),  # Atlassian
     (("AKIA", "ASIA", "ABIA", "ACCA"), r"[0-9A-Z]{16}(?![A-Za-z0-9])"),  # AWS
+    (("A3T",), r"[0-9A-Z]{17}"),
+    (("AccountKey=",), r"[A-Za-z0-9+/=]{88}"),  # Azure Storage
+    (("sq0csp-",), r"[A-Za-z0-9_\\-]{43}"),  # Square
     (("ABSK",), r"[A-Za-z0-9+/]{100,}={0,2}"),  # Bedrock
     (("dop_v1_", "doo_v1_", "dor_v1_"), r"[0-9a-f]{64}"),  # DigitalOcean
     (("dapi",), r"[0-9a-f]{32}(?:-[0-9])?(?![A-Za-z0-9])"),  # Databricks
@@ -85,24 +103,16 @@ _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (tuple(each[: len(each) // 4 * 4 - 4].decode() for each in _PEM), r"[A-Za-z0-9+/]{60,}={0,2}"),
 )
 
-# Plugins of detect-secrets whose secrets are known by their own form. Of the others, some go by the words around a
-# secret (keyword, npm, cloudant, ibm_*, softlayer), some take ordinary text for one (artifactory: words in capitals;
-# basic_auth: every example with a password; twilio: ids that are no secrets), private_key knows only the first line,
-# jwt leaves the signature, openai takes time squared: the list above and the Redactor have forms for those.
-_PLUGINS = (
-    "aws",
-    "azure_storage_key",
-    "discord",
-    "github_token",
-    "gitlab_token",
-    "mailchimp",
-    "pypi_token",
-    "sendgrid",
-    "slack",
-    "square_oauth",
-    "stripe",
-    "telegram_token",
+# Forms that have no beginning of their own.
+_UNMARKED_KEYS = (
+    r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",  # Discord
+    r"[0-9a-z]{32}-us[0-9]{1,2}",  # Mailchimp
+    r"[0-9]{8,10}:[A-Za-z0-9_-]{35}",  # Telegram
 )
+# AWS's secret keys look like any 40 characters of base64: only a name in front of them tells.
+_AWS_NAME = re.compile(r"(?i:aws)[\w.-]{0,30}(?i:key|token|pass|pwd?)\w{0,20}[\"'\s:=>]{1,12}$", re.ASCII)
+_AWS_SECRET = re.compile(r"[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/])")
+_LONGEST_NAME = 80
 
 # A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are characters of their own.
 # What is looked for begins with the character before: a set of characters is found fifty times faster than a place.
@@ -115,13 +125,8 @@ def find_key_spans(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int
     """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length."""
     text = "\n" + text  # so that a key at its beginning has a character before it
     runs = [(start + 1, end + 1) for start, end in runs]
-    for start, end in (*_find_own_keys(text, runs), *_find_known_keys(text, runs)):
+    for start, end in (*_find_own_keys(text, runs), *_find_unmarked_keys(text, runs)):
         yield start - 1, end - 1
-
-
-def load_key_forms() -> None:
-    """Import now what texts with keys need: once many runs are under way there may be no file left to open."""
-    _compile_known_forms()
 
 
 def _find_own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -142,14 +147,19 @@ def _find_own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int
                 yield begin, done
 
 
-def _find_known_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield where keys that detect-secrets knows begin and end."""
+def _find_unmarked_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield where keys without a beginning of their own begin and end."""
     for start, end in runs:
         if _LETTER_AND_DIGIT.search(text, start, end) is None:
             continue
-        for key in _compile_known_forms().finditer(text, start - 1, end):
+        for key in _compile_unmarked().finditer(text, start - 1, end):
             if _LETTER_AND_DIGIT.search(key["key"]) is not None:
                 yield key.span("key")
+        # A run begins with what joins it to the name (`aws_key=...`), or after it (`aws_key = "..."`).
+        for begin in {start, text.rfind("=", start, end - 40) + 1, text.rfind(":", start, end - 40) + 1} - {0}:
+            secret = _AWS_SECRET.match(text, begin, end)
+            if secret is not None and _AWS_NAME.search(text[max(0, begin - _LONGEST_NAME) : begin]) is not None:
+                yield secret.span()
 
 
 @cache
@@ -173,24 +183,9 @@ def _compile_own_forms(beginning: str) -> list[re.Pattern[str]]:
 
 
 @cache
-def _compile_known_forms() -> re.Pattern[str]:
-    """Return an expression for the keys that the installed detect-secrets knows, to the end of the word.
-
-    It takes 0.14 s to import, most of that for requests, which it imports first of all: that is why this is called
-    where the first run begins, or at the first text that could hold a key. A plugin that a later version no longer has
-    is left out.
-    """
-    names = [name for plugin in _PLUGINS if find_spec(name := f"detect_secrets.plugins.{plugin}") is not None]
-    kinds = [kind for name in names for kind in vars(importlib.import_module(name)).values()]
-    lists = [kind.denylist for kind in kinds if isinstance(getattr(kind, "denylist", None), list | tuple)]
-    forms = dict.fromkeys(_inline_flags(form) for denylist in lists for form in denylist)
-    return re.compile(rf"{_BEFORE}(?P<key>(?:{'|'.join(forms)})\w*)", re.ASCII)
-
-
-def _inline_flags(pattern: re.Pattern[str]) -> str:
-    """Return the expression with its own flags, to stand beside others."""
-    flags = "".join(letter for letter, flag in (("i", re.I), ("s", re.S), ("x", re.X)) if pattern.flags & flag)
-    return f"(?{flags}:{pattern.pattern})"
+def _compile_unmarked() -> re.Pattern[str]:
+    """Return an expression for the keys of `_UNMARKED_KEYS`, to the end of the word."""
+    return re.compile(rf"{_BEFORE}(?P<key>(?:{'|'.join(f'(?:{form})' for form in _UNMARKED_KEYS)})\w*)", re.ASCII)
 
 
 def _match_any(texts: set[str]) -> str:
@@ -348,6 +343,9 @@ def _record_words() -> frozenset[str]:
 
     Were one of them somebody's password, redacting it would leave records that do not load.
     """
+    # Their modules, whoever has imported them: what is redacted must not depend on that.
+    from pytest_agentbench.records import case, evaluation, run  # noqa: F401
+
     words: set[object] = set()
 
     def collect(annotation: object) -> None:
@@ -386,3 +384,12 @@ def _find_url_credentials(text: str) -> Iterator[Span]:
                 yield found.span("alone")
         elif password != user and not _EXAMPLE.fullmatch(password):
             yield found.start("user"), found.end("password")
+
+
+_USER = re.compile(r"(?<=://)[^/\s'\"]*@")
+_QUERY = re.compile(r"(://[^?\s'\"]*\?)[^\s'\"]+")
+
+
+def strip_credentials(text: str) -> str:
+    """Return a text without what URLs in it hold beside address and path: users, passwords, signed queries."""
+    return _QUERY.sub(r"\1[redacted]", _USER.sub("[redacted]@", text))

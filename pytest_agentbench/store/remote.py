@@ -7,7 +7,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from pytest_agentbench.bounded.files import MAX_RECORD, read_file
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.store.files import make_folder, write_atomically
+from pytest_agentbench.store.redaction import strip_credentials
 
 # Where a shared store lies: a folder, or a bucket that fsspec knows. Objects are whole; the last of a name wins.
 #
@@ -326,9 +326,6 @@ VERSION = 1
 DEADLINE = 120.0
 """Seconds that an object may take, the retries of the package below included."""
 
-_USER = re.compile(r"(?<=://)[^/\s'\"]*@")
-_QUERY = re.compile(r"(://[^?\s'\"]*\?)[^\s'\"]+")
-
 
 class Remote:
     """A store at a URL: read when asked, written in the background. One thread uses it, once it is open."""
@@ -353,7 +350,7 @@ class Remote:
             hint = f"pip install 'pytest-agentbench[{extra}]'"
             raise InfrastructureError(f"--agentbench-store {self.url} needs {package}: {hint} ({error})") from error
         except Exception as error:
-            raise self._failed("cannot be used", error) from error
+            raise self._make_unusable("cannot be used", error) from error
         try:
             marker = asyncio.run_coroutine_threadsafe(_limit_time(_read_marker(objects)), objects.loop).result()
             if (problem := _describe_foreign(marker)) is not None:
@@ -363,12 +360,12 @@ class Remote:
             raise
         except Exception as error:
             objects.close()
-            raise self._failed("cannot be used", error) from error
+            raise self._make_unusable("cannot be used", error) from error
         self._objects, self._sender = objects, Uploader(objects, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
         """Return an object; None where there is none. Raises UnreachableError where the store does not answer."""
-        objects, sender = self._opened()
+        objects, sender = self._require_open()
         # The store has a loop of its own: fsspec's file systems bind their sessions to the loop of fsspec's thread.
         reading = asyncio.run_coroutine_threadsafe(_limit_time(objects.read(name)), objects.loop)
         try:
@@ -376,18 +373,19 @@ class Remote:
         except FileNotFoundError:
             return None
         except Exception as error:
-            problem = f"--agentbench-store {self.url} cannot be asked for what is paid already: {self._reason(error)}"
+            said = self._describe_failure(error)
+            problem = f"--agentbench-store {self.url} cannot be asked for what is paid already: {said}"
             raise UnreachableError(problem) from error
         sender.known.add(name)
         return content
 
     def send(self, upload: Upload) -> None:
         """Upload a result in the background, in the place of what has its name."""
-        self._opened()[1].send(upload)
+        self._require_open()[1].send(upload)
 
     def offer(self, upload: Upload) -> None:
         """Upload a result in the background unless it is there already."""
-        self._opened()[1].offer(upload)
+        self._require_open()[1].offer(upload)
 
     def close(self, say: Callable[[str], None] = lambda text: None) -> str | None:
         """Wait until everything is there that was sent or offered. Return a message where some of it is not.
@@ -398,10 +396,12 @@ class Remote:
         if objects is None or sender is None:
             return None
         waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends what is missing there"
-        describe_unsent, error = sender.finish(lambda count: say(waiting.format(_count_results(count), self.url)))
+        unsent, error = sender.finish(lambda count: say(waiting.format(_count_results(count), self.url)))
         objects.close()
         return (
-            None if error is None else self.describe_unsent(_count_results(describe_unsent), f": {self._reason(error)}")
+            None
+            if error is None
+            else self.describe_unsent(_count_results(unsent), f": {self._describe_failure(error)}")
         )
 
     def describe_unsent(self, what: str = "some results are", why: str = "") -> str:
@@ -411,15 +411,15 @@ class Remote:
             "on it with the same --agentbench-store sends it"
         )
 
-    def _opened(self) -> tuple[ObjectStore, Uploader]:
+    def _require_open(self) -> tuple[ObjectStore, Uploader]:
         assert self._objects is not None
         assert self._sender is not None
         return self._objects, self._sender
 
-    def _failed(self, what: str, error: Exception) -> InfrastructureError:
-        return InfrastructureError(f"--agentbench-store {self.url} {what}: {self._reason(error)}")
+    def _make_unusable(self, what: str, error: Exception) -> InfrastructureError:
+        return InfrastructureError(f"--agentbench-store {self.url} {what}: {self._describe_failure(error)}")
 
-    def _reason(self, error: Exception) -> str:
+    def _describe_failure(self, error: Exception) -> str:
         kind = type(error).__name__
         said = strip_credentials(self._redact(str(error))).strip().rstrip(".") or kind
         if isinstance(error, TimeoutError):
@@ -435,11 +435,6 @@ class Remote:
 
 def _count_results(count: int) -> str:
     return "1 result is" if count == 1 else f"{count} results are"
-
-
-def strip_credentials(text: str) -> str:
-    """Return a text without what URLs in it hold beside address and path: users, passwords, signed queries."""
-    return _QUERY.sub(r"\1[redacted]", _USER.sub("[redacted]@", text))
 
 
 async def _read_marker(objects: ObjectStore) -> bytes:

@@ -21,8 +21,15 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, find_whole_file, list_kept_files
-from pytest_agentbench.store.documents import Kind, parse_evaluation, parse_run
+from pytest_agentbench.store.documents import (
+    OUTPUT_TYPE,
+    OUTPUTS,
+    Kind,
+    find_whole_file,
+    list_kept_files,
+    parse_evaluation,
+    parse_run,
+)
 from pytest_agentbench.store.files import EVALUATIONS, RUNS, explain_unwritable, slug
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.remote import Upload
@@ -86,6 +93,7 @@ async def pull_run(
     if lane.remote is None:
         return None
     folder = _folder(lane, RUNS, case_id)
+    # Under names of their own: an outage on one machine takes no success of another away
     for successful in (True, False) if unsuccessful else (True,):
         name = _name_run_object(folder, repetition, run_fingerprint, successful=successful)
         content = await lane.remote.get(name)
@@ -143,6 +151,7 @@ async def _fetch_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> R
         content = (
             await remote.get(_name_kept_object(folder, artifact, f"{OUTPUTS}/{name}")) if named is not None else None
         )
+        # What cannot be had keeps its name: `store verify` tells that it is missing
         if named is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
@@ -254,6 +263,7 @@ def _parse_object(
     """
     if content is None or lane.remote is None:
         return None
+    # The first line is signed by itself: what follows only explains it
     place, record = f"{lane.remote.url}/{name}", content.partition(b"\n")[0]
     if lane.signer is not None and not lane.signer.accepts(kind, record):
         return None

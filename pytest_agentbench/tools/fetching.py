@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cache
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.tools.base import WEB_FETCH, Fetch, Hop, Page
 from pytest_agentbench.tools.network import InThread, RefusedError, Resolve, check_url, system_resolver
 from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_libraries
-from pytest_agentbench.tools.web_client import FetchError, Hop, Reply, WebClient, describe_hops, follow_redirects
+from pytest_agentbench.tools.web_client import FetchError, Reply, WebClient, describe_hops, follow_redirects
 
 MAX_TEXT = 200_000
 """How many characters of a page are kept."""
@@ -100,24 +99,6 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A fetched page: every request that led to it, its own the last, and its text.
-
-    `size` (bytes) and `sha256` (hex) are of the body as it came, without a transfer's compression.
-    """
-
-    hops: tuple[Hop, ...]
-    media_type: str
-    size: int
-    sha256: str
-    text: str
-
-
-Fetch = Callable[[str], Awaitable[Page]]
-"""Gets the page at a URL. Raises FetchError."""
-
-
 def make_web_fetch(settings: NetworkSettings, in_thread: InThread, resolve: Resolve | None = None) -> Fetch | None:
     """Return a fetch from the web as the settings allow it; None where the extra `web` is not installed.
 
@@ -164,10 +145,6 @@ def _limit_body(status: int, media_type: str) -> int:
     if not is_text(media_type):
         raise FetchError(f"HTTP {status}: found {media_type[:80]!r}, expected text: it was not fetched")
     return MAX_PAGE_BYTES
-
-
-WEB_FETCH = "web_fetch"
-"""Who is asked, in cassettes."""
 
 
 def make_taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:

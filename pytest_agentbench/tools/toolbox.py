@@ -8,10 +8,9 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from pytest_agentbench.bounded.schemas import BoundedSchema, UncheckableError, bounded_schema
@@ -19,8 +18,6 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, TraceEvent
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
-from pytest_agentbench.tools.web_tools import WEB_TOOLS
-from pytest_agentbench.tools.workspace_tools import COMMAND_TOOLS, FILE_TOOLS, SHELL_SESSION
 
 WIRE_NAME_LENGTH = 64
 
@@ -237,9 +234,3 @@ def _bound_output(content: str) -> str:
     half = OUTPUT_LIMIT // 2
     left_out = len(content) - 2 * half
     return f"{content[:half]}\n[... {left_out:,} characters left out ...]\n{content[-half:]}"
-
-
-BUILTIN_TOOLS: Mapping[str, Tool] = MappingProxyType(
-    {tool.name: tool for tool in (*COMMAND_TOOLS, SHELL_SESSION, *FILE_TOOLS, *WEB_TOOLS)}
-)
-"""The tools every case may name."""

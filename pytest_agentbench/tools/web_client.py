@@ -14,6 +14,7 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import retry_after_seconds
+from pytest_agentbench.tools.base import Hop
 from pytest_agentbench.tools.network import RefusedError, Resolve, check_addresses, check_url, host_of
 
 if TYPE_CHECKING:
@@ -34,15 +35,6 @@ class FetchError(AgentbenchError):
 
 class RedirectsError(FetchError):
     """One request led to another too many times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One request on the way to a page: the `address` that was connected to (None: nobody was asked), the status."""
-
-    url: str
-    address: str | None
-    status: int
 
 
 @dataclass(frozen=True, slots=True)

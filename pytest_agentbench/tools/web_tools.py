@@ -10,8 +10,17 @@ from pytest_agentbench.errors import AgentbenchError, InfrastructureError, Provi
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput, object_schema
-from pytest_agentbench.tools.fetching import WEB_FETCH, Page
+from pytest_agentbench.tools.base import (
+    WEB_FETCH,
+    WEB_SEARCH,
+    Page,
+    Search,
+    SearchResult,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    object_schema,
+)
 from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_host_allowed, require_web
 
 if TYPE_CHECKING:
@@ -130,10 +139,6 @@ def _parse_results(found: object, *, snippet: str) -> list[SearchResult]:
     ]
 
 
-WEB_SEARCH = "web_search"
-"""Who is asked, in cassettes."""
-
-
 def make_taped_search(search: Search | None, tape: Tape) -> Search:
     """Return a search through a tape. Without a `search` it has the tape alone.
 
@@ -241,7 +246,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
     }
 
 
-WEB_TOOLS = (
+_TOOLS = (
     Tool(
         WEB_SEARCH,
         "Search the web and return titles, addresses and excerpts of the best pages.",
@@ -269,3 +274,6 @@ WEB_TOOLS = (
         _require_fetch,
     ),
 )
+
+TOOLS = {tool.name: tool for tool in _TOOLS}
+"""The tools of this module by name."""

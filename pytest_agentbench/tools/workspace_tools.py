@@ -76,7 +76,7 @@ def _make_output(result: ExecResult, seconds: float) -> ToolOutput:
     return ToolOutput(append_end(result.output, end), is_error=result.exit_code != 0)
 
 
-COMMAND_TOOLS = (
+_COMMAND_TOOLS = (
     Tool(
         "exec_shell",
         "Run a command with /bin/sh in the workspace and return what it prints on stdout and stderr, and its exit "
@@ -209,7 +209,7 @@ async def _shell_session(arguments: dict[str, Any], context: ToolContext) -> str
     return await session.run(command, arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS))
 
 
-SHELL_SESSION = Tool(
+_SHELL_SESSION = Tool(
     _NAME,
     "Run a command in a shell that stays: its folder, variables, functions and background jobs are there in the next "
     "call. Returns what is printed on stdout and stderr, and the command's exit code. It is bash where that is "
@@ -263,7 +263,7 @@ def _format_entry(entry: Entry) -> str:
 
 _PATH = "Path relative to the workspace, or below /tmp, which is private to this run. Links and `..` are refused."
 
-FILE_TOOLS = (
+_FILE_TOOLS = (
     Tool(
         "write_file",
         "Write text to a file, replacing what it held. Missing folders are made.",
@@ -289,3 +289,6 @@ FILE_TOOLS = (
         _list_files,
     ),
 )
+
+TOOLS = {tool.name: tool for tool in (*_COMMAND_TOOLS, _SHELL_SESSION, *_FILE_TOOLS)}
+"""The tools of this module by name."""

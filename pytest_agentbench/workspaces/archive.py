@@ -33,7 +33,7 @@ class ArchiveError(AgentbenchError):
 
 
 def pack_workspace(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = str) -> list[str]:
-    """Write the files and folders of a workspace, its private `.tmp` too; the paths of all else, which is left out.
+    """Write the files and folders of a workspace, its private `.tmp` too; return the paths of what is left out.
 
     `redact` is applied to names and to files that are UTF-8 text. Left out are links, files with several hard links,
     FIFOs, sockets, what cannot be read, and what nobody could put back as its path is too long. Raises ArchiveError for
@@ -54,8 +54,9 @@ def pack_workspace(workspace: Workspace, target: BinaryIO, redact: Callable[[str
             else:
                 content, there = _redact_content(read[0], redact), read[1]
                 header.size = len(content)
-            header.mode = stat.S_IMODE(there.st_mode) & 0o777
+            header.mode = stat.S_IMODE(there.st_mode) & 0o777  # without set-user-id and its kind
             header.mtime = min(max(int(there.st_mtime), 0), _LATEST)
+            # Its header, and the two empty blocks that end an archive, are counted too.
             if target.tell() + 3 * tarfile.BLOCKSIZE + header.size > MAX_ARCHIVE_BYTES:
                 raise _size_error()
             archive.addfile(header, io.BytesIO(content) if content is not None else None)
@@ -101,6 +102,7 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
         with content, os.fdopen(open_file(folder, names[-1], write=True), "wb") as file:
             shutil.copyfileobj(content, file)
             file.flush()
+            # Readable to its owner whatever the archive says: the run that goes on with it is packed again.
             os.fchmod(file.fileno(), member.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
             os.utime(file.fileno(), (member.mtime, member.mtime))
 
@@ -134,7 +136,7 @@ def _read_regular_file(found: Found) -> tuple[bytes, os.stat_result] | None:
         there = os.fstat(file.fileno())
         if there.st_size > MAX_ARCHIVE_BYTES:
             raise _size_error()
-        content = file.read(MAX_ARCHIVE_BYTES + 1)
+        content = file.read(MAX_ARCHIVE_BYTES + 1)  # it may grow meanwhile
     if len(content) > MAX_ARCHIVE_BYTES:
         raise _size_error()
     return content, there

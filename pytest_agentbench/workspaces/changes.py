@@ -32,7 +32,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The facts of everything below a folder, by its names.
+    """Facts of everything below a folder, by its names.
 
     `unseen` are the folders in it that could not be looked into, "" for itself.
     """
@@ -75,7 +75,7 @@ def take_snapshot(folder: str) -> Snapshot:
 
 
 def digest_snapshot(snapshot: Snapshot) -> str:
-    """SHA-256 of all facts, the same for folders that hold the same, and for copies.
+    """Return the SHA-256 of all facts, the same for folders that hold the same, and for copies.
 
     Of the permissions only the owner's count: those of others are the umask's where the folder was checked out.
     """
@@ -187,7 +187,7 @@ def _find_renames(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
     Empty files are all the same, so they tell nothing.
     """
     gone: dict[str, list[Names]] = defaultdict(list)
-    for names, facts in sorted(removed.items(), key=_names_of, reverse=True):
+    for names, facts in sorted(removed.items(), key=_names_of, reverse=True):  # so that `pop` takes the first by name
         if facts.sha256 is not None and facts.size:
             gone[facts.sha256].append(names)
     found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_names_of))
@@ -249,6 +249,7 @@ def _read_lines(path: str, facts: FileFacts | None, root: Path | None, *, linked
         raise _NoDiffError("not compared: its content is not what it was when the run ended")
     if "\0" in text:
         raise _NoDiffError("binary")
+    # Not by splitlines, for which form feeds and Unicode's separators end lines too.
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 
@@ -263,6 +264,7 @@ def _read_content(root: Path, path: str, *, linked: bool) -> bytes:
 
 def _diff_lines(old: list[str], new: list[str]) -> list[str]:
     """Return the lines of a unified diff. Raises _NoDiffError where finding it takes too long."""
+    # What both have at their ends is left out first: difflib takes time for equal lines as well.
     before = _count_common_lines(old, new)
     after = _count_common_lines(old[before:][::-1], new[before:][::-1])
     ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
@@ -301,6 +303,7 @@ def _count_diff_steps(old: list[str], new: list[str]) -> int:
     """Return the most steps that difflib takes: for each block in common all pairs of equal lines, without popular
     ones.
     """
+    # In 200 lines or more difflib looks up none that are over 1 % of them (its `autojunk`).
     popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
     there = Counter(old)
     pairs = sum(count * there[line] for line, count in Counter(new).items() if count <= popular)

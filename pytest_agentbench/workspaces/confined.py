@@ -177,7 +177,7 @@ def _remove_all_but_folders(folder: int) -> list[str]:
 
 
 def _unlink(folder: int, name: str) -> bool:
-    """Remove what is no folder; whether it was none."""
+    """Remove what is no folder, and return whether it was none."""
     if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return False
     os.unlink(name, dir_fd=folder)

@@ -20,6 +20,7 @@ from itertools import count, pairwise
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.store.files import try_lock
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _FIRST, _EACH = 2**30, 2**16
@@ -30,7 +31,7 @@ _SMALL_FIRST, _SMALL_END = 10_000, 60_000
 
 
 class Owners:
-    """The ids of one session's workspaces. Sessions beside it have others, but for a rare chance."""
+    """Ids of one session's workspaces. Sessions beside it have others, but for a rare chance."""
 
     def __init__(self) -> None:
         first, end = _owner_ids()
@@ -80,7 +81,7 @@ class Workspaces:
     """Workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
 
     def __init__(self, base: Path | None = None) -> None:
-        """`base` is where that folder is made, at the first workspace; None: the system's temporary folder."""
+        """Begin without a folder: the first workspace makes it in `base`, None: the system's temporary folder."""
         self._base = base
         self._parent: str | None = None
         self._held: int | None = None
@@ -185,7 +186,7 @@ def _make_session(base: str) -> tuple[str, int]:
     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
     held = os.open(f"{folder}/{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        _lock_session(held)
+        try_lock(held)
     except OSError as error:
         _logger.warning("%s: has no locks (%s): what a killed session leaves there is yours to remove", base, error)
     # Only now has the lock its name: another session that sweeps never finds it unheld while this one lives.
@@ -202,7 +203,7 @@ def _take_session(folder: str) -> int | None:
     """
     held = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW)
     try:
-        if os.fstat(held).st_uid == os.getuid() and _lock_session(held):
+        if os.fstat(held).st_uid == os.getuid() and try_lock(held):
             os.close(os.open(f"{folder}/{_DEAD}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             return held
     except BaseException:
@@ -210,12 +211,6 @@ def _take_session(folder: str) -> int | None:
         raise
     os.close(held)
     return None
-
-
-def _lock_session(descriptor: int) -> bool:
-    from filelock import lock_descriptor  # 30 ms that a session without workspaces does not pay
-
-    return lock_descriptor(descriptor, blocking=False)
 
 
 def _remove_dead_sessions(base: str, own: str) -> None:

@@ -25,7 +25,7 @@ _CHUNK = 2**20
 
 
 def copy_tree(source: Path, target: Workspace) -> list[str]:
-    """Copy all that `source` holds; the paths of what was left out: FIFOs, sockets, devices, what cannot be read.
+    """Copy all that `source` holds, and return the paths of what was left out: FIFOs, sockets, what cannot be read.
 
     What is there at the target's paths must be of the same kind; files are replaced. Raises TreeError where the source
     holds too much, PathRefusedError and OSError for what stands in the way, and for want of room.
@@ -100,7 +100,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 def template_digest(template: Path) -> str:
-    """SHA-256 of all that the folder holds: paths, contents, permissions and links.
+    """Return the SHA-256 of all that the folder holds: paths, contents, permissions and links.
 
     Raises ConfigError for a template that holds too much, or what is no file, folder or link that can be read.
     """
@@ -121,7 +121,7 @@ def template_digest(template: Path) -> str:
 
 
 def fill_workspace(workspace: Workspace, template: Path) -> Snapshot:
-    """Copy the folder into a fresh workspace; the facts of what that holds now. Takes its time: for a thread.
+    """Copy the folder into a fresh workspace, and return the facts of what that holds now. For a thread.
 
     Raises ConfigError as `template_digest` does, SandboxError for want of room.
     """

@@ -72,7 +72,7 @@ class Workspace:
         """Return the whole file; PathRefusedError where it holds more than `limit` bytes."""
         with self.open_read(relative) as file:
             content = file.read(limit + 1)
-        if len(content) > limit:
+        if len(content) > limit:  # what was read, not what stat says: the agent may write to it meanwhile
             raise PathRefusedError(f"{relative!r}: found over {limit:,} bytes, expected at most that")
         return content
 
@@ -89,6 +89,7 @@ class Workspace:
 
     def write_text(self, relative: str, content: str) -> None:
         """Replace the file's content with UTF-8 text."""
+        # Half a surrogate pair, which a model's JSON may hold, is no text that UTF-8 has.
         self.write_bytes(relative, content.encode("utf-8", "replace"))
 
     def remove(self, relative: str) -> None:
@@ -127,6 +128,7 @@ class Workspace:
     def _names(self, path: str) -> list[str]:
         """Return the components below the workspace; absolute paths count under the private view only."""
         if path.startswith("/"):
+            # Agents name files as their commands see them: at /workspace, or where the folder lies on this machine.
             for own in (f"{self.path}/", f"{WORKSPACE}/"):
                 if f"{path}/" == own or path.startswith(own):
                     return split_path(path[len(own) :].lstrip("/"))
@@ -191,7 +193,7 @@ class Found:
 
     @property
     def path(self) -> str:
-        """Relative to the root."""
+        """Return the path relative to the root."""
         return "/".join(self.names)
 
 
@@ -200,6 +202,8 @@ def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator
 
     The paths of folders that cannot be looked into are added to `unseen`, "" for the root. Raises TreeError.
     """
+    # Names and no descriptors, of which a process has few. Each folder is opened from the root again, name by name, so
+    # that one which was swapped for a link meanwhile leads nowhere.
     pending: list[Names] = [()]
     seen = 0
     while pending:

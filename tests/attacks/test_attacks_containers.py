@@ -59,6 +59,7 @@ try:
             os._exit(0)
         count += 1
 finally:
+    time.sleep(3)  # else it may be over, of itself, before anybody has looked at how many there are
     print("it started", count, "processes", flush=True)
     os._exit(3)
 """

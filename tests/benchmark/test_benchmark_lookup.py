@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from pytest_agentbench import Benchmark, ConfigError
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import metric
+from pytest_agentbench.metrics.registry import METRICS, metric
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.metrics.text import exact_match
 

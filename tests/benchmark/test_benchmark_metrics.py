@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench import BenchmarkWarning, ConfigError, create_benchmark, score
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import metric
+from pytest_agentbench.metrics.registry import METRICS, metric
 
 VECTORS = Path(__file__).parents[3] / "shared" / "data" / "datasets" / "metric_vectors.sample.jsonl"
 TEXTS = ("exact_match", "f1_score", "bleu_score", "rouge_score", "similarity", "contains_answer", "numeric_match")

@@ -20,7 +20,7 @@ from pytest_agentbench.checks.hooks import require_hooks
 from pytest_agentbench.checks.run import run_checks
 from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckResult

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from support.other_user import NOBODY, as_nobody, needs_root
 
 from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, includes, json_equal, parse_json
-from pytest_agentbench.checks.declarative import normalized
-from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
+from pytest_agentbench.checks.run import BUILTIN_CHECKS, normalized, run_checks
 from pytest_agentbench.config.profiles import SecurityPolicy
-from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
 from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact
@@ -306,7 +305,7 @@ def test_normalisation_of_letters(one, other, same):
 
 
 def test_a_pattern_that_backtracks_without_end_is_an_error_after_a_moment(check, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.checks.declarative.REGEX_SECONDS", 0.1)
+    monkeypatch.setattr("pytest_agentbench.checks.run.REGEX_SECONDS", 0.1)
     result = check("regex_match", pattern="(a|aa)+$", output="a" * 60 + "b")
     assert result.outcome == "error"
     assert "the pattern took over 0.1 s" in result.message

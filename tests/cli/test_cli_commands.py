@@ -140,6 +140,15 @@ def test_what_may_not_be_meant_is_a_warning(tree, run):
     assert "the runner 'my_runner' is not built in" in lines[2]
 
 
+def test_turns_of_a_runner_that_a_conftest_may_add_are_no_error(tree, run):
+    turns = "turns: [{role: user, content: More}]\n  messages:"
+    case = CASE.format(id="one").replace("llm_probe", "my_runner").replace("messages:", turns)
+    tree({"cases/one/test.yaml": case})
+    code, lines, _ = run("validate")
+    assert code == 0
+    assert "the runner 'my_runner' is not built in" in lines[0]
+
+
 def test_a_file_of_no_known_kind_is_an_error_when_it_is_named(tree, run):
     tree(GOOD)
     code, lines, _ = run("validate", "unrelated.yaml")

@@ -10,7 +10,8 @@ import pytest
 from support.random_reports import MODELS, random_report
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 
 COMPARISON = jsonschema.Draft202012Validator({"$ref": "#/$defs/comparison", "$defs": report_schema()["$defs"]})
 

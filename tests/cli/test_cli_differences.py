@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.cli.output import ABSENT, differences, shown
+from pytest_agentbench.cli.output import ABSENT, find_differences, format_difference
 
 LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=5)
 VALUES = st.recursive(
@@ -15,20 +15,20 @@ VALUES = st.recursive(
 
 
 def lines(a, b):
-    return [line for difference in differences(a, b) for line in shown(difference)]
+    return [line for difference in find_differences(a, b) for line in format_difference(difference)]
 
 
 @pytest.mark.slow
 @given(VALUES, VALUES)
 def test_equal_values_and_only_they_have_no_differences(a, b):
-    assert list(differences(a, json.loads(json.dumps(a)))) == []
-    if not list(differences(a, b)):
+    assert list(find_differences(a, json.loads(json.dumps(a)))) == []
+    if not list(find_differences(a, b)):
         assert a == b
 
 
 @given(st.lists(st.integers(0, 2), max_size=8), st.lists(st.integers(0, 2), max_size=8))
 def test_elements_that_are_left_out_or_added_are_told_alone(common, added):
-    found = list(differences(common, [*common, *added]))
+    found = list(find_differences(common, [*common, *added]))
     assert [each.b for each in found] == added
     assert all(each.a is ABSENT for each in found)
 
@@ -47,7 +47,7 @@ def test_true_is_not_one():
 def test_fields_are_named_in_order():
     a = {"b": 1, "a": {"y": 1, "x": [1, {"k": 1}]}}
     b = {"b": 2, "a": {"y": 2, "x": [1, {"k": 2}]}, "c": None}
-    assert [each.path for each in differences(a, b)] == ["a.x[1].k", "a.y", "b", "c"]
+    assert [each.path for each in find_differences(a, b)] == ["a.x[1].k", "a.y", "b", "c"]
 
 
 def test_lines_that_differ_are_shown_with_their_number():
@@ -84,7 +84,7 @@ def test_line_ends_count():
     ids=["many lines", "many elements", "one line"],
 )
 def test_big_values_take_no_time(a, b):
-    found = next(differences({"x": a}, {"x": b}))
-    told = list(shown(found))
+    found = next(find_differences({"x": a}, {"x": b}))
+    told = list(format_difference(found))
     assert len(told) < 50
     assert all(len(line) < 250 for line in told)

@@ -137,6 +137,27 @@ def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
 
 
 @pytest.mark.slow
+def test_sandboxes_of_other_distributions_are_named_with_what_they_isolate(project, tmp_path):
+    info = tmp_path / "site" / "farms-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: farms\nVersion: 1.0\n")
+    entries = "".join(f"sandbox {name} = farms:{name.title()}\n" for name in ("farm", "barn", "ruin"))
+    (info / "entry_points.txt").write_text(f"[pytest_agentbench.packs]\n{entries}")
+    (info.parent / "farms.py").write_text(
+        "from pytest_agentbench import SandboxProvider as Base\n"
+        "Barn, Farm, Ruin = Base(), Base(), Base()\n"
+        "Farm.isolates_like = 'docker'\n"
+        "Ruin.problem = lambda: 'it fell down; build it again'\n"
+    )
+    project.case("shell", "exec_shell")
+    project.profile(type="ruin")
+    done = project.doctor(**NO_DOCKER, PYTHONPATH=str(info.parent))
+    assert line(done, "farm") == "ok       farm: isolates like docker"
+    assert line(done, "barn") == "ok       barn: isolates nothing, as far as its provider says"
+    assert "ruin: it fell down; build it again" in line(done, "skipped: shell")
+
+
+@pytest.mark.slow
 def test_a_folder_without_cases_is_told(project):
     assert line(project.doctor(**NO_DOCKER), "files").startswith("-        files: none to look at below ")
 

@@ -19,7 +19,8 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Model, RunnerSpec, Thresholds
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
 from pytest_agentbench.reports.gate import Counts, apply_gate
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
 
 DIGEST = "ab" * 32

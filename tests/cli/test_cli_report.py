@@ -14,10 +14,11 @@ from support.github_runner import commands
 from pytest_agentbench.cli import main
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.journal import Journal
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
 
 ADDED_LATER = ("line", "evaluation", "judged", "judge_votes", "tool_use")
@@ -157,7 +158,9 @@ def test_a_report_of_an_older_version_gets_what_it_lacks(report, tmp_path):
 def test_what_was_compared_stays(report, tmp_path):
     path = tmp_path / "outputs" / "report.json"
     found = stored(path, ROWS)
-    found["comparison"] = json.loads(json.dumps(compare(campaign(found, "base.json"), campaign(found)).as_dict()))
+    found["comparison"] = json.loads(
+        json.dumps(compare(build_campaign(found, "base.json"), build_campaign(found)).as_dict())
+    )
     path.write_text(json.dumps(found), encoding="utf-8")
     report("--json", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["comparison"] == found["comparison"]

@@ -13,8 +13,9 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
 from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.files import JUDGEMENTS
 from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 LONG_AGO = time.time() - 3600

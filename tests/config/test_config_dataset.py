@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config.base import Known, Scope
+from pytest_agentbench.config.base import Known, Scope, load_in
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, parse_template
 from pytest_agentbench.config.kinds import kind_of
-from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.errors import ConfigError
 
 

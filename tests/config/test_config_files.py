@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config.base import Known
+from pytest_agentbench.config.base import Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.kinds import find_config_files
-from pytest_agentbench.config.loader import load
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.suite import ModelsFile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.packs.openclaw.config import AgentFile
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
 

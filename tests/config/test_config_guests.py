@@ -17,12 +17,11 @@ from pytest_agentbench.config.profiles import (
     RunProfile,
     SecurityPolicy,
 )
-from pytest_agentbench.config.sections import whole_model
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots
-from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.planner_settings import LIMITED, PlannerSettings
-from pytest_agentbench.packs.openclaw.agents import agent_file
+from pytest_agentbench.packs.mcp_bench.records import LIMITED, PlannerSettings
+from pytest_agentbench.packs.openclaw.config import find_agent_file
 from pytest_agentbench.records.case import SandboxSettings
 
 HARMLESS = {
@@ -151,7 +150,7 @@ def test_every_field_of_a_profile_is_limited_or_known_to_be_harmless() -> None:
     parts |= {"execution_policy": ExecutionPolicy, "security_policy": SecurityPolicy}
     fields = {*RunnerSettings.model_fields}
     for kind in (RunProfile, EvaluationProfile):
-        for name in whole_model(kind).model_fields:
+        for name in kind.with_sections().model_fields:
             fields |= {f"{name}.{part}" for part in parts[name].model_fields} if name in parts else {name}
     of_packs = {"openclaw", *(f"planner.{name}" for name in LIMITED)}
     assert fields == {*RUN_LIMITS, *of_packs, *EVALUATION_LIMITS, *RUNNER_LIMITS, *" ".join(HARMLESS).split()}
@@ -200,7 +199,7 @@ def test_agents_suites_and_servers_of_the_user_hold_in_guests(tmp_path: Path) ->
         (root / "agents" / "w" / "workspace").mkdir(parents=True)
         (root / "agents" / "w" / "agent.yaml").write_text("schema_version: 1\nagent_id: w\ntitle: w\n")
     root, near = decide_roots([own], tmp_path).of(guest / "x" / "test.yaml"), guest / "x" / "test.yaml"
-    assert agent_file(root, "w") == own / "agents" / "w" / "agent.yaml"
+    assert find_agent_file(root, "w") == own / "agents" / "w" / "agent.yaml"
     assert {name: server.command for name, server in root.mcp_servers(near).items()} == {"a": "users"}
     root.require_servers(near, ["a", "elsewhere"])
     with pytest.raises(ConfigError, match=rf"found the MCP servers 'b', which only files in {guest} declare"):

@@ -6,10 +6,10 @@ import pytest
 
 from pytest_agentbench.config.profiles import RunProfile, merge_runner_settings
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.config.session_roots import find_root
-from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
+from pytest_agentbench.packs.openclaw.config import AgentFile, find_agent_file
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_an_agent_is_a_folder(root, tmp_path):
     (folder / "workspace").mkdir(parents=True)
     (folder / "agent.yaml").write_text("schema_version: 1\nagent_id: helper\ntitle: H\n")
     names = ("helper", str(folder), "agents/helper/agent.yaml")
-    first, *others = [root.load(agent_file(root, name), AgentFile) for name in names]
+    first, *others = [root.load(find_agent_file(root, name), AgentFile) for name in names]
     assert others == [first, first]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.base import load
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
-from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import ServersFile
+from pytest_agentbench.config.sections import ServersFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.dataset import Row, open_dataset
 from pytest_agentbench.sources.rows import read_rows, row_case

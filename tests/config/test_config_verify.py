@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.base import load
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.kinds import json_schemas
-from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case

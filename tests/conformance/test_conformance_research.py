@@ -13,32 +13,34 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.packs.research.arithmetic import (
+    COMPAT_RACE_MAX,
     STRATEGIC_SCORES,
     Expert,
     Interaction,
+    PoetWeights,
     compat_efficiency,
     cost_saving,
     efficiency,
     interaction_efficiency,
     interaction_strategy,
     overall_strategic_score,
+    quality_value,
     strategic_value,
     time_saving_hours,
     versus_expert,
 )
-from pytest_agentbench.packs.research.articles import cleaned
+from pytest_agentbench.packs.research.articles import clean_by_rules
 from pytest_agentbench.packs.research.fact.citations import (
     Citation,
     Counts,
-    by_page,
     canonical_url,
-    references,
-    statistics,
+    compute_statistics,
+    group_by_page,
+    list_references,
 )
-from pytest_agentbench.packs.research.poet import COMPAT_RACE_MAX, PoetWeights, quality_value
 from pytest_agentbench.packs.research.query_files import markdown_queries
 from pytest_agentbench.packs.research.race_judging import Scored, UnmatchedCriteria, race
-from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Counted, RaceCriteria, counted
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, ArticleCounts, RaceCriteria, count_article
 from pytest_agentbench.packs.research.rows import GoodRow, read_research_rows
 from pytest_agentbench.packs.research.select_queries import query_value
 
@@ -99,7 +101,7 @@ def test_the_statistics_of_a_validated_report() -> None:
     [row] = lines("poet_gpt/fact/validated.jsonl")
     labels = Counter(each["result"] for page in row["citations_deduped"].values() for each in page["validate_res"])
     assert labels == {"supported": 12, "unsupported": 6, "unknown": 2}
-    found = statistics([Counts(**labels)], n_failed=1)
+    found = compute_statistics([Counts(**labels)], n_failed=1)
     said = [found.total_citations, found.total_valid_citations, found.valid_rate]
     file = [float(line.split(": ")[1]) for line in (DATA / "poet_gpt/fact/fact_result.txt").read_text().splitlines()]
     assert said == file == [18.0, 12.0, 12 / 18]
@@ -108,17 +110,17 @@ def test_the_statistics_of_a_validated_report() -> None:
 
 def test_the_pages_of_extracted_citations() -> None:
     [row] = lines("poet_gpt/fact/deduplicated.jsonl")
-    pages = by_page(Citation(each["fact"], each["ref_idx"] or "", each["url"] or "") for each in row["citations"])
+    pages = group_by_page(Citation(each["fact"], each["ref_idx"] or "", each["url"] or "") for each in row["citations"])
     expected = {canonical_url(url) if url else "": page["facts"] for url, page in row["citations_deduped"].items()}
     assert pages == expected
 
 
 def test_reports_lists_of_references_and_what_is_left_without_them() -> None:
     first, second = (row["article"] for row in lines("poet_gpt/raw_data/gpt.jsonl"))
-    assert [len(references(first)), len(references(second))] == [22, 43]
+    assert [len(list_references(first)), len(list_references(second))] == [22, 43]
     for article in (first, second):
-        assert counted(cleaned(article)).citations == 0
-        assert "http" not in cleaned(article)
+        assert count_article(clean_by_rules(article)).citations == 0
+        assert "http" not in clean_by_rules(article)
 
 
 def test_query_scores() -> None:
@@ -140,7 +142,7 @@ def test_raw_queries() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), [("1-gpt", (82, 22, 3819)), ("2-gpt", (113, 43, 4263))])
 def test_what_is_counted_in_a_report(name: str, expected: tuple[int, int, int]) -> None:
-    assert counted((DATA / f"poet_md_to_jsonl/{name}.md").read_text()) == Counted(*expected)
+    assert count_article((DATA / f"poet_md_to_jsonl/{name}.md").read_text()) == ArticleCounts(*expected)
 
 
 def test_composites_as_the_original_computes_them() -> None:

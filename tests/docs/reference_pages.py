@@ -19,8 +19,8 @@ from pytest_agentbench.cli.commands import find_commands
 from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.models.script_files import script_schemas
 from pytest_agentbench.options import FLAGS, OPTIONS
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.packs.mcp_bench.records import PlannerSettings
+from pytest_agentbench.reports.reading import report_schema
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 NAMES = {

@@ -11,8 +11,8 @@ from docs_pages import blocks
 from reference_pages import TABLES, options_table
 
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
-from pytest_agentbench.metrics.builtin import BUILTIN_METRICS
-from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
+from pytest_agentbench.metrics.registry import BUILTIN_METRICS
+from pytest_agentbench.tools.base import BUILTIN_TOOLS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -59,7 +59,8 @@ def test_every_page_can_be_found(page: Path) -> None:
 def test_links_lead_somewhere() -> None:
     broken = []
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)]+)\)", prose):
             name, _, anchor = target.partition("#")
             if "://" in target or name.endswith("performance.md"):
                 continue

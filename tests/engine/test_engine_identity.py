@@ -592,7 +592,7 @@ def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
 
 @pytest.fixture
 def agents(project):
-    return Identities(project.reader(), pytest.fail)
+    return Identities(project.reader, pytest.fail)
 
 
 def test_an_agent_that_two_fixtures_return_has_an_identity_in_the_scope_of_each(project, agents):

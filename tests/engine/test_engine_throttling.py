@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine.limits import ControllerThrottles
-from pytest_agentbench.engine.lookahead import RunLimits, WorkerThrottles
+from pytest_agentbench.engine.limits import ControllerThrottles, WorkerThrottles
+from pytest_agentbench.engine.lookahead import RunLimits
 from pytest_agentbench.models.limits import Admission
 
 

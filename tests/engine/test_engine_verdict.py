@@ -7,9 +7,9 @@ import pytest
 from support.tool_use_runs import evaluated, judgement, run, task, use
 
 from pytest_agentbench.config.profiles import EvaluationProfile
-from pytest_agentbench.engine.verdict import metrics_of, require_decision, verdict, wants_judge
+from pytest_agentbench.engine.evaluation import metrics_of, require_decision, verdict, wants_judge
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.metrics.registry import TOOL_USE_METRICS
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact, RunError

@@ -8,7 +8,7 @@ import pytest
 from judging_samples import CHECK, EXPECTATIONS, Answer, JudgeEndpoint, make_artifact, make_case, make_profile, reply
 
 from pytest_agentbench.errors import JudgeError
-from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
+from pytest_agentbench.judging.asking import Judgement, NoVerdictError, judge
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.store.redaction import Redactor

@@ -20,8 +20,8 @@ from pytest_agentbench.judging.correctness import (
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.prompts import ANSWER_SCHEMA, ONE_WORD
 from pytest_agentbench.models.replies import InvalidReply
-from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, ONE_WORD
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import AnswerVerdict
 

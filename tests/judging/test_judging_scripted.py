@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from judging_samples import make_artifact, make_case, make_profile
-from tool_use_samples import make_run, make_task
+from packs.mcp_bench.tool_use_samples import make_run, make_task
 
-from pytest_agentbench.config.suite import ModelsFile
-from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
+from pytest_agentbench.config.profiles import ModelsFile
+from pytest_agentbench.judging.asking import Judgement, NoVerdictError, judge
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.mcp_bench.judge import tool_use_assessment
+from pytest_agentbench.packs.mcp_bench.judge import make_assessment
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
@@ -35,7 +35,7 @@ def judged(folder: Path, script: str, case: Case, run: RunArtifact, **profile) -
         client = endpoints.client(resolve_model("demo", models=ModelsFile(schema_version=1)))
         try:
             used = make_profile(**profile)
-            own = tool_use_assessment(case, run, used, Redactor({}).value) if case.part(McpTask) else None
+            own = make_assessment(case, run, used, Redactor({}).value) if case.part(McpTask) else None
             return await judge(
                 case, run, [], used, lambda config: client, redactor=Redactor({}), asked=own, backoff_seconds=0
             )

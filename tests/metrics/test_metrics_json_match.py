@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
 

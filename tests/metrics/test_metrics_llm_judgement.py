@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from support.fault_endpoint import FaultEndpoint, always
 
 from pytest_agentbench.errors import ConfigError, JudgeError
-from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.llm_judgement import agreement
-from pytest_agentbench.metrics.registry import MetricContext, measure, measure_async
+from pytest_agentbench.metrics.registry import METRICS, MetricContext, measure, measure_async
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_agentbench.metrics import registry
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import metric
+from pytest_agentbench.metrics.registry import METRICS, metric
 
 
 @pytest.fixture

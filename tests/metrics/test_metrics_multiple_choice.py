@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
 

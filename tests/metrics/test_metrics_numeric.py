@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.numbers import answered_number
-from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
 
@@ -249,7 +248,7 @@ def test_tolerances():
     assert score("numeric_match", "2.5", "2.500003") == 0
     assert score("numeric_match", "2500000", "2500001") == 0  # whole numbers are equal or not
     assert score("numeric_match", "2.5", "2.500001", rel_tol=0) == 0
-    for wrong in ({"rel_tol": -1}, {"abs_tol": float("nan")}, {"abs_tol": "1"}):
+    for wrong in ({"rel_tol": -1}, {"abs_tol": float("nan")}, {"rel_tol": float("inf")}, {"abs_tol": "1"}):
         with pytest.raises(ValueError, match="expected a number from 0"):
             score("numeric_match", "1", "1", **wrong)
 

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from metrics_samples import HOSTILE
 
-from pytest_agentbench.metrics.builtin import BUILTIN_METRICS
-from pytest_agentbench.metrics.registry import V1_METRICS, asks_model, takes_trace
+from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, V1_METRICS, asks_model, takes_trace
 from pytest_agentbench.metrics.scoring import score
 
-PLAIN = sorted(
-    name for name, function in BUILTIN_METRICS.items() if not asks_model(function) and not takes_trace(function)
-)
+PLAIN = sorted(name for name in BUILTIN_METRICS if not asks_model(METRICS[name]) and not takes_trace(METRICS[name]))
 EACH = [(name, None) for name in PLAIN] + [(name, "v1") for name in sorted(V1_METRICS)]
 SYMMETRIC = ("exact_match", "f1_score", "rouge_score")
 

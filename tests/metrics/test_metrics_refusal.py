@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_agentbench.metrics.builtin import BUILTIN_METRICS, METRICS
-from pytest_agentbench.metrics.registry import measure, refusal
+from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, measure, refusal
 from pytest_agentbench.records.case import MetricSpec
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.builtin import BUILTIN_METRICS, METRICS
-from pytest_agentbench.metrics.registry import MetricContext, measure, measure_async, metric
+from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, MetricContext, measure, measure_async, metric
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
 

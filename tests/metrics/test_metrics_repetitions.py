@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import measure, metric
-from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k, score
+from pytest_agentbench.metrics.registry import METRICS, measure, metric
+from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.statistics.estimates import pass_at_k, pass_hat_k
 
 
 @given(

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 from support.tool_use_runs import called, note, result, run, task, use
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import Measured, measure, measure_trace, metric, refusal, takes_trace
+from pytest_agentbench.metrics.registry import (
+    METRICS,
+    TOOL_USE_METRICS,
+    Measured,
+    measure,
+    measure_trace,
+    metric,
+    refusal,
+    takes_trace,
+)
 from pytest_agentbench.metrics.scoring import score
-from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.records.check_specs import MetricAtLeast
 

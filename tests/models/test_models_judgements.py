@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.suite import ModelsFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.judging.asking import Asked
 from pytest_agentbench.judging.correctness import answer_messages, ask_vote
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.completions_http import scripted_app
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.models.routes import resolve_model
-from pytest_agentbench.models.scripted_app import scripted_app
+from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.sources.dataset import Row, open_dataset
@@ -141,8 +142,7 @@ def test_a_row_that_only_a_judge_knows_has_the_default_answer(tmp_path):
 
 def test_a_server_knows_the_case_by_its_question(tmp_path):
     scripts_of(tmp_path)
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert scripts.problems == []
     with served(scripts) as model:
         assert vote("fr", model=model).verdict.reason == "The same city."

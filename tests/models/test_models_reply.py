@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.pricing import price_by_library, price_by_table, read_usage
-from pytest_agentbench.models.replies import ToolCall, read_reply
+from pytest_agentbench.models.replies import ToolCall, price_by_library, price_by_table, read_reply, read_usage
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import Usage
 
@@ -167,7 +166,7 @@ def test_the_price_library_needs_no_network():
 import socket
 def refuse(*args, **kwargs): raise AssertionError("network")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
-from pytest_agentbench.models.pricing import price_by_library
+from pytest_agentbench.models.replies import price_by_library
 from pytest_agentbench.records.run import Usage
 usage = Usage(input_tokens=1000, output_tokens=100)
 print(price_by_library(usage, "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))

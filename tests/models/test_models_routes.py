@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Limits, Prices
 

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
-from pytest_agentbench.config.suite import ModelsFile
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.conversation import NoScript
+from pytest_agentbench.models.completions_http import scripted_app
 from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.prompts import JUDGE_SCHEMA
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.script_files import script_schemas
-from pytest_agentbench.models.scripted_app import JUDGE_SCHEMA, scripted_app
-from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.models.script_trees import ScriptTree
+from pytest_agentbench.models.scripts import NoScript, Scripts
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeVerdict
@@ -319,8 +320,7 @@ def openai_client(base_url: str):
 def test_other_programs_find_a_case_by_its_message(tmp_path):
     write_case(tmp_path / "two_files", TWO_STEPS)
     write_dataset(tmp_path / "math", "schema_version: 1\nanswers: {q2: '4'}")
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert scripts.problems == []
     with served(scripts) as base_url, openai_client(base_url) as client:
         assert [model.id for model in client.models.list()] == ["demo"]
@@ -354,8 +354,7 @@ def test_unknown_messages_routes_and_bodies_are_openai_errors(tmp_path):
 def test_cases_with_one_message_and_different_answers_are_ambiguous(tmp_path):
     for name in ("one", "other"):
         write_case(tmp_path / name, f"schema_version: 1\nreplies: [{{content: {name}}}]", "Same?")
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     with pytest.raises(ProviderError, match="belongs to several cases with different scripts: one, other") as caught:
         ask(scripts, user("Same?"))
     assert caught.value.code == "ambiguous_script"
@@ -367,8 +366,7 @@ def test_a_script_alone_in_a_folder_answers_by_message(tmp_path):
         "replies: [{when: Hi, content: Hello.}, {matches: weather, content: Rain.}, {content: What?}]\n"
         "judge: {overall: 5}"
     )
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert [ask(scripts, user(text)).content for text in ("Hi", "the weather", "?")] == ["Hello.", "Rain.", "What?"]
     assert json.loads(ask(scripts, user("Judge it"), parameters=JUDGES).content)["overall"]["score"] == 5
 
@@ -378,8 +376,7 @@ def test_scripts_alone_in_folders_judge_what_their_patterns_match(tmp_path):
         (tmp_path / name).mkdir()
         script = f"schema_version: 1\nreplies: [{{matches: {name}, content: {name}!}}]\njudge: {{overall: {score}}}"
         (tmp_path / name / "demo.yaml").write_text(script)
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert ask(scripts, user("about dogs")).content == "dogs!"
     verdict = json.loads(ask(scripts, user("Judge: about cats"), parameters=JUDGES).content)
     assert verdict["overall"]["score"] == 7
@@ -389,8 +386,7 @@ def test_one_bad_script_takes_no_other_down(tmp_path):
     write_case(tmp_path / "good", "schema_version: 1\nreplies: [{content: fine}]", "Good?")
     write_case(tmp_path / "bad", "schema_version: 2")
     (tmp_path / "lost.demo.yaml").write_text("schema_version: 1")
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert ask(scripts, user("Good?")).content == "fine"
     assert len(scripts.problems) == 2
     assert "lost.demo.yaml:1:1: found no dataset for it" in scripts.problems[0]
@@ -427,10 +423,34 @@ def test_streaming_gives_the_same_reply_in_pieces(tmp_path):
 
 def test_latency_of_the_server_is_waited(tmp_path):
     case = write_case(tmp_path / "plain", "schema_version: 1\nreplies: [{content: x}]", "Hi")
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     with served(scripts, latency_seconds=0.1) as base_url, openai_client(base_url) as client:
         began = time.monotonic()
         client.chat.completions.create(model="demo", messages=[user("Hi")])
         assert time.monotonic() - began >= 0.1
     assert case.case_id == "plain"
+
+
+def post(app, content: bytes):
+    """The app's response to this request for a completion."""
+    import httpx2
+
+    async def send() -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client:
+            return await client.post("http://scripted/v1/chat/completions", content=content)
+
+    return asyncio.run(send())
+
+
+def test_what_cannot_be_encoded_in_a_request_comes_back_escaped(tmp_path):
+    """JSON may hold half a surrogate pair, and the answer names the model as the request does."""
+    write_case(tmp_path / "plain", "schema_version: 1\nreplies: [{content: x}]", "Hi")
+    app = scripted_app(ScriptTree(tmp_path))
+    response = post(app, b'{"model": "\\ud800", "messages": [{"role": "user", "content": "Hi"}]}')
+    assert response.status_code == 200
+    assert b'"model": "\\ud800"' in response.content
+
+
+def test_a_request_of_more_than_32_mb_is_refused():
+    response = post(scripted_app(Scripts()), b" " * (32 * 2**20 + 1))
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")

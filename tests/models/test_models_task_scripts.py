@@ -8,8 +8,8 @@ import pytest
 
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.conversation import NoScript
-from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.models.script_trees import ScriptTree
+from pytest_agentbench.models.scripts import NoScript, Scripts
 from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
 from pytest_agentbench.sources.discovery import open_source
 
@@ -107,8 +107,7 @@ def test_one_mistake_in_an_answer_is_one_problem(tmp_path, answers, expected):
 def test_a_served_tree_finds_a_task_by_either_of_its_texts(tmp_path):
     tasks(tmp_path)
     (tmp_path / "maps.demo.yaml").write_text(SCRIPT)
-    scripts = Scripts()
-    scripts.load_tree(tmp_path)
+    scripts = ScriptTree(tmp_path)
     assert scripts.problems == []
     assert [said(scripts, None, text) for text in ("maps_001", "Detailed maps_001")] == ["word", "word"]
     assert said(scripts, "maps_000", "Round 1") == "plan"

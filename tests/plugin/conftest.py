@@ -1,41 +1,7 @@
 """What sessions in this process share, and a project for each test."""
 
-from __future__ import annotations
+from support.sessions import bench, import_rooms
 
-import importlib
-import pkgutil
+__all__ = ["bench"]
 
-import pytest
-from support.bench import Bench
-
-import pytest_agentbench
-
-# pytester forgets what a session in this process imported; rooms that are loaded already are shared by all sessions
-for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
-    if module.name != "pytest_agentbench.distributed.scheduling" and "__main__" not in module.name:
-        importlib.import_module(module.name)
-for name in (
-    "openai",
-    "httpcore2",
-    "jsonschema",
-    "regex",
-    "filelock",
-    "rich.table",
-    "jsonpath",
-    "requests",
-):
-    importlib.import_module(name)
-
-
-@pytest.fixture
-def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    for name in (
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "OPENROUTER_API_KEY",
-        "PYTEST_ADDOPTS",
-        "PYTEST_XDIST_WORKER",  # these tests may themselves run in a worker
-        "PYTEST_XDIST_WORKER_COUNT",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    return Bench(pytester)
+import_rooms()

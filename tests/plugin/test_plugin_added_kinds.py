@@ -9,24 +9,29 @@ import pytest
 import yaml
 
 from pytest_agentbench import extensions
+from pytest_agentbench.cli.validate import Checker
+from pytest_agentbench.config.base import load
 from pytest_agentbench.config.kinds import json_schemas
-from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.engine.registry import build_registry
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.case import Model, SandboxSettings
 from pytest_agentbench.sources.test_yaml import load_case
-from pytest_agentbench.store.fingerprints import run_profile_input
+from pytest_agentbench.store.fingerprints import run_fingerprint_input, run_profile_input
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
-SAMPLE = """
+MODEL = Model(model_id="m", requested_model="m")
+SAMPLE = '''
 from typing import Literal
 from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession
+from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.runners.base import Prepared, RunnerKind, RunnerSession
 
 class Settings(Record):
     tempo: int = 1
@@ -50,17 +55,30 @@ class IsHaiku(CheckSpec):
     def check(self, context):
         return verdict(len((context.artifact.final_output or "").splitlines()) == self.lines, "counted")
 
+class Budget(CasePart):
+    """How much an answer may hold."""
+
+    is_section = True
+    words: int = 3
+    """The most words."""
+
 class Sandbox:
     def problem(self):
         return "the farm is closed; open it"
 
 SANDBOX = Sandbox()
-"""
+THING = object()
+'''
 ENTRIES = """[pytest_agentbench.packs]
-run_profile sample = agentbench_sample:SECTION
-runner sample = agentbench_sample:RUNNER
-check is_haiku = agentbench_sample:IsHaiku
-sandbox farm = agentbench_sample:SANDBOX
+run_profile sample = agentbench_added:SECTION
+runner sample = agentbench_added:RUNNER
+check is_haiku = agentbench_added:IsHaiku
+sandbox farm = agentbench_added:SANDBOX
+tool thing = agentbench_added:THING
+metric thing = agentbench_added:THING
+judge thing = agentbench_added:THING
+model_provider thing = agentbench_added:THING
+case_part budget = agentbench_added:Budget
 """
 
 
@@ -68,17 +86,19 @@ sandbox farm = agentbench_sample:SANDBOX
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfigRoot]:
     """A config root, with the sample distribution installed."""
     site = tmp_path / "site"
-    info = site / "agentbench_sample-1.0.dist-info"
+    info = site / "agentbench_added-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: agentbench-sample\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: agentbench-added\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRIES)
-    (site / "agentbench_sample.py").write_text(SAMPLE)
+    (site / "agentbench_added.py").write_text(SAMPLE)
     monkeypatch.syspath_prepend(str(site))
     extensions._table.cache_clear()
+    extensions._forget()
     (tmp_path / "root" / "run_profiles").mkdir(parents=True)
     yield ConfigRoot(tmp_path / "root")
     monkeypatch.undo()
     extensions._table.cache_clear()
+    extensions._forget()
 
 
 def profile(root: ConfigRoot, **fields: object) -> RunProfile:
@@ -126,7 +146,32 @@ def test_fields_of_a_typed_check_are_read_and_described(root: ConfigRoot) -> Non
     assert check.model_dump()["declarative"] == {"kind": "is_haiku", "lines": 5}
     with pytest.raises(ConfigError, match=r"test.yaml:\d+:\d+: deterministic_checks.*lines: found 'many', expected"):
         load_case(case(root, deterministic_checks=haiku(lines="many")), root, known)
+    with pytest.raises(ConfigError, match=r"declarative.line: Extra inputs are not permitted; did you mean 'lines'\?"):
+        load_case(case(root, deterministic_checks=haiku(line=5)), root, known)
     assert "IsHaiku" in json_schemas()["test_case"]["$defs"]
+
+
+def test_a_part_of_cases_is_a_section_of_their_files(root: ConfigRoot) -> None:
+    written = load_case(case(root, budget={"words": 5}), root)
+    assert written.budget.words == 5
+    assert run_fingerprint_input(written, MODEL, "sample", {}, 1)["parts"]["budget"] is written.budget
+    assert "parts" not in run_fingerprint_input(load_case(case(root), root), MODEL, "sample", {}, 1)
+    with pytest.raises(ConfigError, match=r"test.yaml:2:10: budget.words: found 'few', expected"):
+        load_case(case(root, budget={"words": "few"}), root)
+    with pytest.raises(ConfigError, match="did you mean 'budget'"):
+        load_case(case(root, bugdet={}), root)
+    schema = json_schemas()["test_case"]
+    assert schema["properties"]["budget"] == {"$ref": "#/$defs/Budget"}
+    assert schema["$defs"]["Budget"]["description"] == "How much an answer may hold."
+    assert schema["$defs"]["Budget"]["properties"]["words"]["description"] == "The most words."
+    assert not schema["additionalProperties"]
+
+
+def test_validate_says_yes_to_a_part_that_is_installed_and_names_what_it_has_wrong(root: ConfigRoot) -> None:
+    for words, errors in ((5, 0), ("few", 1)):
+        checker = Checker(SessionRoots(root.path, root.path))
+        checker.check(case(root, budget={"words": words}, report_only=True))
+        assert (checker.cases, len(checker.errors)) == (1 - errors, errors), checker.errors
 
 
 def test_a_profile_may_name_a_packs_sandbox(root: ConfigRoot) -> None:
@@ -136,3 +181,11 @@ def test_a_profile_may_name_a_packs_sandbox(root: ConfigRoot) -> None:
         Sandboxes(Workspaces()).spec(settings)
     with pytest.raises(ValueError, match="'auto', 'docker', 'bubblewrap' or 'local'"):
         SandboxSettings.model_validate({"type": "barn"})
+
+
+def test_tools_metrics_judges_and_providers_are_found_by_their_names(root: ConfigRoot) -> None:
+    registry = build_registry()
+    found = [each.get("thing") for each in (registry.tools, registry.metrics, registry.judges, registry.providers)]
+    assert found == [find_extension("tool", "thing")] * 4
+    assert found[0] is not None
+    assert "thing" in registry.known.tools & registry.known.metrics

@@ -11,7 +11,7 @@ import pytest
 from support.bench import HEAD, LEAN, check
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 SOME_SLOW = [
     pytest.param((), id="serial"),

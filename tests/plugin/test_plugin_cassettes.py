@@ -15,7 +15,7 @@ from support.bench import check
 from support.fault_endpoint import FaultEndpoint, in_order
 
 from pytest_agentbench.config.kinds import find_config_files
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 SCHEMA = report_schema()
 RECORD, REPLAY, AUTO = (f"--agentbench-cassettes={mode}" for mode in ("record", "replay", "auto"))

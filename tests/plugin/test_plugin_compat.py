@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from support.bench import check
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import V1_METRICS, metric
+from pytest_agentbench.metrics.registry import METRICS, V1_METRICS, metric
 
 PROFILE = {"schema_version": 1, "evaluation_profile_id": "old", "title": "As the original", "compat": "v1"}
 

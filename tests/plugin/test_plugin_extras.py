@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from support.bench import ECHO_TO_FILE, check
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import V1_METRICS, metric
+from pytest_agentbench.metrics.registry import METRICS, V1_METRICS, metric
 
 SAID = (
     "the metric uninstalled needs the module no_such_module; install it with: pip install 'pytest-agentbench[metrics]'"

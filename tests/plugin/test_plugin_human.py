@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema())
 JUDGED = "--agentbench-metric=llm_judgement>=1"

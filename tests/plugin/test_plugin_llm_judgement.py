@@ -8,7 +8,7 @@ import pytest
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, always
 
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 SCHEMA = report_schema()
 JUDGED = "--agentbench-metric=llm_judgement>=1"

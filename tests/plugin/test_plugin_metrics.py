@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from support.bench import COUNTING, HEAD, check
 
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import metric
+from pytest_agentbench.metrics.registry import METRICS, metric
 
 SLOW = (
     HEAD

@@ -7,7 +7,7 @@ import pytest
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, always, in_order, share_of
 
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 SCHEMA = report_schema()
 JUDGED = {"expectations": {"soft_expectations": [{"text": "is friendly"}]}}

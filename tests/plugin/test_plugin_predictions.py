@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 BROKEN_AGENT = """
 import pytest

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+from support.bench import ECHO
+
 LOOK = """
 import sys
 
@@ -25,6 +28,23 @@ def test_a_session_without_cases_loads_and_writes_nothing(bench):
     assert "loaded: []" in finished.text
     assert not (bench.path / "outputs").exists()
     assert "agentbench" not in finished.text.partition("collected")[2]
+
+
+ASKED = """
+def pytest_unconfigure(config):
+    import sys
+    names = [name for name in sys.modules if name.startswith("pytest_agentbench.models.")]
+    print("loaded:", names, [name for name in ("httpx2", "openai", "starlette") if name in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_asks_no_model_imports_no_client(bench):
+    bench.write("conftest.py", ECHO + ASKED)
+    bench.case("a")
+    finished = bench.spawn("-s")
+    assert finished.exit == 0
+    assert "loaded: [] []" in finished.text
 
 
 def test_the_plugin_is_imported_without_its_rooms(bench):

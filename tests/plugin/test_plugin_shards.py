@@ -8,7 +8,7 @@ import pytest
 from support.bench import check
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.reports.report import report_schema
+from pytest_agentbench.reports.reading import report_schema
 
 FICKLE = """
 import pytest

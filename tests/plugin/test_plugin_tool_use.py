@@ -11,7 +11,7 @@ from support.bench import Bench
 from support.mcp_projects import McpBench
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.metrics.registry import TOOL_USE_METRICS
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 
 ADD = ("Test__add", {"a": 1, "b": 2})

@@ -7,9 +7,10 @@ import json
 import jsonschema
 from reports_samples import MODEL, make_row
 
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 
 SCHEMA = report_schema()
 COMPARISON = jsonschema.Draft202012Validator({"$ref": "#/$defs/comparison", "$defs": SCHEMA["$defs"]})
@@ -27,7 +28,9 @@ def outcomes(letters, model=MODEL, **fields):
 
 def compared(baseline, current, **options):
     """The comparison of two reports' rows as JSON, which keeps the published schema."""
-    found = compare(campaign(report(*baseline), "a.json"), campaign(report(*current), "b.json"), **options).as_dict()
+    found = compare(
+        build_campaign(report(*baseline), "a.json"), build_campaign(report(*current), "b.json"), **options
+    ).as_dict()
     COMPARISON.validate(found)
     return json.loads(json.dumps(found, allow_nan=False))
 

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import DEMO, MODEL, make_row
 
-from pytest_agentbench.reports.breakdown import Entry, breakdown, groupable
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.datasets import Entry, breakdown
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import groupable_fields
 from pytest_agentbench.statistics.estimates import pass_rate_interval, score_interval, wilson_interval
 
 any_text = st.text(st.characters(codec=None), max_size=50)
@@ -185,9 +187,9 @@ def test_short_scalars_are_groupable():
         "list": ["a"],
         "k" * 41: "a",
     }
-    assert groupable(metadata) == {"difficulty": "easy", "level": "3", "weight": "0.5", "verified": "true"}
-    assert groupable({"broken\ud800": "\ud800"}) == {"broken\ufffd": "\ufffd"}
-    assert list(groupable({f"f{n}": n for n in range(20)})) == [f"f{n}" for n in range(8)]
+    assert groupable_fields(metadata) == {"difficulty": "easy", "level": "3", "weight": "0.5", "verified": "true"}
+    assert groupable_fields({"broken\ud800": "\ud800"}) == {"broken\ufffd": "\ufffd"}
+    assert list(groupable_fields({f"f{n}": n for n in range(20)})) == [f"f{n}" for n in range(8)]
 
 
 def metadata_of(number, rng):
@@ -205,7 +207,7 @@ def test_a_row_takes_little_memory():
     rng = random.Random(1)
     many = [metadata_of(number, rng) for number in range(5_000)]
     tracemalloc.start()
-    kept = [groupable(json.loads(json.dumps(each))) for each in many]
+    kept = [groupable_fields(json.loads(json.dumps(each))) for each in many]
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert size / len(kept) < 300
@@ -215,7 +217,7 @@ def test_a_row_takes_little_memory():
 def test_ten_thousand_rows_take_well_under_a_second():
     rng = random.Random(1)
     entries = [
-        Entry(groupable(metadata_of(n, rng)), ("all", "ab"[n % 2]), rng.random(), rng.random() < 0.5, n)
+        Entry(groupable_fields(metadata_of(n, rng)), ("all", "ab"[n % 2]), rng.random(), rng.random() < 0.5, n)
         for n in range(10_000)
     ]
     begun = time.process_time()

@@ -9,8 +9,9 @@ from support.random_reports import MODELS, random_report
 
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, sized
-from pytest_agentbench.reports.report import Report, build_report
+from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, size_spec
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import Report
 
 FEW = Model(model_id="few", requested_model="few")
 
@@ -102,7 +103,7 @@ def test_names_of_any_length_are_drawn_in_seconds():
     report = build_report(rows, {})
     for chart in charts(report):
         assert len(json.dumps(chart)) < 10_000
-        assert vl_convert.vegalite_to_png(sized(chart["spec"], 320)).startswith(b"\x89PNG")
+        assert vl_convert.vegalite_to_png(size_spec(chart["spec"], 320)).startswith(b"\x89PNG")
     assert len({each["model"] for each in values(pass_rates(report))}) == 2
     assert len({each["tag"] for each in values(by_tag(report))}) == 2
 
@@ -119,7 +120,7 @@ def test_a_report_without_verdicts_has_no_chart(report):
 def test_every_chart_can_be_drawn_as_a_picture(report):
     for chart in charts(report):
         json.dumps(chart, allow_nan=False)
-        svg = vl_convert.vegalite_to_svg(sized(chart["spec"], 640), allowed_base_urls=[])
+        svg = vl_convert.vegalite_to_svg(size_spec(chart["spec"], 640), allowed_base_urls=[])
         assert all((model["label"] or model["model_id"]) in svg for model in report["models"])
     assert {chart["id"] for chart in charts(random_report(12, MODELS))} == {
         "pass-rate",

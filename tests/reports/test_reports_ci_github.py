@@ -11,10 +11,11 @@ from reports_samples import DEMO, MODEL, make_row
 from support.github_runner import KNOWN, Command, commands
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports.ci.github import write_annotations, write_job_summary
-from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal, Places, workflow_command
+from pytest_agentbench.reports.ci.document import workflow_command, write_annotations, write_job_summary
+from pytest_agentbench.reports.ci.sections import Places
 from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.table import CommandFreeTerminal
 from pytest_agentbench.terminal_text import visible
 
 ATTACK = (

@@ -16,9 +16,8 @@ from reports_samples import DEMO, make_row
 
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, report_markdown
-from pytest_agentbench.reports.ci.jobs import Places
-from pytest_agentbench.reports.ci.sections import code
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.ci.sections import Places, code
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
@@ -104,7 +103,7 @@ def test_names_and_messages_of_others_are_text_in_every_part():
     session |= {"uncollected": [{"file": NASTY, "line": 3, "message": NASTY}], "started_at": NASTY}
     found = report(rows, fail_under=0.5, warnings=[NASTY], faults=[NASTY], **session)
     found["session"]["gate"]["reasons"].append(NASTY)
-    found["comparison"] = compare(campaign(found, NASTY), campaign(found)).as_dict()
+    found["comparison"] = compare(build_campaign(found, NASTY), build_campaign(found)).as_dict()
     found["comparison"]["notes"].append(NASTY)
     text = report_markdown(found, NOWHERE)
     page = shown(text)
@@ -174,7 +173,7 @@ def test_gitlab_has_links_too_and_a_case_outside_of_the_repository_has_none():
 def test_a_comparison_names_what_is_worse_first():
     before = report([make_row("passed", f"c{n}") for n in range(12)])
     now = report([make_row("failed" if n < 9 else "passed", f"c{n}", message="wrong") for n in range(12)])
-    now["comparison"] = compare(campaign(before, "baseline.json"), campaign(now)).as_dict()
+    now["comparison"] = compare(build_campaign(before, "baseline.json"), build_campaign(now)).as_dict()
     text = words(report_markdown(now, NOWHERE))
     assert "Compared with baseline.json" in text
     assert "100.0 % 25.0 % -75.0 points" in text
@@ -190,7 +189,7 @@ def test_a_comparison_names_what_is_worse_first():
 def test_what_is_in_one_report_only_is_told_behind_a_line_that_opens():
     before = report([make_row(case_id="gone"), make_row(case_id="both")])
     now = report([make_row(case_id="new"), make_row(case_id="both"), make_row(case_id="both", model=DEMO)])
-    found = compare(campaign(before, "b.json"), campaign(now)).as_dict()
+    found = compare(build_campaign(before, "b.json"), build_campaign(now)).as_dict()
     text = words(comparison_markdown(found, now, NOWHERE))
     for line in ("model demo: only now", "gone on gpt4o: only before", "new on gpt4o: only now"):
         assert line in text

@@ -13,7 +13,7 @@ from reports_samples import DEMO, MODEL, make_row
 
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures
 
@@ -251,7 +251,7 @@ def test_models_pair_by_id_and_single_ones_whatever_their_names(baseline, curren
 
 def test_two_models_of_one_report_are_compared():
     both = report(*outcomes("p" * 8), *outcomes("f" * 8, OTHER))
-    found = compare(campaign(both, "r.json", "gpt4o"), campaign(both, "r.json", "other"))
+    found = compare(build_campaign(both, "r.json", "gpt4o"), build_campaign(both, "r.json", "other"))
     (model,) = found.models
     assert (model.baseline_model_id, model.model_id, model.pass_rate.verdict) == ("gpt4o", "other", "worse")
     assert (found.baseline.label, found.notes) == ("r.json#gpt4o", ())

@@ -6,7 +6,7 @@ import pytest
 from comparison_samples import compared, outcomes, report
 from reports_samples import DEMO, make_row
 
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 
 
@@ -15,7 +15,7 @@ def test_what_differs_besides_the_results_is_said():
     changed = [{**row, "fingerprint": "other"} for row in rows[:1]] + rows[1:]
     baseline = report(*rows, profiles={"run": "fast", "evaluation": "strict", "suite": None})
     current = report(*changed, profiles={"run": "slow", "evaluation": "strict", "suite": "nightly"})
-    notes = compare(campaign(baseline, "a.json"), campaign(current)).notes
+    notes = compare(build_campaign(baseline, "a.json"), build_campaign(current)).notes
     assert notes[:2] == (
         "The run profile differs: fast in a.json, slow in this session.",
         "The suite differs: none in a.json, nightly in this session.",
@@ -83,8 +83,8 @@ def test_scripted_answers_are_not_compared_with_a_models_unsaid():
 
 @pytest.mark.parametrize(("command", "told"), [(["cases", "--lf"], True), (["cases", "-k", "lf"], False)])
 def test_cases_that_were_chosen_by_their_outcome_are_said(command, told):
-    here = campaign(report(*outcomes("ppp"), command=command))
-    notes = compare(campaign(report(*outcomes("fff")), "a.json"), here).notes
+    here = build_campaign(report(*outcomes("ppp"), command=command))
+    notes = compare(build_campaign(report(*outcomes("fff")), "a.json"), here).notes
     assert [note.partition(":")[0] for note in notes] == [
         "The cases of this session were chosen by how they ended before (--lf)"
     ] * told

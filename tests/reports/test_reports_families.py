@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.reports.judge_votes import common_family, families
+from pytest_agentbench.reports.judges import common_family, families
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from reports_samples import make_row
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.human_agreement import Label, measure_agreement, read_labels
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.terminal import write_summary
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema())

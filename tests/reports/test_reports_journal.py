@@ -16,7 +16,7 @@ from reports_samples import make_row
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.journal import FOLDER, Journal, JournalReader, journals, read_journal
 from pytest_agentbench.reports.report import build_report
@@ -26,7 +26,7 @@ OVER = {**BEGUN, "duration_seconds": 12.5, "exit_status": 1}
 SPENT = {"run": 0.25, "judge": None}
 ROWS = [make_row(case_id=f"c{at}", outcome=outcome) for at, outcome in enumerate(["passed", "failed", "error"])]
 ENDED = build_report(ROWS, OVER, SPENT)
-ENDED["comparison"] = compare(campaign(ENDED, "base.json"), campaign(ENDED)).as_dict()
+ENDED["comparison"] = compare(build_campaign(ENDED, "base.json"), build_campaign(ENDED)).as_dict()
 
 
 @pytest.fixture

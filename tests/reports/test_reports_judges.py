@@ -19,8 +19,9 @@ from pytest_agentbench.packs.research.records import (
 )
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import JudgeIteration, JudgeVerdict, MetricResult, Scored
-from pytest_agentbench.reports.judge_agreement import family_warnings
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.judges import family_warnings
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
 from pytest_agentbench.reports.terminal import write_summary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reports_samples import make_row
 
-from pytest_agentbench.reports.judge_agreement import judge_results
+from pytest_agentbench.reports.judges import judge_results
 
 
 def votes(*scores: float | None, judge: str = "strict", pass_at: float | None = 5.0, **fields: object) -> dict:

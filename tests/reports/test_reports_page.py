@@ -12,7 +12,7 @@ from support.random_reports import SESSION
 from support.report_pages import ROW, opened_report, rows_of, told
 
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.report import build_report
 
@@ -134,7 +134,7 @@ def test_the_comparison_shows_of_many_metrics_those_that_differ(program, tmp_pat
         return build_report(rows, SESSION)
 
     now = report_of(0.5, 0.7)
-    now["comparison"] = compare(campaign(report_of(0.6, 0.7), "base.json"), campaign(now)).as_dict()
+    now["comparison"] = compare(build_campaign(report_of(0.6, 0.7), "base.json"), build_campaign(now)).as_dict()
     with opened_report(program, tmp_path, now) as shown:
         shown.page.get_by_role("link", name="Comparison", exact=True).click()
         scores = shown.page.locator("main details", has_text="Metrics and judges")
@@ -345,6 +345,7 @@ def test_the_matrix_begins_with_the_cases_of_most_trouble(program, tmp_path):
 def test_the_matrix_has_a_cell_for_each_case_and_model_that_leads_to_its_runs(shown, report):
     page = shown.page
     page.get_by_role("link", name="Cases × models").click()
+    page.locator("table.matrix").wait_for()
     assert page.locator("table.matrix thead th").all_inner_texts() == [
         "17 cases",
         *(model["label"] or model["model_id"] for model in report["models"]),

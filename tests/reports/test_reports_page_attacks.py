@@ -26,7 +26,7 @@ from support.stored_runs import (
 )
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.html import details as chunks
 from pytest_agentbench.reports.html.page import live_page, page_data, write_page
@@ -93,7 +93,7 @@ def hostile(folder):
     for row in rows:
         row["fields"] = {"__proto__": EVIL, "constructor": EVIL, EVIL: EVIL}
     report = build_report(rows, spoiled({**stored.report["session"], "warnings": ["x"], "faults": ["x"]}))
-    report["comparison"] = spoiled(compare(campaign(report, "x"), campaign(report)).as_dict(), "comparison")
+    report["comparison"] = spoiled(compare(build_campaign(report, "x"), build_campaign(report)).as_dict(), "comparison")
     write_report(report, stored.output / "report.json")
     return stored.output, [row["nodeid"] for row in rows]
 

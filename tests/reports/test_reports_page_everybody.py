@@ -12,7 +12,7 @@ from support.report_pages import ROW, opened_report, rows_of, told
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.html.page import write_page
 from pytest_agentbench.reports.report import build_report
@@ -73,7 +73,7 @@ def test_no_window_is_so_narrow_that_the_page_scrolls_sideways(program, tmp_path
         make_row("failed", "b", message=long),
     ]
     report = build_report([*rows, *random_report(2)["runs"]], {**SESSION, "command": [long], "warnings": [long]})
-    report["comparison"] = compare(campaign(report, long), campaign(report)).as_dict()
+    report["comparison"] = compare(build_campaign(report, long), build_campaign(report)).as_dict()
     path = tmp_path / "long.html"
     write_page(report, path)
     with new_page(program, width=width, height=844) as shown:
@@ -127,7 +127,7 @@ def test_whatever_others_wrote_is_text_on_the_page(program, tmp_path):
     ]
     session = {**SESSION, "command": [evil], "warnings": [evil], "versions": {evil: evil}, "faults": [evil]}
     report = build_report(rows, session)
-    report["comparison"] = compare(campaign(report, evil), campaign(report)).as_dict()
+    report["comparison"] = compare(build_campaign(report, evil), build_campaign(report)).as_dict()
     with opened_report(program, tmp_path, report) as shown:
         shown.page.locator("svg.marks").first.wait_for()
         for view in ("runs", "matrix", "comparison", "overview"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.reports.progress import Progress, StatusLine, status
-from pytest_agentbench.reports.text import cells
+from pytest_agentbench.reports.table import count_cells
 
 pty = pytest.importorskip("pty")
 fcntl = pytest.importorskip("fcntl")
@@ -54,7 +54,7 @@ def test_follows_the_terminals_width(terminal):
         resize(stream.fileno(), columns)
         line.show(lambda: HALFWAY)
         (drawn,) = DRAWN.findall(os.read(master, 4096).decode())
-        assert cells(drawn) < columns
+        assert count_cells(drawn) < columns
     line.close()
 
 
@@ -97,7 +97,7 @@ def test_is_silent_without_a_terminal(terminal, tmp_path, monkeypatch):
 def test_never_takes_more_than_the_width(done, total, in_flight, elapsed, cost, width, unicode):
     progress = Progress(min(done, total), total, in_flight, elapsed, cost, partial_cost=True)
     line = status(progress, width, unicode=unicode)
-    assert cells(line) <= width
+    assert count_cells(line) <= width
     assert "\n" not in line
     assert unicode or line.isascii()
 

@@ -13,8 +13,8 @@ from pydantic_core import ValidationError
 from support.random_reports import MODELS, random_rows
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.reading import compiled, read_report
-from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.reading import compiled, read_report, report_schema
+from pytest_agentbench.reports.report import build_report
 
 DEFINITIONS = report_schema()["$defs"]
 ROW = {"$ref": "#/$defs/run"}

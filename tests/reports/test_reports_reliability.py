@@ -9,12 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from reports_samples import make_row
 
-from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.statistics.estimates import (
     by_k,
     flakiness,
     mean_interval,
+    pass_at_k,
+    pass_hat_k,
     standard_error,
 )
 

@@ -14,7 +14,8 @@ from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.case import Thresholds
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.gate import Counts, apply_gate
-from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
+from pytest_agentbench.reports.reading import report_schema
+from pytest_agentbench.reports.report import build_report, suite_properties, write_report
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema(), format_checker=jsonschema.FormatChecker())
 SESSION = {

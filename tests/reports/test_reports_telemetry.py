@@ -25,14 +25,17 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     Usage,
 )
-from pytest_agentbench.reports.telemetry.environment import captures_content, is_disabled, otel_problem, sends
 from pytest_agentbench.reports.telemetry.sending import FLUSH_SECONDS, Telemetry
 from pytest_agentbench.reports.telemetry.spans import (
     CONTENT_LIMIT,
     agent_span,
     call_spans,
+    captures_content,
     evaluation_events,
+    is_disabled,
+    otel_problem,
     provider_name,
+    sends,
 )
 from pytest_agentbench.store.redaction import Redactor
 

@@ -13,8 +13,8 @@ from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.table import count_cells
 from pytest_agentbench.reports.terminal import write_summary
-from pytest_agentbench.reports.text import cells
 
 CONFTEST = """
 import json
@@ -140,7 +140,7 @@ def test_a_terminal_gets_colours_within_its_width(folder, columns):
     output = on_terminal(folder, columns)
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in section(output)]
     tables = lines[: next(at for at, line in enumerate(lines) if line.startswith("14 runs"))]
-    assert max(map(cells, tables)) <= columns
+    assert max(map(count_cells, tables)) <= columns
     assert not any("\x1b" in line for line in lines)
     assert "\x1b[32m" in output
     assert ("━━━━━" in output) is (columns == 130)
@@ -272,7 +272,7 @@ def test_groups_of_several_datasets_and_models_fit_the_width(folder, columns):
     output = on_terminal(folder, columns)
     lines = groups_of(re.sub(r"\x1b\[[0-9;]*m", "", output))
     assert len(lines) == 5
-    assert max(map(cells, lines)) <= columns
+    assert max(map(count_cells, lines)) <= columns
     assert columns == 40 or lines[0].split()[:4] == ["dataset", "model", "field", "value"]
 
 

@@ -106,7 +106,8 @@ def probe(
 
     async def run() -> tuple[RunContext, RunEnd | None]:
         endpoints, workspaces = Endpoints(scripts=fields.pop("scripts", None)), Workspaces()
-        context = RunContext(case, Sandboxes(workspaces), model=model, client=endpoints.client(model), **fields)
+        sandboxes = Sandboxes(workspaces)
+        context = RunContext(case, lambda: sandboxes, model=model, client=endpoints.client(model), **fields)
         try:
             async with asyncio.timeout(seconds):
                 return context, conclude(await runner(case, context), context.trace)

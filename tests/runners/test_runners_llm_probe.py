@@ -11,9 +11,8 @@ from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Message, Model
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent
-from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.runners.base import Recorder, RunContext
 from pytest_agentbench.runners.chat import FINAL_ANSWER_REQUEST
-from pytest_agentbench.runners.recorder import Recorder
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 
 FILES = ("write_file", "read_file", "list_files")

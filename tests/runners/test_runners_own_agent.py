@@ -16,8 +16,8 @@ from runners_support import make_case
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, Usage
-from pytest_agentbench.runners.base import ReportedCall, RunContext, RunOutput, adapt, conclude
-from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.runners.base import Recorder, ReportedCall, RunContext, RunOutput, conclude
+from pytest_agentbench.runners.subjects import adapt
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -26,7 +26,8 @@ CASE = make_case(text="ping")
 
 def ask(agent: Callable[..., Any], **fields: Any) -> Any:
     async def run() -> Any:
-        return await adapt(agent)(CASE, RunContext(CASE, Sandboxes(Workspaces()), **fields))
+        sandboxes = Sandboxes(Workspaces())
+        return await adapt(agent)(CASE, RunContext(CASE, lambda: sandboxes, **fields))
 
     return asyncio.run(run())
 
@@ -118,7 +119,8 @@ def test_exceptions_go_through() -> None:
 
 def test_the_workspace_is_made_when_an_agent_asks_for_it() -> None:
     workspaces = Workspaces()
-    context = RunContext(CASE, Sandboxes(workspaces))
+    sandboxes = Sandboxes(workspaces)
+    context = RunContext(CASE, lambda: sandboxes)
     assert context.made_workspace is None
     assert context.workspace is context.workspace
     assert context.workspace.path.is_dir()
@@ -217,7 +219,7 @@ def test_an_async_agent_costs_next_to_nothing() -> None:
         runner, workspaces = adapt(agent), Workspaces()
         began = time.process_time()
         for _ in range(1000):
-            context = RunContext(CASE, Sandboxes(workspaces))
+            context = RunContext(CASE, lambda: Sandboxes(workspaces))
             conclude(await runner(CASE, context), context.trace)
         return (time.process_time() - began) / 1000
 

@@ -8,7 +8,7 @@ import pytest
 from runners_support import make_case
 
 from pytest_agentbench.runners.base import RunContext, conclude
-from pytest_agentbench.runners.predictions import Predictions
+from pytest_agentbench.runners.subjects import Predictions
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -17,7 +17,7 @@ def run(answers, repetition=1, dataset=None, case_id="a_case"):
     """How the run ended, what it answered, and what its trace says of where that came from."""
     predictions = Predictions(Path("somewhere/preds.json"), answers)
     case = make_case(dataset=dataset).model_copy(update={"case_id": case_id})
-    context = RunContext(case=case, sandboxes=Sandboxes(Workspaces()), repetition=repetition)
+    context = RunContext(case=case, open_sandboxes=lambda: Sandboxes(Workspaces()), repetition=repetition)
     end = conclude(asyncio.run(predictions(case, context)), context.trace)
     return end, context.trace.output, context.trace.provider
 

@@ -8,10 +8,11 @@ import zlib
 from pathlib import Path
 
 import pytest
+from support.questions import is_dataset
 
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.dataset import Dataset, Row, is_dataset, open_dataset
+from pytest_agentbench.sources.dataset import Dataset, Row, open_dataset
 from pytest_agentbench.sources.rows import BadRow, read_benchmark_items, read_rows, row_case
 
 FIRST, LAST = b'{"id": "first", "question": "a", "answer": "1"}\n', b'{"id": "last", "question": "b", "answer": "2"}\n'

@@ -6,6 +6,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.questions import is_dataset
 
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.config.roots import ConfigRoot
@@ -17,7 +18,6 @@ from pytest_agentbench.sources.dataset import (
     Row,
     dataset_name,
     in_case_folder,
-    is_dataset,
     open_dataset,
 )
 from pytest_agentbench.sources.discovery import find_cases

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_agentbench.config.profiles import CaseSelection, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.suite import CaseSelection, SuiteFile
-from pytest_agentbench.packs.openclaw.profile import AgentAssignment, SuiteOpenClaw, assigned_agent
+from pytest_agentbench.packs.openclaw.config import AgentAssignment, SuiteOpenClaw, find_assigned_agent
 from pytest_agentbench.sources.discovery import select, suite_problems
 
 CASES = [("a", ("smoke",)), ("b", ("smoke", "slow")), ("c", ("slow",)), ("d", ())]
@@ -84,7 +84,7 @@ def test_excludes_beat_includes_in_assignments():
         assignment("two", include_tags=["slow"], exclude_case_ids=["c"]),
     ]
     settings = SuiteOpenClaw(agent_assignments=tuple(assignments))
-    assigned = {case_id: assigned_agent(settings, case_id, tags) for case_id, tags in CASES}
+    assigned = {case_id: find_assigned_agent(settings, case_id, tags) for case_id, tags in CASES}
     assert assigned == {"a": "one", "b": "two", "c": None, "d": None}
 
 

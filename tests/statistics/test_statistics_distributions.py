@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binom, binomtest, t
 
-from pytest_agentbench.statistics.distributions import (
-    NORMAL,
-    Z,
-    binomial_tail,
-    coin_quantile,
-    coin_tail,
-    solve,
-    t_quantile,
-)
-from pytest_agentbench.statistics.estimates import wilson_interval
+from pytest_agentbench.statistics.estimates import Z, solve, t_quantile, wilson_interval
+from pytest_agentbench.statistics.paired import binomial_tail, coin_quantile, coin_tail
+from pytest_agentbench.statistics.resampling import NORMAL
 
 pytestmark = pytest.mark.filterwarnings("default")
 

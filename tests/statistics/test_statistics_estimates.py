@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k
-from pytest_agentbench.statistics.distributions import t_quantile
 from pytest_agentbench.statistics.estimates import (
     FEWEST_JUDGED,
     JUDGED_SCALE,
     difference_interval,
     mean,
     mean_interval,
+    pass_at_k,
+    pass_hat_k,
     pass_rate_interval,
     score_interval,
     sd,
+    t_quantile,
     wilson_interval,
 )
 

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from pytest_agentbench.statistics.agreement import Table, Verdicts, kappa_interval, rank_correlation, weighted_kappa
-from pytest_agentbench.statistics.distributions import t_quantile
+from pytest_agentbench.statistics.estimates import t_quantile
 
 verdicts = st.builds(Verdicts, st.booleans(), st.booleans())
 pairs = st.lists(verdicts, max_size=40)

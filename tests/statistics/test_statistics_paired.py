@@ -275,3 +275,11 @@ def share_significant(campaigns, cases, worse, better):
         lost, won = sum(x < worse for x in changes), sum(worse <= x < worse + better for x in changes)
         significant += p_value(lost, won) <= ALPHA
     return significant / campaigns
+
+
+@pytest.mark.parametrize("scale", [2.0**-50, 2.0**50])
+def test_an_interval_has_the_scale_of_its_differences(scale):
+    # A bound for rounding that did not grow with the differences would call small ones 0 and large ones more than that
+    differences = [0.1, -0.3, 0.2, 0.7, 0.6, -0.1, 0.9, 0.0]
+    low, high = difference_interval(differences)
+    assert difference_interval([each * scale for each in differences]) == (low * scale, high * scale)

@@ -24,9 +24,8 @@ from pytest_agentbench.records.evaluation import (
 from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, RunError, ToolCallEvent
 from pytest_agentbench.store.artifacts import Lane, Store
 from pytest_agentbench.store.documents import load_evaluation, load_run
-from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.files import LOCKS, slug
 from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.locks import LOCKS
 from pytest_agentbench.store.redaction import Redactor
 
 SECRET = "hunter2-hunter2"

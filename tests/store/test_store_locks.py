@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import logging
 import os
 import resource
@@ -10,17 +11,16 @@ import subprocess
 import sys
 import threading
 
-import filelock
 import pytest
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim, hold_write_lock
+from pytest_agentbench.store.files import LOCKS, allow_open_files, claim, hold_write_lock
 
 KEY = "a" * 64
 COUNT = """
 import asyncio, sys
 from pathlib import Path
-from pytest_agentbench.store.locks import claim
+from pytest_agentbench.store.files import claim
 
 output, rounds = sys.argv[1], int(sys.argv[2])
 
@@ -39,7 +39,7 @@ asyncio.run(main())
 """
 HOLD = """
 import asyncio, sys
-from pytest_agentbench.store.locks import claim
+from pytest_agentbench.store.files import claim
 
 async def main():
     async with claim(sys.argv[1], sys.argv[2]):
@@ -175,10 +175,10 @@ def test_a_folder_that_takes_no_file_is_said_before_anything_is_paid(tmp_path):
 
 
 def test_a_file_system_without_locks_is_said_once(tmp_path, monkeypatch, caplog):
-    def none_here(descriptor: int, *, blocking: bool) -> bool:
+    def none_here(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(filelock, "lock_descriptor", none_here)
+    monkeypatch.setattr(fcntl, "flock", none_here)
 
     async def main() -> None:
         for _ in range(2):

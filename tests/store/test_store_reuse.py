@@ -13,9 +13,8 @@ from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_chil
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.archives import find_whole_archive
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.store.documents import load_run
+from pytest_agentbench.store.documents import find_whole_archive, load_run
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 

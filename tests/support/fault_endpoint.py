@@ -22,7 +22,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from pytest_agentbench.models.conversation import message_text
+from pytest_agentbench.models.prompts import message_text
 
 Choose = Callable[[str, int], str]
 """From the last user message, and how often it came before, to the name of a fault; `ok` is none."""

@@ -12,10 +12,11 @@ from typing import Any
 from support.started_sandbox import started
 
 from pytest_agentbench.errors import McpCallError
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import launch_server, list_mounts
-from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxKind
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator
 from support.browser import Shown, new_page
 from support.random_reports import MODELS, SESSION, random_report
 
-from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
 from pytest_agentbench.reports.html.page import write_page
 from pytest_agentbench.reports.report import build_report
@@ -23,7 +23,9 @@ def compared_report() -> dict[str, Any]:
     """A report of 204 runs of four models, compared with one in which everything had passed."""
     found = random_report(17, MODELS, 3)
     base = [{**row, "outcome": "passed"} if row["outcome"] == "failed" else row for row in found["runs"]]
-    found["comparison"] = compare(campaign(build_report(base, SESSION), "base.json"), campaign(found), 3).as_dict()
+    found["comparison"] = compare(
+        build_campaign(build_report(base, SESSION), "base.json"), build_campaign(found), 3
+    ).as_dict()
     return found
 
 

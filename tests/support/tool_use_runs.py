@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.evaluation import verdict
 from pytest_agentbench.engine.grading import graders_of, regrade
-from pytest_agentbench.engine.verdict import metrics_of, verdict
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import measure_trace
+from pytest_agentbench.metrics.registry import METRICS, measure_trace, metrics_of
 from pytest_agentbench.packs.mcp_bench.judge import aggregate_tool_use
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
 from pytest_agentbench.records.case import Case, Model, RunnerSpec

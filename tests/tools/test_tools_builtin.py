@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput
-from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from pytest_agentbench.tools.base import BUILTIN_TOOLS, SearchResult, Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.toolbox import Toolbox
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sessions import Workspaces

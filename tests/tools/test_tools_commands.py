@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
-from pytest_agentbench.tools.base import ToolContext, ToolOutput
-from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
-from pytest_agentbench.workspaces.sandboxes.base import SandboxKind, SandboxSpec
+from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.tools.base import BUILTIN_TOOLS, ToolContext, ToolOutput
+from pytest_agentbench.tools.toolbox import Toolbox
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 

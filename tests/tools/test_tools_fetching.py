@@ -15,10 +15,10 @@ import pytest
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.tools.base import ToolContext, ToolOutput
-from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, Page, make_web_fetch
+from pytest_agentbench.tools.base import BUILTIN_TOOLS, Page, ToolContext, ToolOutput
+from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, make_web_fetch
 from pytest_agentbench.tools.network import Resolve
-from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from pytest_agentbench.tools.toolbox import Toolbox
 from pytest_agentbench.tools.web_client import FetchError
 
 HTML = (

@@ -84,7 +84,7 @@ def hidden_content(verifier: Verifier, target: Workspace) -> Content:
 
 
 def source_digest(hidden: HiddenFile) -> str:
-    """SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
+    """Return the SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
     if hidden.source.is_dir():
         held = sorted(_list_files(hidden.source).items())
         return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_agentbench.checks.base import Verdict, compact, excerpt, includes, loads, verdict
 from pytest_agentbench.records.case import PytestTests, Verifier
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 RESULT_VARIABLE = "AGENTBENCH_RESULT"
@@ -40,7 +40,7 @@ def plain_environment(sandbox: Sandbox) -> dict[str, str]:
 
 def private_path(sandbox: Sandbox, name: str) -> str:
     """Return a path in the sandbox's /tmp as its programs see it."""
-    folder = str(sandbox.workspace.private_tmp()) if sandbox.kind == "local" else "/tmp"  # noqa: S108 - its own
+    folder = str(sandbox.workspace.private_tmp()) if likeness_of(sandbox.kind) == "local" else "/tmp"  # noqa: S108 - its own
     return f"{folder}/{name}".rstrip("/")
 
 
@@ -120,10 +120,11 @@ _FAULT = 300
 def choose_python(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
     """Return the Python that runs tests in such a sandbox, the image's or else this one, and the sandbox showing it."""
     plain = replace(spec, network=False)
-    if spec.kind == "docker":
+    kind = likeness_of(spec.kind)
+    if kind == "docker":
         return "python3", plain
     # bubblewrap lays its own /tmp and workspace over this machine's: a Python below these has to be shown elsewhere.
-    if spec.kind == "local" or not sys.prefix.startswith(_HIDDEN):
+    if kind == "local" or not sys.prefix.startswith(_HIDDEN):
         return sys.executable, plain
     mounts = (*spec.mounts, Mount(Path(sys.prefix), _PYTHON_PLACE))
     return f"{_PYTHON_PLACE}/bin/python", replace(plain, mounts=mounts)

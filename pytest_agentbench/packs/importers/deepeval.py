@@ -21,8 +21,10 @@ from pytest_agentbench.packs.importers.drafts import (
     read_rows,
 )
 
+# Files come in both spellings: expectedOutput and expected_output.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STRUCTURED = ("expected_tools", "tools_called", "additional_metadata", "custom_column_key_values", "expectations")
+# By such marks DeepEval puts images and documents into texts.
 _MEDIA = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _USED = {"input", "expected_output", "actual_output", "expected_tools", "expectations", "additional_metadata", "name"}
 
@@ -31,14 +33,15 @@ def read(path: Path) -> FileContents:
     """Return the goldens of a file. Raises ConfigError where it cannot be read at all."""
     gathered = FileContents()
     for number, row in enumerate(read_rows(path, gathered), 1):
-        _golden(row, number, gathered)
+        _add_golden(row, number, gathered)
     return gathered
 
 
-def _golden(row: Row, number: int, gathered: FileContents) -> None:
+def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
     golden: dict[str, Any] = {}
     for spelled, value in row.value.items():
         name = _CAMEL.sub("_", spelled).lower()
+        # Both spellings of a field may be there: an empty one gives way, two different ones are told.
         if golden.get(name) not in (None, "", value) and value not in (None, ""):
             gathered.lose(row.place, f"{spelled}: found two values, {golden[name]!r:.40} and {value!r:.40}; keep one")
             return
@@ -49,7 +52,7 @@ def _golden(row: Row, number: int, gathered: FileContents) -> None:
         except (ValueError, RecursionError) as error:
             gathered.lose(row.place, f"{name}: not valid JSON: {error}")
             return
-    reason = _reason_against(golden)
+    reason = _why_unfit(golden)
     if reason is not None:
         gathered.lose(row.place, reason)
         return
@@ -60,10 +63,11 @@ def _golden(row: Row, number: int, gathered: FileContents) -> None:
         name=nonblank_text(golden.get("name")) or f"golden-{number}",
         messages=({"role": "user", "content": golden["input"]},),
         reference=expected,
+        # Where expectations decide, the expected output is for their judge.
         compared=not golden["expectations"],
-        checks=tuple(_tool_checks(golden["expected_tools"])),
-        expectations=tuple(_expectations(golden["expectations"])),
-        metadata=_metadata(golden),
+        checks=tuple(_list_tool_checks(golden["expected_tools"])),
+        expectations=tuple(_list_expectations(golden["expectations"])),
+        metadata=_make_metadata(golden),
         answers=() if answer is None else (answer,),
     )
     if draft.checks:
@@ -73,7 +77,7 @@ def _golden(row: Row, number: int, gathered: FileContents) -> None:
     gathered.drafts.append(draft)
 
 
-def _reason_against(golden: Mapping[str, Any]) -> str | None:
+def _why_unfit(golden: Mapping[str, Any]) -> str | None:
     """Return why a golden becomes no case; None where it does."""
     if nonblank_text(golden.get("scenario")) is not None:
         return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
@@ -108,14 +112,14 @@ def _statement_keys(expectations: Mapping[str, Any]) -> list[str]:
     return [name for name in ("must", "must_not", "mustNot") if expectations.get(name)]
 
 
-def _tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
-    """DeepEval's tool correctness compares names, unless it is told otherwise in Python."""
+def _list_tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
+    """Yield a check for each tool by its name: DeepEval compares no more, unless it is told otherwise in Python."""
     for name, count in Counter(tool["name"] for tool in tools or ()).items():
         often = {"min_count": count} if count > 1 else {}
         yield {"declarative": {"kind": "tool_called", "name": name, **often}}
 
 
-def _expectations(said: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _list_expectations(said: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
     for key in _statement_keys(said or {}):
         for text in (said or {})[key]:
             yield {"text": text if key == "must" else f"It must not be so that: {text}"}
@@ -127,7 +131,7 @@ def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: FileCont
             gathered.note(place, f"expectations.{name}: left out; an evaluation profile says who judges, and how")
 
 
-def _metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
+def _make_metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the agent is not shown and nothing is decided by; the arguments of expected tools too."""
     kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
     if golden["expected_tools"]:

@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Draft:
-    """A case before it has an id and a file.
+    """Case before it has an id and a file.
 
     `messages` are `{role, content}`. `metric` is what compares the answer with `reference`; None leaves the choice to
     the writer, unless not `compared`: then the reference is for people and judges. `checks` are
@@ -78,7 +78,7 @@ class FileContents:
         self.lost.append(f"{place}: not imported: {reason}")
 
     def note(self, place: object, text: str) -> None:
-        """Something that a case comes without."""
+        """Add something that a case comes without."""
         self.notes.append(f"{place}: {text}")
 
 
@@ -134,6 +134,7 @@ def _row_problem(value: Any) -> str | None:
     if lies_deep(value, MAX_DEPTH):
         return f"found more than {MAX_DEPTH} levels of nesting"
     try:
+        # Written as the case will be, to learn of it here and not with the file half done.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         return "found half of a surrogate pair, expected text that is valid Unicode"
@@ -145,10 +146,12 @@ def _row_problem(value: Any) -> str | None:
 def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
     """Yield the rows of a CSV file by its header."""
     try:
+        # Spreadsheets begin UTF-8 with a byte order mark.
         text = read_bytes(path, MAX_TABLE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}:1:1: not UTF-8: {error.reason}; save the file as UTF-8") from error
     with _large_cells():
+        # Strict: else a quote that is never closed takes the rest of the file into one cell, without a word.
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         header: list[str] | None = None
         line = 1
@@ -161,6 +164,7 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
                 place = Place(str(path), max(line, reader.line_num))
                 gathered.lose(place, f"this row and what follows: not valid CSV: {error}")
                 return
+            # A row may have several lines: its place is where it begins.
             place, line = Place(str(path), line), reader.line_num + 1
             if header is None:
                 header = _header(place, cells)
@@ -181,6 +185,7 @@ def _header(place: Place, cells: list[str]) -> list[str]:
 
 @contextmanager
 def _large_cells() -> Iterator[None]:
+    # The limit is the process's, and others read tables too.
     before = csv.field_size_limit(MAX_CELL)
     try:
         yield

@@ -42,45 +42,50 @@ def read(path: Path) -> FileContents:
         _add_log(header, read_rows(path, gathered, "samples", _OF_A_LOG), path, gathered)
     else:
         for number, row in enumerate(read_rows(path, gathered, inside="samples"), 1):
-            add_sample(row.value, row.place, _name(row.value, number), path.parent, gathered)
+            add_sample(row.value, row.place, _name_sample(row.value, number), path.parent, gathered)
     return gathered
 
 
-def _name(sample: Mapping[str, Any], number: int) -> str:
+def _name_sample(sample: Mapping[str, Any], number: int) -> str:
     identifier = sample.get("id")
     return str(identifier) if identifier not in (None, "") else f"sample-{number}"
 
 
 def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: FileContents) -> None:
     """Add one draft for each sample, with the answers of all its epochs."""
-    task = _task(header, Place(str(path)), gathered)
+    task = _read_task(header, Place(str(path)), gathered)
     answers: dict[str, list[str]] = {}
     for number, row in enumerate(samples, 1):
-        name = _name(row.value, number)
+        name = _name_sample(row.value, number)
+        # The first epoch makes the draft, the others add their answers to it.
         known = name in answers
         if row.value.get("error"):
             gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
         try:
-            answers.setdefault(name, []).extend(_answers(row.value))
+            answers.setdefault(name, []).extend(_list_answers(row.value))
             sample = {key: _restore_attachments(row.value.get(key), row.value) for key in _OF_A_CASE}
         except UnfitError as error:
             gathered.lose(row.place, str(error))
             continue
         if not known:
             add_sample(sample, row.place, name, path.parent, gathered, task)
+    # Epochs of a sample stand anywhere in the log: its answers are whole only now.
     gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
 
 
-def _task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:
-    """Scorer and system messages; what else the task did is named."""
-    scorers = [scorer for scorer in _objects(header, "eval", "scorers", place) if nonblank_text(scorer.get("name"))]
+def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:
+    """Return scorer and system messages; what else the task did is named."""
+    scorers = [
+        scorer for scorer in _read_objects(header, "eval", "scorers", place) if nonblank_text(scorer.get("name"))
+    ]
     for other in scorers[1:]:
         gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
     before = []
-    for step in _objects(header, "plan", "steps", place):
+    for step in _read_objects(header, "plan", "steps", place):
         name, params = str(step.get("solver")).rpartition("/")[2], step.get("params")
         params = params if isinstance(params, dict) else {}
         template = nonblank_text(params.get("template"))
+        # A template with fields is filled in as the solver runs: what was said is not in it.
         if name == "system_message" and template is not None and "{" not in template:
             before.append({"role": "system", "content": template})
         elif name not in _PLAIN_SOLVERS:
@@ -88,6 +93,7 @@ def _task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Ta
         elif changed := [key for key in _OF_CHOICES if params.get(key)]:
             gathered.note(place, f"plan.steps: {', '.join(changed)} of {name} is left out")
     first = scorers[0] if scorers else {}
+    # A package may stand in front: inspect_ai/match.
     scorer = str(first["name"]).rpartition("/")[2] if first else None
     options = first.get("options")
     task = Task(scorer, options if isinstance(options, dict) else None, tuple(before))
@@ -96,7 +102,7 @@ def _task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Ta
     return task
 
 
-def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
+def _read_objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
     """Return a list of objects in a part of the log, empty where it is not there.
 
     Raises ConfigError for what is none.
@@ -110,7 +116,7 @@ def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> l
     return found
 
 
-def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
     output = sample.get("output")
     answer = nonblank_text(_restore_attachments(output.get("completion"), sample)) if isinstance(output, dict) else None
     return () if answer is None or sample.get("error") else (answer,)
@@ -142,10 +148,10 @@ def _add_archive(path: Path, gathered: FileContents) -> None:
             raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
         samples = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
         header = _read_member(archive, "header.json", path)
-        _add_log(header, _samples(archive, samples, path, gathered), path, gathered)
+        _add_log(header, _list_samples(archive, samples, path, gathered), path, gathered)
 
 
-def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: FileContents) -> Iterator[Row]:
+def _list_samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: FileContents) -> Iterator[Row]:
     for name in names:
         place = Place(f"{path}!{name}")
         try:
@@ -160,6 +166,7 @@ def _read_member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
     """Return a JSON object of the archive."""
     file = f"{path}!{name}"
     try:
+        # zipfile knows zstd from Python 3.14 on only.
         content = archive.read(name, MAX_MEMBER)
     except NotImplementedError as error:
         raise ConfigError(

@@ -74,7 +74,7 @@ def add_sample(
 ) -> Draft | None:
     """Add the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
     try:
-        draft = _draft(sample, place, name, folder, gathered, task)
+        draft = _make_draft(sample, place, name, folder, gathered, task)
     except UnfitError as error:
         gathered.lose(place, str(error))
         return None
@@ -82,14 +82,14 @@ def add_sample(
     return draft
 
 
-def _draft(
+def _make_draft(
     sample: Mapping[str, Any], place: Place, name: str, folder: Path, gathered: FileContents, task: Task
 ) -> Draft:
-    choices = _choices(sample.get("choices"))
-    targets = _targets(sample.get("target"))
-    files = {path: _content(path, text, folder) for path, text in _files(sample.get("files")).items()}
-    metadata = _object("metadata", sample.get("metadata"))
-    dockerfile, sandboxed = _sandbox(sample.get("sandbox"), folder)
+    choices = _read_choices(sample.get("choices"))
+    targets = _read_targets(sample.get("target"))
+    files = {path: _read_content(path, text, folder) for path, text in _read_files(sample.get("files")).items()}
+    metadata = _read_object("metadata", sample.get("metadata"))
+    dockerfile, sandboxed = _read_sandbox(sample.get("sandbox"), folder)
     setup = nonblank_text(sample.get("setup"))
     if setup is not None:
         gathered.note(place, "setup: a script is not run before a case; let the workspace or sandbox.dockerfile do it")
@@ -97,6 +97,7 @@ def _draft(
         gathered.note(place, sandboxed)
     unfinished = setup is not None or isinstance(sandboxed, str)
     others = {key: value for key, value in sample.items() if key not in _USED and value not in (None, "", [], {})}
+    # "A, C" in one text are two choices to Inspect, unless a choice reads so itself.
     several = len(targets) > 1 or any(_LETTERS.fullmatch(each) and each not in choices for each in targets)
     if choices and several:
         raise UnfitError(f"target: found several choices ({', '.join(targets)}), which multiple_choice cannot ask for")
@@ -105,9 +106,9 @@ def _draft(
         place=place,
         name=name,
         title=title,
-        messages=(*task.before, *_messages(sample.get("input"))),
+        messages=(*task.before, *_read_messages(sample.get("input"))),
         choices=choices,
-        tools=_tools(bool(files), bool(sandboxed)),
+        tools=_choose_tools(bool(files), bool(sandboxed)),
         files=files,
         dockerfile=dockerfile,
         metadata={**others, **({} if setup is None else {"setup": setup}), **metadata},
@@ -117,10 +118,11 @@ def _draft(
 
 
 def _decide_case(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> dict[str, Any]:
-    """Reference, metric and checks of a sample."""
+    """Return reference, metric and checks of a sample."""
     if not targets:
         return {}
     options = task.options or {}
+    # The default of Inspect's match.
     location = str(options.get("location", "end"))
     where = {"match": location, "exact": "exact", "f1": "exact"}.get(task.scorer or "", "any")
     name = "multiple_choice" if choices else _OF_SCORERS.get(task.scorer or "")
@@ -133,11 +135,11 @@ def _decide_case(targets: tuple[str, ...], choices: tuple[str, ...], task: Task)
     if name is not None and len(targets) == 1:
         return {"reference": targets[0], "metric": {"name": name, "threshold": 1.0}}
     if task.scorer in _OF_PATTERNS or len(targets) > 1:
-        return {"reference": targets[0], "compared": False, "checks": (_pattern(targets, where, task),)}
+        return {"reference": targets[0], "compared": False, "checks": (_make_pattern_check(targets, where, task),)}
     return {"reference": targets[0]}
 
 
-def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
+def _make_pattern_check(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
     """Return what `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
     any_of = "|".join(regex.escape(_compared_part(target, task.scorer), literal_spaces=True) for target in targets)
     pattern = {
@@ -151,23 +153,24 @@ def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, A
 
 def _compared_part(target: str, scorer: str | None) -> str:
     """Return what of a target the scorer compares."""
+    # Inspect strips punctuation and white space from both sides, but not to look for a part.
     if scorer == "includes":
         return target
     return (scorer is not None and target.strip(_IGNORED)) or target.strip()
 
 
-def _messages(given: Any) -> tuple[dict[str, str], ...]:
+def _read_messages(given: Any) -> tuple[dict[str, str], ...]:
     if isinstance(given, str) and given.strip():
         return ({"role": "user", "content": given},)
     if not isinstance(given, list) or not given:
         raise UnfitError(f"input: found {given!r:.40}, expected a text or a list of messages")
-    messages = tuple(_message(at, message) for at, message in enumerate(given))
+    messages = tuple(_read_message(at, message) for at, message in enumerate(given))
     if not any(message["role"] == "user" and message["content"].strip() for message in messages):
         raise UnfitError("input: found no text of a user in it")
     return messages
 
 
-def _message(at: int, message: Any) -> dict[str, str]:
+def _read_message(at: int, message: Any) -> dict[str, str]:
     where = f"input[{at}]"
     if not isinstance(message, dict) or message.get("role") not in _ROLES or message.get("tool_calls"):
         raise UnfitError(f"{where}: found a tool's message or call, expected texts of {', '.join(_ROLES)}")
@@ -184,14 +187,14 @@ def _message(at: int, message: Any) -> dict[str, str]:
     return {"role": message["role"], "content": content}
 
 
-def _targets(given: Any) -> tuple[str, ...]:
+def _read_targets(given: Any) -> tuple[str, ...]:
     targets = given if isinstance(given, list) else [given]
     if not all(isinstance(target, str | int | float | None) for target in targets):
         raise UnfitError(f"target: found {given!r:.40}, expected a text or a list of texts")
     return tuple(str(target) for target in targets if target is not None and str(target).strip())
 
 
-def _choices(given: Any) -> tuple[str, ...]:
+def _read_choices(given: Any) -> tuple[str, ...]:
     """Return the choices as Inspect reads them: a list, or a text with commas (else spaces) between them."""
     if isinstance(given, str):
         given = [part for part in (given.split(",") if "," in given else given.split()) if part.strip()]
@@ -207,7 +210,7 @@ def _choices(given: Any) -> tuple[str, ...]:
     return choices
 
 
-def _object(name: str, given: Any) -> dict[str, Any]:
+def _read_object(name: str, given: Any) -> dict[str, Any]:
     try:
         value = parse_cell(given)
     except (ValueError, RecursionError) as error:
@@ -217,12 +220,13 @@ def _object(name: str, given: Any) -> dict[str, Any]:
     return value or {}
 
 
-def _files(given: Any) -> dict[str, str]:
-    files = _object("files", given)
+def _read_files(given: Any) -> dict[str, str]:
+    files = _read_object("files", given)
     for path, text in files.items():
         inside = PurePosixPath(path)
         if not isinstance(text, str):
             raise UnfitError(f"files: found {text!r:.40} for {path!r}, expected a text")
+        # `name:path` is Inspect's way to name another sandbox.
         if ":" in path:
             raise UnfitError(f"files: found {path!r}, a file of another sandbox; a case has one")
         if not inside.parts or inside.is_absolute() or ".." in inside.parts or "\0" in path:
@@ -234,7 +238,7 @@ def _files(given: Any) -> dict[str, str]:
 
 
 def _refuse_clashes(paths: Sequence[PurePosixPath]) -> None:
-    """Two names of one file, or a file where another one needs a folder, are Unfit."""
+    """Raise UnfitError for two names of one file, and for a file where another one needs a folder."""
     seen: set[PurePosixPath] = set()
     for path in sorted(paths):
         taken = next((other for other in (path, *path.parents) if other in seen), None)
@@ -243,7 +247,7 @@ def _refuse_clashes(paths: Sequence[PurePosixPath]) -> None:
         seen.add(path)
 
 
-def _content(path: str, text: str, folder: Path) -> bytes:
+def _read_content(path: str, text: str, folder: Path) -> bytes:
     """Return a file's bytes: of a data URL, of a file in or below `folder`, else the text itself."""
     head, comma, data = text.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:
@@ -265,6 +269,7 @@ def find_beside(text: str, folder: Path) -> Path | None:
     if not text.strip() or "\n" in text or "\0" in text or len(text) > 1000:
         return None
     top = os.path.realpath(folder)
+    # With links followed: one that leads out of the folder lies outside.
     real = os.path.realpath(os.path.join(top, text))
     if not os.path.isfile(real):
         return None
@@ -280,7 +285,7 @@ def _read(path: Path, what: str) -> bytes:
         raise UnfitError(f"{what}: {error}") from error
 
 
-def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
+def _read_sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
     """Return the Dockerfile, and whether there is a sandbox; a text says what a person has to do for it."""
     if isinstance(given, dict):  # in a log
         given = [given.get("type"), given.get("config")] if given.get("config") else given.get("type")
@@ -295,12 +300,13 @@ def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
         found = find_beside(given[1], folder)
         if found is not None and "dockerfile" in found.name.lower():
             content = _read(found, "sandbox")
+            # COPY needs the folder around the Dockerfile, which the case does not have.
             if re.search(rb"(?im)^\s*(?:COPY|ADD)\b", content) is None:
                 return content, True
             return None, f"sandbox: {given[1]} copies files; put it and them beside the case as sandbox.dockerfile"
     return None, f"sandbox: found {given!r:.60}; say in sandbox.image, dockerfile or compose what the case needs"
 
 
-def _tools(files: bool, sandboxed: bool) -> tuple[str, ...]:
+def _choose_tools(files: bool, sandboxed: bool) -> tuple[str, ...]:
     """Name the tools a case gets: a solver brings them in Inspect; files and a sandbox are of no use without any."""
     return (*(("exec_shell",) if sandboxed else ()), *(("read_file", "write_file", "list_files") if files else ()))

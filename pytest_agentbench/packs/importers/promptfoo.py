@@ -22,12 +22,12 @@ from pytest_agentbench.packs.importers.promptfoo_prompts import (
     read_prompts,
     resolve_variables,
 )
-from pytest_agentbench.packs.importers.promptfoo_tests import combinations, read_tests, test_variables
+from pytest_agentbench.packs.importers.promptfoo_tests import list_combinations, merge_variables, read_tests
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
     PlacedValue,
+    find_named_file,
     is_reference,
-    named_file,
     read_file_data,
     read_file_value,
 )
@@ -63,18 +63,18 @@ def read(path: Path) -> FileContents:
     gathered = FileContents()
     for name in sorted(spot.value.keys() - _READ - _OF_NO_MATTER):
         gathered.note(spot.below(name).where, f"left out; {_HINTS.get(name, 'it has no counterpart')}")
-    default = _default(spot, path.parent, gathered)
+    default = _read_default(spot, path.parent, gathered)
     config = _Config(spot, path.parent, tuple(read_prompts(spot, path.parent, gathered)), default)
     for number, test in enumerate(read_tests(spot, path.parent, gathered), 1):
-        _add(test, f"test-{number}", config, gathered)
+        _add_drafts(test, f"test-{number}", config, gathered)
     return gathered
 
 
-def _default(config: PlacedValue, folder: Path, gathered: FileContents) -> PlacedValue:
+def _read_default(config: PlacedValue, folder: Path, gathered: FileContents) -> PlacedValue:
     given = config.below("defaultTest")
     if isinstance(given.value, str) and is_reference(given.value):
         try:
-            given = read_file_value(named_file(given.value, folder))
+            given = read_file_value(find_named_file(given.value, folder))
         except (BadReferenceError, ConfigError) as error:
             gathered.note(given.where, f"left out: {error}")
             return PlacedValue({}, given.loc, given.locate)
@@ -94,7 +94,7 @@ def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
         gathered.note(test.below("threshold").where, "left out: every check decides here, not their mean")
 
 
-def _add(test: PlacedValue, name: str, config: _Config, gathered: FileContents) -> None:
+def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileContents) -> None:
     """Add the drafts of a test."""
     _note_left_out(test, gathered)
     wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
@@ -104,7 +104,7 @@ def _add(test: PlacedValue, name: str, config: _Config, gathered: FileContents) 
         gathered.lose(test.where, "found no prompt for it")
         return
     try:
-        variables = combinations(test_variables(test, config.default, config.folder), config.folder)
+        variables = list_combinations(merge_variables(test, config.default, config.folder), config.folder)
     except (BadReferenceError, TemplateError) as error:
         gathered.lose(test.where, str(error))
         return
@@ -133,9 +133,10 @@ def _add_draft(
         raise TemplateError(f"found more than {MAX_DEPTH} levels of nesting")
     decided, noted = Criteria(), len(gathered.notes)
     alone = _object(test.value.get("options")).get("disableDefaultAsserts")
-    default = () if alone else _assertions(config.default, gathered)
-    for spot in (*default, *_assertions(test, gathered)):
-        _decide(spot, values, decided, config, gathered)
+    default = () if alone else _list_assertions(config.default, gathered)
+    for spot in (*default, *_list_assertions(test, gathered)):
+        _add_criterion(spot, values, decided, config, gathered)
+    # In the case as well: who reads it later has no protocol of the import.
     if left_out := [note.partition(": ")[2] for note in gathered.notes[noted:]]:
         metadata["left_out"] = left_out
     output = test.value.get("providerOutput")
@@ -146,6 +147,7 @@ def _add_draft(
             title=name[:80],
             messages=messages,
             reference=decided.reference,
+            # Only `factuality` brings a reference, and that asks a model too.
             metric=None if decided.reference is None else {"name": "llm_judgement", "threshold": 1.0},
             checks=tuple(decided.checks),
             expectations=tuple(decided.expectations),
@@ -159,28 +161,29 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
+def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield the assertions of a test; those of a set stand for themselves."""
     for spot in test.below("assert").each():
         if isinstance(spot.value, dict) and spot.value.get("type") == _SET:
             for name in ("threshold", "weight"):
                 if spot.value.get(name) is not None:
                     gathered.note(spot.below(name).where, "left out: every check of the set decides here")
-            yield from _assertions(spot, gathered)
+            yield from _list_assertions(spot, gathered)
         else:
             yield spot
 
 
-def _decide(
+def _add_criterion(
     spot: PlacedValue, values: Mapping[str, Any], decided: Criteria, config: _Config, gathered: FileContents
 ) -> None:
     assertion = parse_assertion(spot.value) if isinstance(spot.value, str) else spot.value
     try:
         if isinstance(assertion, dict) and "$ref" in assertion:
-            assertion = {**_template(assertion["$ref"], config.top), **assertion}
+            # The assertion's own fields win over its template's.
+            assertion = {**_find_template(assertion["$ref"], config.top), **assertion}
         if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
             raise UnmappedError(f"found {assertion!r:.60}, expected an object with a type")
-        said = add_assertion(assertion, _value(assertion.get("value"), values, config.folder), decided)
+        said = add_assertion(assertion, _fill_value(assertion.get("value"), values, config.folder), decided)
     except (UnmappedError, BadReferenceError, TemplateError) as error:
         gathered.note(spot.where, f"left out: {error}")
     else:
@@ -188,18 +191,18 @@ def _decide(
             gathered.note(spot.where, text)
 
 
-def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
+def _fill_value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
     """Return the value that an assertion compares with: variables and the contents of files are put in."""
     if isinstance(value, list):
-        return [_value(each, values, folder) if isinstance(each, str) else each for each in value]
+        return [_fill_value(each, values, folder) if isinstance(each, str) else each for each in value]
     if not isinstance(value, str):
         return value
     if value.startswith("package:"):
         raise UnmappedError(f"{value} is code, which is not run")
-    return read_file_data(named_file(value, folder)) if is_reference(value) else fill_template(value, values)
+    return read_file_data(find_named_file(value, folder)) if is_reference(value) else fill_template(value, values)
 
 
-def _template(reference: Any, config: PlacedValue) -> dict[str, Any]:
+def _find_template(reference: Any, config: PlacedValue) -> dict[str, Any]:
     """Return what `#/assertionTemplates/name` names."""
     found: Any = config.value
     for part in str(reference).removeprefix("#/").split("/"):

@@ -17,11 +17,13 @@ from pytest_agentbench.errors import ConfigError
 _ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}|k<[A-Za-z_]\w*>|[bBdDfnrsStvwW]|[^A-Za-z])"
 _GROUP = r"\(\?(?:[:=!]|<[=!]|<[A-Za-z_]\w*>|-?i:)"
 _QUANTIFIER = r"(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+?])"
+# Only what both languages read alike is `same`; what matches no group is refused, never guessed.
 _OUTSIDE = re.compile(
     rf"(?P<same>{_ESCAPE}|{_GROUP}|{_QUANTIFIER}|\((?!\?)|[^\\(*+?{{$\[])|(?P<open>\[\^?)|(?P<brace>\{{(?!\d+(?:,\d*)?\}}))|(?P<end>\$)"
 )
 _INSIDE = re.compile(rf"(?P<same>{_ESCAPE}|[^\\\[\]])|(?P<bracket>\[)|(?P<close>\])")
 _OF_ASCII = re.compile(r"\\[bBdDwW]")
+# JavaScript's \s: it knows the white space of Unicode, where \d, \w and \b know ASCII alone.
 _SPACES = r"\s\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
@@ -89,7 +91,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class _Assertion:
-    """`value` has its variables filled in; `negated` where the type began with `not-`."""
+    """Assertion whose `value` has its variables filled in; `negated` where the type began with `not-`."""
 
     kind: str
     negated: bool
@@ -167,10 +169,10 @@ def add_assertion(assertion: Mapping[str, Any], value: Any, decided: Criteria) -
     if isinstance(name, str) and name.strip():
         for check in decided.checks[before:]:
             check["description"] = name
-    return [*said, *_left_out(found, assertion)]
+    return [*said, *_list_left_out(found, assertion)]
 
 
-def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
+def _list_left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
     said = [f"{name} of {found.kind} is left out" for name in sorted(assertion.keys() - set(_IGNORED))]
     if found.kind in _GRADED and found.threshold is not None:
         said.append(f"threshold of {found.kind} is left out: an expectation is met or not")
@@ -179,60 +181,64 @@ def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
     return said
 
 
-def _check(decided: Criteria, **declarative: Any) -> None:
+def _add_check(decided: Criteria, **declarative: Any) -> None:
     decided.checks.append({"declarative": declarative})
 
 
-def _found(decided: Criteria, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
+def _add_pattern(decided: Criteria, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
+    # The check searches, so what must not be found is looked for from the very beginning, over all lines.
     pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
-    _check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
+    _add_check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return str(regex.escape(text, literal_spaces=True))
 
 
-def _contains(found: _Assertion, decided: Criteria) -> None:
-    """`contains`, `icontains`, and both with `-any` and `-all`."""
-    patterns = [_escaped(text) for text in found.texts()]
+def _add_contains(found: _Assertion, decided: Criteria) -> None:
+    """Add `contains`, `icontains`, and both with `-any` and `-all`."""
+    patterns = [_escape(text) for text in found.texts()]
     ignore_case = found.kind.startswith("i")
     if found.kind.endswith("-all") and not found.negated:
         for pattern in patterns:
-            _found(decided, pattern, negated=False, ignore_case=ignore_case)
+            _add_pattern(decided, pattern, negated=False, ignore_case=ignore_case)
         return
     if found.kind.endswith("-all"):  # not all of them
         every = "".join(rf"(?=[\s\S]*{pattern})" for pattern in patterns)
-        _check(decided, kind="regex_match", pattern=rf"\A(?!{every})", **({"ignore_case": True} if ignore_case else {}))
+        _add_check(
+            decided, kind="regex_match", pattern=rf"\A(?!{every})", **({"ignore_case": True} if ignore_case else {})
+        )
         return
-    _found(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
+    _add_pattern(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
 
 
-def _starts_with(found: _Assertion, decided: Criteria) -> None:
-    pattern = _escaped(found.text())
-    _check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
+def _add_starts_with(found: _Assertion, decided: Criteria) -> None:
+    pattern = _escape(found.text())
+    _add_check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
 
 
-def _regex(found: _Assertion, decided: Criteria) -> None:
+def _add_regex(found: _Assertion, decided: Criteria) -> None:
     given = found.text()
     try:
         flags, pattern = python_pattern(given)
         compile_pattern(flags + pattern)
     except ValueError as error:
         raise UnmappedError(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
-    _found(decided, pattern, negated=found.negated, flags=flags)
+    _add_pattern(decided, pattern, negated=found.negated, flags=flags)
 
 
-def _equals(found: _Assertion, decided: Criteria) -> None:
+def _add_equals(found: _Assertion, decided: Criteria) -> None:
     if isinstance(found.value, dict | list):
         if found.negated:
             raise UnmappedError("not-equals of an object has no counterpart")
-        _json(decided, {"const": found.value})
+        _add_schema(decided, {"const": found.value})
         return
-    text = _escaped(str(found.value).lower() if isinstance(found.value, bool) else found.text())
-    _check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
+    # promptfoo compares with the text "true", as JavaScript writes it.
+    text = _escape(str(found.value).lower() if isinstance(found.value, bool) else found.text())
+    _add_check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
 
 
-def _is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
+def _add_is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
     if found.negated:
         raise UnmappedError("not-is-json has no counterpart")
     schema = found.value
@@ -243,15 +249,15 @@ def _is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
             raise UnmappedError(str(error)) from error
     if not isinstance(schema, dict | None):
         raise UnmappedError(f"found {schema!r:.60}, expected a JSON Schema")
-    _json(decided, schema or {})
+    _add_schema(decided, schema or {})
     if _has_format(schema):
         return ("format of its schema is left out: it is not checked here",)
     return ()
 
 
-def _json(decided: Criteria, schema: Mapping[str, Any]) -> None:
-    """promptfoo reads schemas by draft 7, and takes no JSON out of a fence, as ours does."""
-    _check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
+def _add_schema(decided: Criteria, schema: Mapping[str, Any]) -> None:
+    """Add a check by a schema: promptfoo reads draft 7, and takes no JSON out of a fence, as ours does."""
+    _add_check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
     pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
     decided.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
 
@@ -263,7 +269,7 @@ def _has_format(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_has_format, schema))
 
 
-def _rubric(found: _Assertion, decided: Criteria) -> None:
+def _add_rubric(found: _Assertion, decided: Criteria) -> None:
     weight = found.weight
     if not isinstance(weight, int | float) or isinstance(weight, bool) or weight < 0:
         raise UnmappedError(f"found the weight {weight!r}, expected a number of at least 0")
@@ -272,37 +278,38 @@ def _rubric(found: _Assertion, decided: Criteria) -> None:
         decided.expectations.append(said if weight == 1 else {**said, "weight": float(weight)})
 
 
-def _factual(found: _Assertion, decided: Criteria) -> None:
+def _add_reference(found: _Assertion, decided: Criteria) -> None:
     if found.negated or decided.reference is not None:
         raise UnmappedError(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
     decided.reference = found.text()
 
 
-def _cost(found: _Assertion, decided: Criteria) -> None:
-    _positive(found)
-    _check(decided, kind="max_cost_usd", usd=found.number("dollars"))
+def _add_cost(found: _Assertion, decided: Criteria) -> None:
+    _refuse_negated(found)
+    _add_check(decided, kind="max_cost_usd", usd=found.number("dollars"))
 
 
-def _latency(found: _Assertion, decided: Criteria) -> None:
-    _positive(found)
+def _add_latency(found: _Assertion, decided: Criteria) -> None:
+    _refuse_negated(found)
     seconds = found.number("milliseconds") / 1000
     if seconds == 0:
         raise UnmappedError("found the threshold 0, expected milliseconds")
-    _check(decided, kind="max_seconds", seconds=seconds)
+    _add_check(decided, kind="max_seconds", seconds=seconds)
 
 
-def _positive(found: _Assertion) -> None:
+def _refuse_negated(found: _Assertion) -> None:
     if found.negated:
         raise UnmappedError(f"not-{found.kind} has no counterpart")
 
 
-def _tool_used(found: _Assertion, decided: Criteria) -> None:
+def _add_tool_used(found: _Assertion, decided: Criteria) -> None:
     checks: list[dict[str, Any]] = []
     for each in found.value if isinstance(found.value, list) else [found.value]:
         said = {"name": each} if isinstance(each, str) else each
         if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
             raise UnmappedError(f"found {each!r:.60}, expected the name of a tool, with min at most")
         often = said.get("min", 1)
+        # True is an int, too.
         if type(often) is not int or often < 1 or (found.negated and "min" in said):
             raise UnmappedError(f"found min {often!r}, expected a number of calls")
         if set("*?") & set(said["name"]):
@@ -310,7 +317,7 @@ def _tool_used(found: _Assertion, decided: Criteria) -> None:
         kind = "tool_not_called" if found.negated else "tool_called"
         checks.append({"kind": kind, "name": said["name"], **({"min_count": often} if often > 1 else {})})
     for check in checks:
-        _check(decided, **check)
+        _add_check(decided, **check)
 
 
 def _split_commas(text: str) -> list[str]:
@@ -329,17 +336,17 @@ def _split_commas(text: str) -> list[str]:
 
 _GRADED = ("llm-rubric", "g-eval", "model-graded-closedqa")
 _MAPPED: dict[str, Callable[[_Assertion, Criteria], Sequence[str] | None]] = {
-    **dict.fromkeys(("contains", "icontains"), _contains),
-    **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _contains),
-    **dict.fromkeys(_GRADED, _rubric),
-    **dict.fromkeys(("factuality", "model-graded-factuality"), _factual),
-    "starts-with": _starts_with,
-    "regex": _regex,
-    "equals": _equals,
-    "is-json": _is_json,
-    "cost": _cost,
-    "latency": _latency,
-    "trajectory:tool-used": _tool_used,
+    **dict.fromkeys(("contains", "icontains"), _add_contains),
+    **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _add_contains),
+    **dict.fromkeys(_GRADED, _add_rubric),
+    **dict.fromkeys(("factuality", "model-graded-factuality"), _add_reference),
+    "starts-with": _add_starts_with,
+    "regex": _add_regex,
+    "equals": _add_equals,
+    "is-json": _add_is_json,
+    "cost": _add_cost,
+    "latency": _add_latency,
+    "trajectory:tool-used": _add_tool_used,
 }
 _HINTS = {
     "contains-json": "; the check json_schema takes JSON, fenced or not",

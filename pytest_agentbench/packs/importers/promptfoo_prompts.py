@@ -13,8 +13,8 @@ from pytest_agentbench.packs.importers.drafts import FileContents
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
     PlacedValue,
+    find_named_files,
     is_reference,
-    named_files,
     read_file_data,
     read_file_text,
 )
@@ -33,11 +33,12 @@ def fill_template(text: str, variables: Mapping[str, Any]) -> str:
 
     :raises TemplateError: a variable is missing, or the text needs filters or statements.
     """
+    # Texts and names in turn: what is left in the texts is code that would have to be run.
     pieces = _VALUE.split(text)
     code = next((found[0] for piece in pieces[::2] if (found := _CODE.search(piece))), None)
     if code is not None:
         raise TemplateError(f"found {code!r}; only {{{{ name }}}} is put in, filters and statements are not run")
-    pieces[1::2] = [_text(name, variables) for name in pieces[1::2]]
+    pieces[1::2] = [_render_value(name, variables) for name in pieces[1::2]]
     return "".join(pieces)
 
 
@@ -48,7 +49,7 @@ def resolve_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(name: str, variables: Mapping[str, Any]) -> str:
+def _render_value(name: str, variables: Mapping[str, Any]) -> str:
     value: Any = variables
     for part in _PART.findall(name):
         if isinstance(value, Mapping) and part in value:
@@ -65,6 +66,7 @@ def _text(name: str, variables: Mapping[str, Any]) -> str:
 
 _ROLES = ("system", "user", "assistant")
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
+# Of other texts promptfoo makes one prompt, lines of `---` and all.
 _SEVERAL = (".txt",)
 _NAMES_FILES = re.compile(
     r"\S.*\.(?:txt|md|j2|jsonl?|ya?ml|csv)|\S*/\S*\*|\S+\.(?:[cm]?[jt]s|py|rb|go|sh|exe)(?::\w+)?|exec:.+"
@@ -105,17 +107,17 @@ def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> l
     """Return the prompts of a config; those that cannot be used go to `gathered` as lost."""
     given = config.below("prompts")
     if given.value is None:
-        return [_prompt("{{prompt}}", "")]
+        return [_make_prompt("{{prompt}}", "")]
     prompts: list[Prompt] = []
     for spot in given.each():
         try:
-            prompts += _prompts(spot, folder)
+            prompts += _list_prompts(spot, folder)
         except BadReferenceError as error:
             gathered.lose(spot.where, str(error))
     return prompts
 
 
-def _prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
+def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
     value, label = spot.value, ""
     if isinstance(value, dict):
         label = str(value.get("label") or value.get("id") or "")
@@ -123,22 +125,24 @@ def _prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
             raise BadReferenceError("it has settings of its own (function, config): ask for it in a test.yaml")
         value = value.get("raw", value.get("id"))
     if isinstance(value, list):
-        yield Prompt(label, _messages(value))
+        yield Prompt(label, _read_messages(value))
     elif not isinstance(value, str) or not value.strip():
         raise BadReferenceError(f"found {value!r:.60}, expected a text or {{raw, label}}")
     elif _ELSEWHERE.match(value):
         raise BadReferenceError(f"{value} is kept elsewhere; copy its text to a file in {folder}")
     elif is_reference(value) or _NAMES_FILES.fullmatch(value):
-        for path in named_files(value, folder):
-            yield from _file_prompts(path, label or value)
+        for path in find_named_files(value, folder):
+            yield from _read_prompts_file(path, label or value)
     else:
-        yield _prompt(value, label or value)
+        yield _make_prompt(value, label or value)
 
 
-def _file_prompts(path: Path, label: str) -> Iterator[Prompt]:
+def _read_prompts_file(path: Path, label: str) -> Iterator[Prompt]:
     if path.suffix in (".yaml", ".yml"):
         data = read_file_data(path)
-        yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(read_file_text(path), label)
+        yield (
+            Prompt(label, _read_messages(data)) if isinstance(data, list) else _make_prompt(read_file_text(path), label)
+        )
         return
     if path.suffix == ".csv":
         raise BadReferenceError(
@@ -152,22 +156,23 @@ def _file_prompts(path: Path, label: str) -> Iterator[Prompt]:
     if not filled:
         raise BadReferenceError(f"{path} is empty")
     for number, piece in enumerate(filled, 1):
-        yield _prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
+        yield _make_prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
 
 
-def _prompt(text: str, label: str) -> Prompt:
+def _make_prompt(text: str, label: str) -> Prompt:
     """Return the prompt of a text; a JSON list of messages stands for these."""
     if text.lstrip().startswith("["):
         try:
             data = json.loads(text)
+        # A plain text may begin with a bracket as well.
         except (ValueError, RecursionError):
             data = None
         if isinstance(data, list) and data and all(isinstance(each, dict) and "role" in each for each in data):
-            return Prompt(label, _messages(data))
+            return Prompt(label, _read_messages(data))
     return Prompt(label, ({"role": "user", "content": text},))
 
 
-def _messages(given: list[Any]) -> tuple[dict[str, str], ...]:
+def _read_messages(given: list[Any]) -> tuple[dict[str, str], ...]:
     messages = []
     for message in given:
         content = message.get("content") if isinstance(message, dict) else None

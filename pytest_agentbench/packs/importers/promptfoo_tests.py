@@ -15,13 +15,13 @@ from pytest_agentbench.packs.importers.promptfoo_prompts import TemplateError
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
     PlacedValue,
+    find_named_file,
+    find_named_files,
     is_reference,
-    named_file,
-    named_files,
+    make_row_value,
     read_file_data,
     read_file_text,
     read_file_value,
-    row_value,
 )
 
 MOST_COMBINATIONS = 10_000
@@ -37,7 +37,7 @@ def read_tests(config: PlacedValue, folder: Path, gathered: FileContents) -> Ite
     for spot in given.each():
         if isinstance(spot.value, str):
             try:
-                yield from _file_tests(spot.value, folder, gathered)
+                yield from _read_tests_file(spot.value, folder, gathered)
             except (BadReferenceError, ConfigError) as error:
                 gathered.lose(spot.where, str(error))
         elif isinstance(spot.value, dict) and "path" not in spot.value:
@@ -45,19 +45,19 @@ def read_tests(config: PlacedValue, folder: Path, gathered: FileContents) -> Ite
         else:
             gathered.lose(spot.where, "it is code, which is not run")
     for scenario in config.below("scenarios").each():
-        yield from _scenario_tests(scenario, gathered)
+        yield from _list_scenario_tests(scenario, gathered)
 
 
-def _file_tests(reference: str, folder: Path, gathered: FileContents) -> Iterator[PlacedValue]:
+def _read_tests_file(reference: str, folder: Path, gathered: FileContents) -> Iterator[PlacedValue]:
     if "://" in reference and not is_reference(reference):
         raise BadReferenceError(f"{reference} is not on this machine; download it")
-    for path in named_files(reference, folder):
+    for path in find_named_files(reference, folder):
         if path.suffix == ".csv":
             for row in read_rows(path, gathered):
-                yield row_value(_row_test(row.value), row.place)
+                yield make_row_value(_make_row_test(row.value), row.place)
         elif path.suffix == ".jsonl":
             for row in read_rows(path, gathered):
-                yield row_value(row.value, row.place)
+                yield make_row_value(row.value, row.place)
         elif path.suffix in (".yaml", ".yml", ".json"):
             for spot in read_file_value(path).each():
                 if isinstance(spot.value, dict):
@@ -68,7 +68,7 @@ def _file_tests(reference: str, folder: Path, gathered: FileContents) -> Iterato
             raise BadReferenceError(f"{path} is no CSV, JSON, JSONL or YAML")
 
 
-def _scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
+def _list_scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield each test of a scenario with each of its configs' variables."""
     if not isinstance(scenario.value, dict):
         gathered.lose(scenario.where, f"found {scenario.value!r:.40}, expected an object; write it here")
@@ -101,7 +101,7 @@ def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]
     return both | {"assert": own + more}
 
 
-def _row_test(cells: dict[str, str]) -> dict[str, Any]:
+def _make_row_test(cells: dict[str, str]) -> dict[str, Any]:
     """Return a row of a table as the test that it stands for; `__` begins the columns that are no variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     thresholds: dict[int, float] = {}
@@ -111,16 +111,17 @@ def _row_test(cells: dict[str, str]) -> dict[str, Any]:
         elif not cell.strip():
             continue
         elif configured := _CONFIGURED.fullmatch(name):
-            thresholds[int(configured[1] or 1) - 1] = _number(cell)
+            # `__config:__expected2:threshold` belongs to the second assertion, without a number to the first.
+            thresholds[int(configured[1] or 1) - 1] = _parse_number(cell)
         elif name.startswith("__expected"):
             test["assert"].append(parse_assertion(cell))
         elif name in ("__prefix", "__suffix"):
             test["options"][name.removeprefix("__")] = cell
         elif name.startswith("__metadata:"):
             key = name.removeprefix("__metadata:")
-            test["metadata"][key.removesuffix("[]")] = _list(cell) if key.endswith("[]") else cell
+            test["metadata"][key.removesuffix("[]")] = _parse_list(cell) if key.endswith("[]") else cell
         elif name == "__threshold":
-            test["threshold"] = _number(cell)
+            test["threshold"] = _parse_number(cell)
         else:
             test[name.removeprefix("__")] = cell
     metric = test.pop("metric", None)
@@ -130,18 +131,18 @@ def _row_test(cells: dict[str, str]) -> dict[str, Any]:
     return test
 
 
-def _number(cell: str) -> Any:
+def _parse_number(cell: str) -> Any:
     try:
         return float(cell)
     except ValueError:
         return cell
 
 
-def _list(cell: str) -> list[str]:
+def _parse_list(cell: str) -> list[str]:
     return [part.strip().replace("\\,", ",") for part in re.split(r"(?<!\\),", cell)]
 
 
-def test_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> dict[str, Any]:
+def merge_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> dict[str, Any]:
     """Return a test's variables over the default ones; both may stand in files.
 
     :raises BadReferenceError: a file cannot be used.
@@ -149,14 +150,14 @@ def test_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> dic
     found: dict[str, Any] = {}
     for spot in (default.below("vars"), test.below("vars")):
         for value in [spot.value] if isinstance(spot.value, dict) else [each.value for each in spot.each()]:
-            data = read_file_data(named_file(value, folder)) if isinstance(value, str) else value
+            data = read_file_data(find_named_file(value, folder)) if isinstance(value, str) else value
             if not isinstance(data, dict):
                 raise BadReferenceError(f"vars: found {data!r:.60}, expected an object")
             found |= data
     return found
 
 
-def combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def list_combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Return every combination of values: a list of texts stands for each of them, a file for its text.
 
     :raises BadReferenceError: a file cannot be used.
@@ -165,13 +166,15 @@ def combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]
     values: list[list[Any]] = []
     for name, value in variables.items():
         if is_reference(value):
-            values.append([_of_variable(path) for path in named_files(value, folder)])
+            values.append([_read_variable(path) for path in find_named_files(value, folder)])
+        # promptfoo multiplies lists of texts alone: a list of objects is one value.
         elif isinstance(value, list) and value and isinstance(value[0], str):
-            values.append([_of_variable(named_file(v, folder)) if is_reference(v) else v for v in value])
+            values.append([_read_variable(find_named_file(v, folder)) if is_reference(v) else v for v in value])
         elif _is_place(value):
             raise BadReferenceError(f"{name}: found {value}, which is not read")
         else:
             values.append([value])
+    # One more than allowed tells that there are too many, without making them all.
     found = list(islice(product(*values), MOST_COMBINATIONS + 1))
     if len(found) > MOST_COMBINATIONS:
         raise TemplateError(f"its variables have more than {MOST_COMBINATIONS:,} combinations")
@@ -182,5 +185,5 @@ def _is_place(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("package:", "exec:"))
 
 
-def _of_variable(path: Path) -> Any:
+def _read_variable(path: Path) -> Any:
     return read_file_text(path) if path.suffix not in (".yaml", ".yml") else read_file_data(path)

@@ -30,12 +30,12 @@ class PlacedValue:
 
     @property
     def place(self) -> Place:
-        """Line and column of the value, or as near as one gets."""
+        """Return line and column of the value, or as near as one gets."""
         return self.locate(self.loc)
 
     @property
     def where(self) -> str:
-        """`file:line:column: tests[0].vars`."""
+        """Return `file:line:column: tests[0].vars`."""
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.loc).removeprefix(".")
         return f"{self.place}: {name}" if name else str(self.place)
 
@@ -69,6 +69,7 @@ def read_file_value(path: Path) -> PlacedValue:
 
 def load_yaml_1_2(document: Document) -> Any:
     """Return the data by YAML 1.2: only `true` and `false` are booleans; `yes`, `12:30` and 017 are texts; 1.0 is 1."""
+    # PyYAML reads YAML 1.1, promptfoo's js-yaml 1.2: an unquoted `yes` is a text there.
     return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
 
 
@@ -84,7 +85,7 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
     return {name: _by_yaml_1_2(nodes[name], value) if name in nodes else value for name, value in data.items()}
 
 
-def row_value(value: Any, place: Place) -> PlacedValue:
+def make_row_value(value: Any, place: Place) -> PlacedValue:
     """Return a row of a table as a value: everything of it stands at the row's place."""
     return PlacedValue(value, (), lambda _: place)
 
@@ -115,7 +116,7 @@ def is_code(reference: str) -> bool:
     return reference.removeprefix(SCHEME).partition(":")[0].lower().endswith(_CODE)
 
 
-def named_files(reference: str, folder: Path) -> list[Path]:
+def find_named_files(reference: str, folder: Path) -> list[Path]:
     """Return the files that a reference names, by a glob pattern too; at least one.
 
     :raises BadReferenceError: it names code, nothing, or something outside of the folder.
@@ -126,10 +127,12 @@ def named_files(reference: str, folder: Path) -> list[Path]:
     outside = BadReferenceError(f"{reference} lies outside of {folder}; copy it there")
     found = []
     try:
+        # `..` is resolved within the pattern, before any file is looked for.
         pattern = os.path.relpath(os.path.join(folder, reference.removeprefix(SCHEME)), folder)
         if pattern.split(os.sep)[0] == os.pardir:
             raise outside
         for path in islice(_matching(pattern, Path(top)), _MOST + 1):
+            # With links followed: one that leads out is refused like a path that does.
             real = os.path.realpath(path)
             if os.path.commonpath([top, real]) != top:
                 raise outside
@@ -152,9 +155,9 @@ def _matching(pattern: str, top: Path) -> Iterator[Path]:
         yield from (path for path in top.glob(pattern) if path.is_file())
 
 
-def named_file(reference: str, folder: Path) -> Path:
+def find_named_file(reference: str, folder: Path) -> Path:
     """Return the one file that a reference names."""
-    found = named_files(reference, folder)
+    found = find_named_files(reference, folder)
     if len(found) > 1:
         raise BadReferenceError(f"{reference} names {len(found)} files, expected one")
     return found[0]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_agentbench.config.profiles import EvaluationProfile
@@ -21,15 +20,16 @@ from pytest_agentbench.packs.mcp_bench.judge import (
     parse_tool_use,
     task_completion,
 )
-from pytest_agentbench.packs.mcp_bench.judge_prompts import tool_use_messages
-from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS, McpJudging
+from pytest_agentbench.packs.mcp_bench.judge_prompts import make_judge_messages
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASKS, McpJudging
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeVerdict
 from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.statistics.estimates import mean_known, mean_of
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_run
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.files import JUDGEMENTS, slug
+from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -46,22 +46,24 @@ Completions = Sequence[Mapping[str, Sequence[float]]]
 """Of each run the task completion scores that each judge gave, one for each iteration that it answered."""
 
 
-def cv_over_judges(runs: Completions) -> float | None:
+def compute_cv_over_judges(runs: Completions) -> float | None:
     """Return how far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
 
     Runs that fewer than two judges have scored tell nothing; None where all are such.
     """
-    return _mean([cv_percent([fmean(scores) for scores in judges.values() if scores]) for judges in runs])
+    return mean_known([cv_percent([mean_of(scores) for scores in judges.values() if scores]) for judges in runs])
 
 
-def cv_over_shuffles(runs: Completions) -> dict[str, float]:
+def compute_cv_over_shuffles(runs: Completions) -> dict[str, float]:
     """Return how far each judge differs from itself: the same over its own iterations. Single ones tell nothing."""
     judges = dict.fromkeys(judge for scored in runs for judge in scored)
-    found = {judge: _mean([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
+    found = {judge: mean_known([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
     return {judge: cv for judge, cv in found.items() if cv is not None}
 
 
-def verdict_key(model: Model, messages: list[dict[str, str]], iteration: int, options: Mapping[str, Any]) -> str:
+def compute_verdict_key(
+    model: Model, messages: list[dict[str, str]], iteration: int, options: Mapping[str, Any]
+) -> str:
     """Return the identity of a verdict on a run, for those that are kept. 64 hex digits."""
     return request_key(CONTRACT_VERSION, model, messages, iteration, request=dict(options))
 
@@ -78,11 +80,6 @@ async def ask_verdict(
     """Return one verdict on the run of an MCP task, asked again where the reply breaks the contract."""
     send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
     return await ask(send, messages, parse_tool_use, backoff_seconds)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 REQUESTS = 1 + TOOL_USE_REPETITIONS
@@ -105,7 +102,7 @@ class AskedJudge(NamedTuple):
     options: Mapping[str, Any]
 
 
-def stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
+def list_stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
     """Return the successful runs of these cases in an output folder, the first of each case before the second of any.
 
     Raises ConfigError and InfrastructureError for a folder or a run that cannot be read.
@@ -121,16 +118,18 @@ def stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
             if kind != "run" or aside is not None:
                 continue
             run = load_run(output / folder.path / name)
+            # Folders are named by slugs: only the run itself says whose it is.
             if run.case_id == case.case_id and run.status == "success" and run.run_id not in seen:
                 seen.add(run.run_id)
                 found[case.case_id].append(StoredTask(case, run))
     most = max(map(len, found.values()), default=0)
+    # By turns, so that `--runs N` has as many different tasks as there are.
     return [runs[at] for at in range(most) for runs in found.values() if at < len(runs)]
 
 
 @dataclass(slots=True)
 class Scores:
-    """What the judges gave one run: task completion by pipeline and judge, one score for each iteration answered."""
+    """Scores of one run: task completion by pipeline and judge, one score for each iteration answered."""
 
     task: StoredTask
     given: dict[Pipeline, dict[str, list[float]]]
@@ -143,7 +142,7 @@ class Scores:
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _VerdictRequest:
     pipeline: Pipeline
     iteration: int
     judge: AskedJudge
@@ -152,7 +151,7 @@ class _Wanted:
 
 
 class Judging:
-    """Asks all judges about all runs; verdicts of models that are no scripts are kept and not paid for again.
+    """Judging of all runs by all judges; verdicts of models that are no scripts are kept and not paid for again.
 
     `asked` and `reused` count verdicts, `usage` is what was asked for in this call.
     """
@@ -166,23 +165,26 @@ class Judging:
         self._redacts = profile.security_policy.redact_secrets
         self._kept = Judgements(output / JUDGEMENTS, self._redactor if self._redacts else None)
         said = profile.section(MCP_TASKS)
+        # The shuffled pipeline shuffles, whatever the profile says: it is what the plain one is compared with.
         shuffle, language = "axes" if said.shuffle == "none" else said.shuffle, said.language
         self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
-            "plain": (_with(profile, McpJudging(shuffle="none", language=language)), 1),
-            "shuffled": (_with(profile, McpJudging(shuffle=shuffle, language=language)), TOOL_USE_REPETITIONS),
+            "plain": (_with_judging(profile, McpJudging(shuffle="none", language=language)), 1),
+            "shuffled": (_with_judging(profile, McpJudging(shuffle=shuffle, language=language)), TOOL_USE_REPETITIONS),
         }
 
     @property
     def usage(self) -> Usage:
-        """Tokens and money of this call; unknown where one of its requests does not tell."""
+        """Return the tokens and the money of this call; unknown where one of its requests does not tell."""
+        # A sum with an unknown part is unknown, not lower.
         return reduce(add, self._usages) if self._usages else Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
-    def unkept(self, tasks: Sequence[StoredTask]) -> int:
+    def count_missing(self, tasks: Sequence[StoredTask]) -> int:
         """Return how many verdicts would have to be asked for."""
-        return sum(self._verdict(wanted) is None for task in tasks for wanted in self._wanted(task))
+        return sum(self._find_kept(wanted) is None for task in tasks for wanted in self._list_requests(task))
 
     async def scores(self, tasks: Sequence[StoredTask], endpoints: Endpoints) -> list[Scores]:
         """Return what the judges give each run, in order."""
+        # Within a run all verdicts are asked for at once, six for each judge; the client's own limits hold besides.
         at_once = asyncio.Semaphore(_RUNS_AT_ONCE)
 
         async def scored(task: StoredTask) -> Scores:
@@ -193,30 +195,31 @@ class Judging:
 
     async def _scores(self, task: StoredTask, endpoints: Endpoints) -> Scores:
         scores = Scores(task, {pipeline: defaultdict(list) for pipeline in self._pipelines})
-        wanted = list(self._wanted(task))
-        verdicts = await asyncio.gather(*(self._asked(each, task, endpoints, scores.failures) for each in wanted))
+        wanted = list(self._list_requests(task))
+        verdicts = await asyncio.gather(*(self._get_verdict(each, task, endpoints, scores.failures) for each in wanted))
         for each, verdict in zip(wanted, verdicts, strict=True):
             if verdict is not None:
                 scores.given[each.pipeline][each.judge.model.model_id].append(task_completion(verdict))
         return scores
 
-    def _wanted(self, task: StoredTask) -> Iterator[_Wanted]:
+    def _list_requests(self, task: StoredTask) -> Iterator[_VerdictRequest]:
         redact = self._redactor.value if self._redacts else _unchanged
         for pipeline, (profile, iterations) in self._pipelines.items():
-            messages_of = tool_use_messages(task.case, task.run, profile, redact)
+            messages_of = make_judge_messages(task.case, task.run, profile, redact)
             for iteration in range(1, iterations + 1):
                 messages = messages_of(iteration)
                 for judge in self.judges:
-                    key = verdict_key(judge.model, messages, iteration, judge.options)
-                    yield _Wanted(pipeline, iteration, judge, messages, key)
+                    key = compute_verdict_key(judge.model, messages, iteration, judge.options)
+                    yield _VerdictRequest(pipeline, iteration, judge, messages, key)
 
-    def _verdict(self, wanted: _Wanted) -> JudgeVerdict | None:
+    def _find_kept(self, wanted: _VerdictRequest) -> JudgeVerdict | None:
+        # A script costs nothing, and may say something else by now.
         return None if wanted.judge.model.scripted else self._kept.find_scores(wanted.key)
 
-    async def _asked(
-        self, wanted: _Wanted, task: StoredTask, endpoints: Endpoints, failures: list[str]
+    async def _get_verdict(
+        self, wanted: _VerdictRequest, task: StoredTask, endpoints: Endpoints, failures: list[str]
     ) -> JudgeVerdict | None:
-        if (verdict := self._verdict(wanted)) is not None:
+        if (verdict := self._find_kept(wanted)) is not None:
             self.reused += 1
             return verdict
         model = wanted.judge.model
@@ -237,7 +240,7 @@ class Judging:
         return asked.verdict
 
 
-def _with(profile: EvaluationProfile, judging: McpJudging) -> EvaluationProfile:
+def _with_judging(profile: EvaluationProfile, judging: McpJudging) -> EvaluationProfile:
     return profile.model_copy(update={MCP_TASKS.name: judging})
 
 

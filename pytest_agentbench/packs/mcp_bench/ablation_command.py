@@ -16,7 +16,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, ValidationError
@@ -29,6 +28,7 @@ from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.check_specs import Text
 from pytest_agentbench.sources.json_files import BadItem, read_items
 from pytest_agentbench.sources.predictions import field_problem, refuse_file
+from pytest_agentbench.statistics.estimates import mean
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
@@ -37,15 +37,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
 
 
-# `human.jsonl`: how far people agree with what judges gave, a line for each annotator, task and pipeline.
-#
-#     {"annotator": "ann", "case_id": "bench.task_1", "pipeline": "shuffled", "agreement": 2}
-#
-# `pipeline` is `plain` or `shuffled`; `agreement` is 0 (they disagree), 1 (in part) or 2 (they agree).
-
-
 class Rating(Record):
-    """One annotator's agreement with the scores that a pipeline gave for a task."""
+    """Agreement of one annotator with the scores that a pipeline gave for a task."""
 
     annotator: Text
     case_id: Text
@@ -66,6 +59,7 @@ def read_ratings(path: Path) -> list[Rating]:
         except ValidationError as error:
             problems += [f"{path}:{item.line}:1: {field_problem(each)}" for each in error.errors(include_url=False)]
             continue
+        # A second rating would silently weigh double, so it is an error with both lines.
         key = (rating.annotator, rating.case_id, rating.pipeline)
         if key in ratings:
             problems.append(
@@ -80,7 +74,7 @@ def read_ratings(path: Path) -> list[Rating]:
     return [rating for rating, _ in ratings.values()]
 
 
-def agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
+def group_agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
     """Return what was said of each pipeline, of these tasks."""
     found: dict[Pipeline, list[int]] = defaultdict(list)
     for rating in ratings:
@@ -124,7 +118,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="where the runs are (default: outputs)"
     )
     parser.add_argument(
-        "--runs", type=_positive, metavar="N", help="judge only so many runs, as many different tasks as there are"
+        "--runs",
+        type=_parse_positive,
+        metavar="N",
+        help="judge only so many runs, as many different tasks as there are",
     )
     parser.add_argument(
         "--human", type=Path, metavar="FILE", help="JSONL with people's agreement: annotator, case_id, pipeline, 0-2"
@@ -135,48 +132,49 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; what kept runs from being scored goes to stderr."""
-    from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, stored_tasks
+    from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, list_stored_tasks
 
     ratings = read_ratings(args.human) if args.human is not None else []
-    cases = _tasks(args.cases)
-    root = _root(cases[0])
-    profile = _profile(root, args.profile)
-    judges = _judges(root, profile, args.judge)
-    tasks = stored_tasks(cases, args.output)[: args.runs]
+    cases = _find_tasks(args.cases)
+    root = _find_root(cases[0])
+    profile = _load_profile(root, args.profile)
+    judges = _resolve_judges(root, profile, args.judge)
+    tasks = list_stored_tasks(cases, args.output)[: args.runs]
     if not tasks:
         return _fail(f"{args.output}: found no successful run of these tasks; run them first: pytest ... --model ID")
     judging = Judging(judges, profile, args.output)
     if args.dry_run:
         total = len(tasks) * len(judges) * REQUESTS
-        missing = judging.unkept(tasks)
+        missing = judging.count_missing(tasks)
         print(
-            f"{_count(len(tasks), 'run')} x {_count(len(judges), 'judge')} x {REQUESTS} verdicts: "
-            f"{_count(missing, 'request')} to make, "
+            f"{_format_count(len(tasks), 'run')} x {_format_count(len(judges), 'judge')} x {REQUESTS} verdicts: "
+            f"{_format_count(missing, 'request')} to make, "
             f"{total - missing:,} verdicts are kept from before"
         )
         return 0
-    scores = asyncio.run(_scores(judging, tasks))
+    scores = asyncio.run(_judge_tasks(judging, tasks))
+    # Both rows of the table are about the same runs: those that every judge scored in both pipelines.
     counted = [each for each in scores if each.complete(judges)]
     for each in scores:
         for failure in each.failures:
             print(f"{each.task.case.case_id}: {printable(failure)}", file=sys.stderr)
     if not counted:
         return _fail("no run was scored by every judge in both pipelines")
-    figures = _figures(judging, counted, left_out=len(scores) - len(counted), ratings=ratings)
+    figures = _compute_figures(judging, counted, left_out=len(scores) - len(counted), ratings=ratings)
     if args.json:
         print(json.dumps(figures, indent=2, ensure_ascii=False))
     else:
         _print(figures)
     unmatched = len(ratings) - sum(pipeline["human_ratings"] for pipeline in figures["pipelines"].values())
     if unmatched:
-        print(f"{args.human}: {_count(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
+        print(f"{args.human}: {_format_count(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
     return 0 if len(counted) == len(scores) else 1
 
 
 # -- what there is to judge, and who judges
 
 
-def _tasks(paths: list[Path]) -> list[Case]:
+def _find_tasks(paths: list[Path]) -> list[Case]:
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.errors import ConfigError
@@ -192,19 +190,19 @@ def _tasks(paths: list[Path]) -> list[Case]:
     return cases
 
 
-def _root(case: Case) -> ConfigRoot:
+def _find_root(case: Case) -> ConfigRoot:
     from pytest_agentbench.cli.places import enclosing_root
 
     return enclosing_root(case.path)
 
 
-def _profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
+def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
     from pytest_agentbench.config.profiles import EvaluationProfile
 
     return root.evaluation_profile(name) if name is not None else EvaluationProfile.default()
 
 
-def _judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
+def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
     """Return the models that judge, each with the request options that the profile has for it."""
     from pytest_agentbench.engine.job import CHAT_JUDGE
     from pytest_agentbench.errors import ConfigError
@@ -222,7 +220,7 @@ def _judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) 
     return judges
 
 
-async def _scores(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]:
+async def _judge_tasks(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]:
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.models.scripts import Scripts
 
@@ -240,21 +238,23 @@ async def _scores(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]
 # -- the figures
 
 
-def _figures(judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]) -> dict[str, Any]:
+def _compute_figures(
+    judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]
+) -> dict[str, Any]:
     """Return everything that is printed. Unknown is None."""
-    from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
+    from pytest_agentbench.packs.mcp_bench.ablation import compute_cv_over_judges, compute_cv_over_shuffles
 
-    said = agreements(ratings, {each.task.case.case_id for each in scores})
+    said = group_agreements(ratings, {each.task.case.case_id for each in scores})
     pipelines = {}
     for pipeline in _PIPELINES:
         completions = [each.given[pipeline] for each in scores]
-        by_judge = cv_over_shuffles(completions)
+        by_judge = compute_cv_over_shuffles(completions)
         agreed = said.get(pipeline, [])
         pipelines[pipeline] = {
-            "cv_over_judges_percent": cv_over_judges(completions),
-            "cv_over_shuffles_percent": fmean(by_judge.values()) if by_judge else None,
+            "cv_over_judges_percent": compute_cv_over_judges(completions),
+            "cv_over_shuffles_percent": mean(by_judge.values()),
             "cv_over_shuffles_percent_by_judge": by_judge,
-            "human_agreement": fmean(agreed) if agreed else None,
+            "human_agreement": mean(agreed),
             "human_ratings": len(agreed),
         }
     usage = judging.usage
@@ -266,55 +266,55 @@ def _figures(judging: Judging, scores: Sequence[Scores], *, left_out: int, ratin
         "verdicts": {"asked": judging.asked, "kept": judging.reused},
         "cost_usd": usage.cost_usd,
         "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
-        "scores": [_row(each) for each in scores],
+        "scores": [_score_row(each) for each in scores],
     }
 
 
-def _row(scores: Scores) -> dict[str, Any]:
+def _score_row(scores: Scores) -> dict[str, Any]:
     run = scores.task.run
     named = {"case_id": run.case_id, "model_id": run.model.get("model_id"), "repetition": run.repetition}
     return {**named, "task_completion": scores.given}
 
 
 def _print(figures: Mapping[str, Any]) -> None:
+    from pytest_agentbench.reports.table import line_up
+
     runs, judges = figures["runs"], figures["judges"]
     left_out = f" ({figures['left_out']:,} more could not be scored)" if figures["left_out"] else ""
-    print(f"{_count(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
+    print(f"{_format_count(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
     rows = [("pipeline", "CV over judges", "CV over shuffles", "human agreement")]
-    rows += [_cells(f"{pipeline}: {what}", figures["pipelines"][pipeline]) for pipeline, what in _PIPELINES.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *cells in rows:
-        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        print("   ".join([name.ljust(widths[0]), *shown]))
-    print()
+    rows += [
+        _format_row(f"{pipeline}: {what}", figures["pipelines"][pipeline]) for pipeline, what in _PIPELINES.items()
+    ]
+    print("\n".join(line_up(rows, gap=3)), end="\n\n")
     for judge, cv in figures["pipelines"]["shuffled"]["cv_over_shuffles_percent_by_judge"].items():
-        print(f"CV over the shuffles of {printable(judge)}: {_percent(cv)}")
+        print(f"CV over the shuffles of {printable(judge)}: {_format_percent(cv)}")
     verdicts, cost = figures["verdicts"], figures["cost_usd"]
     print(
-        f"{_count(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
+        f"{_format_count(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
         f"cost {'unknown' if cost is None else f'${cost:.4f}'}"
     )
 
 
-def _cells(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    agreed, ratings = found["human_agreement"], _count(found["human_ratings"], "rating")
+def _format_row(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    agreed, ratings = found["human_agreement"], _format_count(found["human_ratings"], "rating")
     return (
         name,
-        _percent(found["cv_over_judges_percent"]),
-        _percent(found["cv_over_shuffles_percent"]),
+        _format_percent(found["cv_over_judges_percent"]),
+        _format_percent(found["cv_over_shuffles_percent"]),
         "-" if agreed is None else f"{agreed:.2f} of 2 ({ratings})",
     )
 
 
-def _percent(value: float | None) -> str:
+def _format_percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} %"
 
 
-def _count(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     from pytest_agentbench.options import parse_positive
 
     return parse_positive(text)

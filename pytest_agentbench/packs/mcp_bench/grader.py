@@ -1,4 +1,7 @@
-"""Grade runs of MCP tasks: by the rules of their calls and by what judges say of how tools were used."""
+"""Grade runs of MCP tasks: by the rules of their calls and by what judges say of how tools were used (spec/mcp.md).
+
+Sessions load this with the first MCP task; the judge and its prompts only where somebody judges.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
 from pytest_agentbench.judging.verdicts import bar_of
-from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TOOL_USE, McpTask
-from pytest_agentbench.packs.mcp_bench.scores import measure_tool_use, parts_of
+from pytest_agentbench.metrics.registry import RULES
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TOOL_USE, TOOL_USE_DIMENSIONS, McpTask, ToolUse
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.statistics.estimates import mean_known
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
-    from pytest_agentbench.engine.grading_services import GradingServices
+    from pytest_agentbench.engine.grading import GradingServices
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.judging.prompt import Assessment
 
@@ -26,16 +30,20 @@ _UNDECIDED = (
 )
 
 
+_PAIRS = tuple(zip(TOOL_USE_DIMENSIONS[::2], TOOL_USE_DIMENSIONS[1::2], strict=True))
+"""The two dimensions of each axis: completion of the task, selection of tools, planning."""
+
+
 class ToolUseGrader(Grader):
-    """Grades MCP tasks. The overall score decides, of which the judge's is a part (spec/mcp.md)."""
+    """Grader of MCP tasks. The overall score decides, of which the judge's is a part (spec/mcp.md)."""
 
     part_name = TOOL_USE
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return the task and how its judges are asked."""
-        from pytest_agentbench.packs.mcp_bench.judge import tool_use_identity
+        from pytest_agentbench.packs.mcp_bench.judge import make_identity
 
-        return {MCP_TASK: case.part(McpTask), "tool_use_judge": tool_use_identity(job.plan.evaluation_profile)}
+        return {MCP_TASK: case.part(McpTask), "tool_use_judge": make_identity(job.plan.evaluation_profile)}
 
     def undecided(self, case: Case) -> str:
         """Return what to say of a task without a judge."""
@@ -45,15 +53,15 @@ class ToolUseGrader(Grader):
         self, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
     ) -> Assessment:
         """Return how judges are asked about the use of tools."""
-        from pytest_agentbench.packs.mcp_bench.judge import tool_use_assessment
+        from pytest_agentbench.packs.mcp_bench.judge import make_assessment
 
-        return tool_use_assessment(case, artifact, profile, redact)
+        return make_assessment(case, artifact, profile, redact)
 
     def request_notes(self, tools: Mapping[str, str]) -> Mapping[str, Any]:
         """Return the tools that were offered, with their descriptions."""
-        from pytest_agentbench.packs.mcp_bench.judge_prompts import tools_shown
+        from pytest_agentbench.packs.mcp_bench.judge_prompts import make_tools_note
 
-        return tools_shown(tools)
+        return make_tools_note(tools)
 
     async def grade(self, request: GradeRequest) -> Grade:
         """Return the overall score and its parts."""
@@ -75,11 +83,47 @@ def _grade(case: Case, artifact: RunArtifact, metrics: Sequence[MetricResult], j
     task = case.part(McpTask)
     assert task is not None
     found = measure_tool_use(task, artifact, metrics, judged)
+    # Rounded: a mean that comes out as 6.999999999999999 would miss a threshold of 7.
     score = None if found.overall is None else round(10 * found.overall, 9)
     bar = bar_of(judged.pass_threshold) if judged is not None else 0.0
     failed = score is not None and score < bar
-    said = f"overall {score:.2f} of 10, expected at least {bar:.2f} ({parts_of(found)})" if failed else None
+    said = f"overall {score:.2f} of 10, expected at least {bar:.2f} ({found.parts_line})" if failed else None
     return Grade(record=found, failures=(said,) if said else (), final_score=score, is_final=True)
+
+
+def measure_tool_use(
+    task: McpTask, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None
+) -> ToolUse:
+    """Return what the tables say of a run of an MCP task.
+
+    `overall` is the mean of the rules and the three axes; without calls, and so without rules, that of the axes; None
+    without a judge: rules alone do not tell whether the task was done.
+    """
+    # Names that no server offers are the agent's inventions, whatever server they begin with.
+    called = {call.name for call in artifact.tool_calls if call.offered is not False}
+    used = [server for server in task.servers if any(name.startswith(f"{server}:") for name in called)]
+    scores = {metric.name: metric.score for metric in metrics}
+    # Unknown rates are left out: a run without calls has none, which is neither 0 nor 1 (spec/mcp.md).
+    rules = mean_known([scores.get(name) for name in RULES])
+    axes = [_average_pair(judged.dimensions, pair) for pair in _PAIRS] if judged is not None else [None, None, None]
+    return ToolUse(
+        servers=len(task.servers),
+        servers_used=len(used),
+        cross_server=len(used) > 1,
+        rounds=artifact.rounds,
+        calls=len(artifact.tool_calls),
+        completed=artifact.status == "success" and bool((artifact.final_output or "").strip()),
+        rules=rules,
+        task_completion=axes[0],
+        tool_selection=axes[1],
+        planning=axes[2],
+        overall=mean_known([rules, *axes]) if judged is not None else None,
+    )
+
+
+def _average_pair(dimensions: Mapping[str, float], pair: tuple[str, str]) -> float:
+    # Two scores of at most 10 each, as a share of 1.
+    return (dimensions[pair[0]] + dimensions[pair[1]]) / 20
 
 
 GRADER = ToolUseGrader()

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import fmean, pstdev
+from statistics import pstdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -15,12 +15,12 @@ from pytest_agentbench.judging.prompt import Assessment, sample_sizes, sampling_
 from pytest_agentbench.judging.verdicts import Method, aggregate, bar_of, sampled, structured
 from pytest_agentbench.models.replies import ReplyPart, read_json
 from pytest_agentbench.models.script_files import ScriptedVerdict, VerdictForm
-from pytest_agentbench.packs.mcp_bench.judge_prompts import PROMPT_VERSION, tool_use_messages
-from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
-from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.judge_prompts import PROMPT_VERSION, make_judge_messages
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASKS, TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeIteration, JudgeResult, JudgeVerdict, Scored
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.statistics.estimates import mean, mean_of
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeRunConfig
@@ -32,6 +32,7 @@ TOOL_USE_SCHEMA = "tool_use_verdict"
 
 def reasoning_key(dimension: str) -> str:
     """Return the key of the reasoning for a score, as seed 004, A.4 names it."""
+    # A.4 leaves the `and` of parallelism_and_efficiency out in this key alone.
     return f"{dimension.replace('_and_', '_')}_reasoning"
 
 
@@ -56,6 +57,7 @@ TOOL_USE_FORMAT = structured(
 """The `response_format` of a request. Ranges stand in descriptions, as not every endpoint takes `minimum`."""
 
 _Reasoning = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+# Strict: neither true nor "7" is a score (spec/mcp.md).
 _Score = Annotated[float, Field(strict=True, ge=1, le=10, allow_inf_nan=False)]
 
 
@@ -83,7 +85,7 @@ def parse_tool_use(text: str) -> JudgeVerdict:
     dimensions = {
         name: Scored(score=reply[name], evidence=(reply[reasoning_key(name)],)) for name in TOOL_USE_DIMENSIONS
     }
-    overall = Scored(score=fmean(scored.score for scored in dimensions.values()))
+    overall = Scored(score=mean_of([scored.score for scored in dimensions.values()]))
     return JudgeVerdict(summary="", dimensions=dimensions, overall=overall)
 
 
@@ -109,83 +111,89 @@ def aggregate_tool_use(
         seed=seed,
         names=TOOL_USE_DIMENSIONS,
     )
-    overall = fmean(result.dimensions.values())
+    # Of the aggregated dimensions: the median of the verdicts' own overall scores would be another number.
+    overall = mean_of(result.dimensions.values())
     verdicts = [each for group in sampled(iterations, sizes, seed) for each in group]
     return result.model_copy(
         update={
             "overall": overall,
             "passed": overall >= bar_of(result.pass_threshold),
-            "spread": _spread([verdict for _, verdict in verdicts]),
-            "cv_percent": _cv_over_shuffles(verdicts),
+            "spread": _compute_spread([verdict for _, verdict in verdicts]),
+            "cv_percent": _compute_cv_over_shuffles(verdicts),
         }
     )
 
 
 def task_completion(verdict: JudgeVerdict) -> float:
     """Return the axis that coefficients of variation are of, 1-10: the mean of task_fulfillment and grounding."""
-    return fmean(verdict.dimensions[name].score for name in ("task_fulfillment", "grounding"))
+    return mean_of([verdict.dimensions[name].score for name in ("task_fulfillment", "grounding")])
 
 
 def cv_percent(scores: Sequence[float]) -> float | None:
-    """sigma / mu x 100 % with population sigma (seed 004, 6.4); None for fewer than two scores, and where mu is 0."""
-    mean = fmean(scores) if len(scores) > 1 else 0.0
-    return 100 * pstdev(scores, mean) / mean if mean else None
+    """Return sigma / mu x 100 % with population sigma (seed 004, 6.4).
+
+    None for fewer than two scores, and where mu is 0.
+    """
+    middle = mean_of(scores) if len(scores) > 1 else 0.0
+    return 100 * pstdev(scores, middle) / middle if middle else None
 
 
-def _spread(verdicts: Sequence[JudgeVerdict]) -> dict[str, float]:
+def _compute_spread(verdicts: Sequence[JudgeVerdict]) -> dict[str, float]:
     """Return the population standard deviation of each dimension."""
     if len(verdicts) < 2:
         return {}
     return {name: pstdev(verdict.dimensions[name].score for verdict in verdicts) for name in TOOL_USE_DIMENSIONS}
 
 
-def _cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> float | None:
+def _compute_cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> float | None:
     """Return the mean over the judges that gave several verdicts."""
     by_judge: dict[str, list[float]] = defaultdict(list)
     for judge_id, verdict in verdicts:
         by_judge[judge_id].append(task_completion(verdict))
+    # Each judge by itself: how far judges differ from each other is a figure of its own, `judges_cv_percent`.
     found = [cv for scores in by_judge.values() if (cv := cv_percent(scores)) is not None]
-    return fmean(found) if found else None
+    return mean(found)
 
 
 TOOL_USE_REPETITIONS = 5
 """Iterations of a judge run that does not say how many it wants."""
 
 
-def tool_use_assessment(
+def make_assessment(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Assessment:
     """Return how the run of an MCP task is judged; secrets are removed by `redact` from what is sent."""
     return Assessment(
-        messages=tool_use_messages(case, artifact, profile, redact),
+        messages=make_judge_messages(case, artifact, profile, redact),
         response_format=TOOL_USE_FORMAT,
         parse=parse_tool_use,
         aggregate=partial(
             aggregate_tool_use,
-            method=_method(profile),
+            method=_choose_method(profile),
             pass_threshold=profile.aggregation.pass_threshold,
             sample_sizes=sample_sizes(profile),
             seed=sampling_seed(artifact),
         ),
-        repetitions=_repetitions,
+        repetitions=_choose_repetitions,
         shuffled=profile.section(MCP_TASKS).shuffle != "none",
     )
 
 
-def tool_use_identity(profile: EvaluationProfile) -> dict[str, Any]:
+def make_identity(profile: EvaluationProfile) -> dict[str, Any]:
     """Return what can change a verdict on an MCP task beside the task and what the profile says: the prompt, our
     defaults.
     """
     return {
         "prompt": PROMPT_VERSION,
-        "method": _method(profile),
-        "repetitions": {run.judge_run_id: _repetitions(run) for run in profile.judge_runs},
+        "method": _choose_method(profile),
+        "repetitions": {run.judge_run_id: _choose_repetitions(run) for run in profile.judge_runs},
     }
 
 
-def _method(profile: EvaluationProfile) -> Method:
+def _choose_method(profile: EvaluationProfile) -> Method:
     return profile.aggregation.method if "method" in profile.aggregation.model_fields_set else "mean"
 
 
-def _repetitions(run: JudgeRunConfig) -> int:
+def _choose_repetitions(run: JudgeRunConfig) -> int:
+    # The field has a default for judges of all cases; only a number that somebody wrote replaces the paper's five.
     return run.repetitions if "repetitions" in run.model_fields_set else TOOL_USE_REPETITIONS

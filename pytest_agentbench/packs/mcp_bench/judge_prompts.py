@@ -1,4 +1,4 @@
-"""The request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
+"""Request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
 
 What comes before the rubric is the same in every iteration, so that providers can keep it.
 """
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
-from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
-from pytest_agentbench.packs.mcp_bench.records import McpTask
-from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, judge_wording
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASKS, McpTask
+from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, read_judge_wording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import (
     MessageEvent,
@@ -50,21 +49,21 @@ Parts = Iterator[str | Block]
 
 def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """Yield the task, its analysis, the solution, the execution and the tools, in this order."""
-    yield from _task(case, wording)
+    yield from _list_task(case, wording)
     yield wording.solution
     output = artifact.final_output
     yield wording.no_solution if output is None else Block(wording.labels["solution"], clip_middle(output, MAX_OUTPUT))
-    yield from _execution(artifact, wording)
-    yield from _tools(artifact, wording)
+    yield from _list_execution(artifact, wording)
+    yield from _list_tools(artifact, wording)
 
 
-def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
+def make_tools_note(descriptions: Mapping[str, str]) -> dict[str, Any]:
     """Return what a run's `request` keeps of the tools that were offered, for judges: `descriptions` are by id."""
-    lines = {name: _line(description, MAX_DESCRIPTION) for name, description in descriptions.items()}
+    lines = {name: _shorten_line(description, MAX_DESCRIPTION) for name, description in descriptions.items()}
     return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
 
 
-def _task(case: Case, wording: JudgeWording) -> Parts:
+def _list_task(case: Case, wording: JudgeWording) -> Parts:
     task = case.part(McpTask)
     yield wording.task
     for message in (*case.messages, *case.turns):
@@ -72,6 +71,7 @@ def _task(case: Case, wording: JudgeWording) -> Parts:
     detailed = task.detailed if task is not None else None
     if not detailed:
         yield wording.concrete_missing
+    # With `task_text: detailed` the agent was asked this very text, which stands above already.
     elif any(detailed.strip() in message.content for message in case.messages):
         yield wording.concrete_given
     else:
@@ -82,7 +82,7 @@ def _task(case: Case, wording: JudgeWording) -> Parts:
         yield Block(wording.labels["analysis"], clip_middle(task.dependency_analysis, MAX_MESSAGE))
 
 
-def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
+def _list_execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     calls, rounds = len(artifact.tool_calls), artifact.rounds
     heading = wording.execution_without_rounds if rounds is None else wording.execution
     yield heading.format(rounds=rounds, calls=calls)
@@ -90,10 +90,12 @@ def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
         yield wording.ended_early.format(status=artifact.status)
     if artifact.error is not None:
         yield Block(
-            wording.labels["problem"], clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT)
+            # A provider's message may name the model, and the judge must not know whose run it reads.
+            wording.labels["problem"],
+            clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT),
         )
     yield wording.side_by_side if calls else wording.no_calls
-    rounds_and_blocks = _activity(artifact, wording)
+    rounds_and_blocks = _list_activity(artifact, wording)
     first, last = ends_within([block for _, block in rounds_and_blocks], MAX_ACTIVITY, _DELIMITERS)
     shown = 0
     for at, (number, block) in enumerate(rounds_and_blocks):
@@ -107,10 +109,10 @@ def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
         yield block
 
 
-def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
-    """Call, results and what the agent said on the way, in order, each with the number of its round."""
+def _list_activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
+    """Return calls, results and what the agent said on the way, in order, each with the number of its round."""
     round_event, final_output = artifact.round_event, artifact.final_output
-    events = [event for event in artifact.trace if _tells(event, round_event, final_output)]
+    events = [event for event in artifact.trace if _is_shown(event, round_event, final_output)]
     limit = min(MAX_EVENT, max(MIN_EVENT, MAX_ACTIVITY // max(1, len(events))))
     round_number = call_number = 0
     numbers: dict[str, int] = {}  # an id may be used again in a later round
@@ -122,7 +124,7 @@ def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, B
             call_number += 1
             numbers[event.call_id] = call_number
             label = wording.labels["call"].format(number=call_number)
-            shown.append((round_number, Block(label, clip_middle(f"{event.name}\n{_arguments(event)}", limit))))
+            shown.append((round_number, Block(label, clip_middle(f"{event.name}\n{_format_arguments(event)}", limit))))
         elif isinstance(event, ToolResultEvent):
             label = wording.labels["error" if event.is_error else "result"]
             label = label.format(number=numbers.get(event.call_id, "?"))
@@ -134,20 +136,21 @@ def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, B
     return shown
 
 
-def _tells(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
+def _is_shown(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
     """Return whether an event is part of the execution: calls, results, beginnings of rounds, what the agent said."""
     if isinstance(event, MessageEvent):
+        # The final answer has a block of its own, and would be shown twice.
         return event.role == "assistant" and bool(event.content.strip()) and event.content != final_output
     if isinstance(event, RunnerEvent):
         return event.name == round_event
     return isinstance(event, ToolCallEvent | ToolResultEvent)
 
 
-def _arguments(call: ToolCallEvent) -> str:
+def _format_arguments(call: ToolCallEvent) -> str:
     return (call.raw or "") if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
 
 
-def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
+def _list_tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """Yield a line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
@@ -155,23 +158,24 @@ def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
         return
     said = artifact.request.get(_DESCRIPTIONS)
     descriptions = said if isinstance(said, dict) else {}
+    # All names stay, as an agent may have chosen between any; descriptions share the room.
     limit = max(MIN_DESCRIPTION, min(MAX_DESCRIPTION, MAX_TOOLS // len(names)))
-    lines = [_tool_line(str(name), str(descriptions.get(name) or ""), limit) for name in names]
+    lines = [_format_tool(str(name), str(descriptions.get(name) or ""), limit) for name in names]
     yield wording.tools.format(count=len(names))
     yield Block(wording.labels["tools"], clip_middle("\n".join(lines), 2 * MAX_TOOLS))
 
 
-def _tool_line(name: str, description: str, limit: int) -> str:
-    name, line = _one_line(name), _line(description, limit)
+def _format_tool(name: str, description: str, limit: int) -> str:
+    name, line = _join_lines(name), _shorten_line(description, limit)
     return f"{name}: {line}" if line else name
 
 
-def _line(text: str, limit: int) -> str:
-    line = _one_line(text)
+def _shorten_line(text: str, limit: int) -> str:
+    line = _join_lines(text)
     return line if len(line) <= limit else f"{line[:limit]}..."
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -189,36 +193,37 @@ def shuffled(rubric: Sequence[Axis], how: Shuffle, case_id: str, iteration: int)
     """
     if how == "none":
         return tuple(rubric)
+    # By task and iteration, not by judge: scores of several judges then differ by the judges alone.
     orders = random.Random(f"{case_id}:{iteration}")
-    axes = _drawn(orders, [replace(axis, scales=_drawn(orders, axis.scales)) for axis in rubric])
+    axes = _shuffle(orders, [replace(axis, scales=_shuffle(orders, axis.scales)) for axis in rubric])
     if how == "axes":
         return axes
-    return tuple(_with_bands_drawn(orders, axis) for axis in axes)
+    # Bands are drawn last, from the same generator: with and without them, axes and dimensions stand alike.
+    return tuple(_shuffle_bands(orders, axis) for axis in axes)
 
 
-def _with_bands_drawn(orders: random.Random, axis: Axis) -> Axis:
-    return replace(axis, scales=tuple(replace(scale, bands=_drawn(orders, scale.bands)) for scale in axis.scales))
+def _shuffle_bands(orders: random.Random, axis: Axis) -> Axis:
+    return replace(axis, scales=tuple(replace(scale, bands=_shuffle(orders, scale.bands)) for scale in axis.scales))
 
 
-def _drawn(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
+def _shuffle(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
     return tuple(orders.sample(items, len(items)))
-
-
-# The request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
-#
-# What comes before the rubric is the same in every iteration, so that providers can keep it.
 
 
 PROMPT_VERSION = 1
 """Part of every verdict's identity: raised when the wording, the order or what is shown of a run changes."""
 
 
-def tool_use_messages(
+def make_judge_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
-    """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
-    wording = judge_wording(profile.section(MCP_TASKS).language)
-    shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
+    """Return what makes an iteration's system and user message, by its number from 1.
+
+    Secrets are removed by `redact`.
+    """
+    wording = read_judge_wording(profile.section(MCP_TASKS).language)
+    shown = [_redact_part(part, redact) for part in evidence(case, artifact, wording)]
+    # Of the evidence alone, without the rubric: all iterations begin with the same text, which providers keep.
     boundary = compute_boundary(shown)
     contract = wording.how_to_read.replace("{boundary}", boundary)
     system = redact(f"{profile.system_prompt or wording.role}\n\n{contract}")
@@ -242,5 +247,5 @@ def _rubric_lines(rubric: Sequence[Axis]) -> Iterator[str]:
             yield from scale.bands
 
 
-def _redacted(part: str | Block, redact: Callable[[Any], Any]) -> str | Block:
+def _redact_part(part: str | Block, redact: Callable[[Any], Any]) -> str | Block:
     return Block(part.label, redact(part.text)) if isinstance(part, Block) else part

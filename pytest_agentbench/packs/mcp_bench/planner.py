@@ -1,4 +1,4 @@
-"""The `mcp_planner` runner: plan, execute, observe, until the planner stops; then the answer."""
+"""Runner `mcp_planner`: plan, execute, observe, until the planner stops; then the answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
-from pytest_agentbench.config.shared_sections import RunnerSettings
-from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.models.prompts import Block, TokenCounter, clip_middle
 from pytest_agentbench.models.replies import (
     ChatReply,
@@ -23,15 +23,23 @@ from pytest_agentbench.models.replies import (
     read_json_object,
     validate_form,
 )
-from pytest_agentbench.packs.mcp_bench.planner_prompts import Parts, Prompts
-from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER, PlannerSettings
+from pytest_agentbench.packs.mcp_bench.planner_requests import Asker, Parts, Prompts
+from pytest_agentbench.packs.mcp_bench.records import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
-from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, render_messages
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
-from pytest_agentbench.runners.recorder import Recorder, call_tools, together
+from pytest_agentbench.runners.base import (
+    Prepared,
+    Recorder,
+    RunContext,
+    RunEnd,
+    RunnerKind,
+    RunnerSession,
+    RunOutput,
+    RunRequest,
+    SessionParts,
+)
+from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, call_tools, render_messages, together
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -42,6 +50,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
+    # Python reads NaN and Infinity in JSON; no server can be sent them.
     json.dumps(parameters, allow_nan=False)
     return parameters
 
@@ -51,17 +60,18 @@ def _as_boolean(given: object) -> object:
 
 
 class PlannedCall(ReplyPart):
-    """A call as the planner wrote it: the tool's name, and its arguments, empty where none are given."""
+    """Call as the planner wrote it: the tool's name, and its arguments, empty where none are given."""
 
     tool: Annotated[str, Field(min_length=1)]
     parameters: Annotated[
+        # Models write null where a tool takes no arguments.
         dict[str, Any], AfterValidator(_finite), BeforeValidator(lambda given: {} if given is None else given)
     ] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the planner decided. Without `calls` planning ends."""
+    """Decision of the planner. Without `calls` planning ends."""
 
     reasoning: str
     calls: tuple[PlannedCall, ...]
@@ -74,6 +84,7 @@ def parse_plan(text: str) -> Plan:
     Where `should_continue` is false, also as a text, the tools beside it are not even looked at. Raises InvalidReply
     with everything that is wrong.
     """
+    # Two forms, one after the other: beside `"should_continue": false` the tools may be anything.
     found = read_json_object(text, embedded_keys=("should_continue", "planned_tools"))
     decision = validate_form(found, _Decision)
     calls = tuple(validate_form(found, _Calls).planned_tools) if decision.should_continue else ()
@@ -89,41 +100,6 @@ class _Calls(ReplyPart):
     planned_tools: Annotated[list[PlannedCall], Field(max_length=MAX_CALLS)]
 
 
-_LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
-
-
-class Asker:
-    """Sends requests for replies of at most so many tokens.
-
-    The limit is sent as `max_tokens`, or as `max_completion_tokens` where the `parameters` of the model and the run
-    have that, or the provider asks for it. Where they set it, the lower number holds; where they remove it with null,
-    none is sent.
-    """
-
-    def __init__(self, requests: Requests, parameters: Mapping[str, Any]) -> None:
-        self._requests = requests
-        self._given = [parameters[name] for name in (_LIMIT, _NEWER_LIMIT) if name in parameters]
-        self._newer = parameters.get(_NEWER_LIMIT) is not None
-
-    async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
-        """Return one request. Raises ProviderError."""
-        try:
-            return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
-        except ProviderError as error:
-            if self._newer or error.retryable or _NEWER_LIMIT not in str(error):
-                raise
-            self._newer = True
-            return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
-
-    def _limited(self, tokens: int) -> dict[str, int | None]:
-        """Return the parameters of a request that limit its reply."""
-        numbers = [given for given in self._given if isinstance(given, int)]
-        if self._given and not numbers:
-            return {}
-        limit = min([tokens, *numbers])
-        return {_LIMIT: None, _NEWER_LIMIT: limit} if self._newer else {_LIMIT: limit}
-
-
 async def execute(
     number: int, planned: Sequence[PlannedCall], toolbox: Toolbox, trace: Recorder, settings: PlannerSettings
 ) -> list[ToolOutput]:
@@ -135,11 +111,12 @@ async def execute(
     calls = [
         ToolCall(call_id(number, nth), each.tool, each.parameters, "") for nth, each in enumerate(planned, start=1)
     ]
+    # Built-in tools belong to no server; they share one limit among them.
     slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(settings.parallel_calls_per_server))
 
     async def use(call: ToolCall) -> ToolOutput:
-        async with slots[server_of(toolbox.tool_id(call.name)) or ""]:
-            return await _call(call, toolbox, settings.call_timeout_seconds)
+        async with slots[get_server(toolbox.tool_id(call.name)) or ""]:
+            return await _make_call(call, toolbox, settings.call_timeout_seconds)
 
     outputs: dict[str, ToolOutput] = {}
     alone = [call for call in calls if toolbox.tool_id(call.name) in settings.sequential_only_tools]
@@ -152,17 +129,19 @@ async def execute(
 
 def call_id(number: int, nth: int) -> str:
     """Return the id of the `nth` call of round `number` in the trace, both from 1."""
+    # Ids of our own: a plan is a text, whose calls have none, and a trace needs them.
     return f"r{number}-{nth}"
 
 
-def server_of(tool_id: str) -> str | None:
+def get_server(tool_id: str) -> str | None:
     """Return the server of `Server:tool`; None for a built-in tool."""
     server, colon, _ = tool_id.partition(":")
     return server if colon else None
 
 
-async def _call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOutput:
+async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOutput:
     try:
+        # A call that takes too long is a result for the planner to read, like any tool's error: the run goes on.
         async with asyncio.timeout(seconds):
             return await toolbox.call(call.name, call.arguments)
     except TimeoutError:
@@ -171,7 +150,7 @@ async def _call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOutput:
 
 
 class Information:
-    """Grows with each round. What the model condensed of it stands for what it was before.
+    """Knowledge of all rounds so far. What the model condensed of it stands for what it was before.
 
     The trace keeps each result whole; its runner events `summary` and `compression` hold what became of it here.
     """
@@ -195,7 +174,7 @@ class Information:
         """Add a round: its reasoning, its calls, and what they came to. Raises ProviderError."""
         said, limit = self._prompts.wording, self._settings.summarise_over_tokens
         results = list(dict.fromkeys(output.content for output in outputs))  # equal ones are summarised once
-        shortened = dict(zip(results, await together(map(self._shortened, results)), strict=True))
+        shortened = dict(zip(results, await together(map(self._shorten, results)), strict=True))
         parts: list[str | Block] = [said.round_heading.format(round=number)]
         if plan.reasoning:
             parts.append(Block(said.reasoning_label, self._cut(plan.reasoning, limit)))
@@ -205,25 +184,28 @@ class Information:
                 self._trace.event("summary", call_id=call_id(number, nth), content=content)
             how = said.failed if output.is_error else said.succeeded
             label = said.result_label.format(number=nth, round=number)
-            parts.append(Block(label, f"{self._cut(_call_line(call), limit)}\n-> {how}\n{content}"))
+            parts.append(Block(label, f"{self._cut(_format_call(call), limit)}\n-> {how}\n{content}"))
         self._rounds.append(parts)
+        # What requests will hold is counted, delimiters and labels included.
         if self._counter.count(self._prompts.plain(self.parts)) > self._settings.information_tokens:
             await self._compress()
 
-    async def _shortened(self, result: str) -> str:
+    async def _shorten(self, result: str) -> str:
         """Return the result as it is, or the model's summary of it, not longer than it was asked to be."""
         limit = self._settings.summarise_over_tokens
         if self._counter.count(result) <= limit:
             return result
-        return await self._condensed("summary", self._prompts.summary(result, limit), result, limit)
+        return await self._condense("summary", self._prompts.summary(result, limit), result, limit)
 
     async def _compress(self) -> None:
-        """All that is known is condensed to half of what it may be."""
+        """Condense all that is known to half of what it may be."""
+        # Half, for what is condensed to the limit itself would be condensed again in the next round. And not more than
+        # one reply may hold.
         target = min(self._settings.information_tokens // 2, self._settings.summary_tokens)
         pieces = self._pieces()
         share = max(target // len(pieces), 1)
         texts = await together(
-            self._condensed("compression", self._prompts.compression(piece, share), piece, share) for piece in pieces
+            self._condense("compression", self._prompts.compression(piece, share), piece, share) for piece in pieces
         )
         text, said = "\n\n".join(texts), self._prompts.wording
         self._trace.event("compression", pieces=len(pieces), content=text)
@@ -233,6 +215,7 @@ class Information:
         """Return the parts as texts to condense, each at most twice as long as the whole may be: a round may bring
         more.
         """
+        # One round may bring far more than the limit: a request for all of it would not fit into the model's context.
         pieces, length, limit = [""], 0, 2 * self._settings.information_tokens
         for part in self.parts:
             text = part if isinstance(part, str) else f"{part.label}:\n{part.text}"
@@ -244,7 +227,7 @@ class Information:
             length += tokens
         return pieces
 
-    async def _condensed(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
+    async def _condense(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
         """Return what the model made of `original`, cut to the length it was asked for; else the beginning of
         `original`.
         """
@@ -258,7 +241,7 @@ class Information:
         return f"{kept}\n{self._prompts.wording.left_out.format(tokens=self._counter.count(text[len(kept) :]))}"
 
 
-def _call_line(call: PlannedCall) -> str:
+def _format_call(call: PlannedCall) -> str:
     return f"{call.tool} {json.dumps(call.parameters, ensure_ascii=False)}"
 
 
@@ -273,7 +256,7 @@ _QUOTED_REPLY = 20_000
 
 
 async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
-    """Algorithm 1 of the paper (seed 004, 3.1), for any case with tools.
+    """Run a case with tools by Algorithm 1 of the paper (seed 004, 3.1).
 
     1. Each round the model plans the calls of that round, knowing what earlier rounds have found. A plan that does not
        keep the contract is asked for again with what is wrong, up to MAX_ATTEMPTS times; then the run is `failed`.
@@ -293,7 +276,7 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     requests = Requests(case.case_id, context.client, settings, trace)
     # What is summarised and cut depends on the count: a cassette's requests must come again on any machine.
     counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
-    requests.describe(messages, toolbox, planner=planner.of_a_run, tokenizer=counter.tokenizer)
+    requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
     prompts = Prompts(planner.language, messages, toolbox.tools)
     planning = _Planning(asker, prompts, counter, planner, trace)
@@ -306,18 +289,20 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
             return plan
         called += [toolbox.tool_id(call.tool) for call in plan.calls]
         outputs = await execute(number, plan.calls, toolbox, trace, planner)
+        # Also for a plan without calls: its reasoning is part of what the answer is written from.
         await information.add(number, plan, outputs)
         if not plan.calls:
             break
     else:
+        # Only where no plan ended the loop: the trace tells such a run from one that was finished.
         trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
-    servers = {server_of(tool_id) for tool_id in called} - {None}
+    servers = {get_server(tool_id) for tool_id in called} - {None}
     request = prompts.answer(len(called), len(servers), information.parts)
     return answered(await asker.ask("answer", request, planner.answer_tokens))
 
 
 class _Planning:
-    """Asks for plans until they keep the contract."""
+    """Conversation about one round's plan, until a reply keeps the contract."""
 
     def __init__(
         self, asker: Asker, prompts: Prompts, counter: TokenCounter, settings: PlannerSettings, trace: Recorder
@@ -335,7 +320,7 @@ class _Planning:
         problems: list[str] = []
         for attempt in range(1, MAX_ATTEMPTS + 1):
             reply = await self._ask(messages)
-            plan, problems = _read(reply, said, self._settings.plan_tokens)
+            plan, problems = _read_plan(reply, said, self._settings.plan_tokens)
             self._trace.event("plan", round=number, attempt=attempt, ok=plan is not None, problems=problems)
             if reply.content:
                 self._trace.message("assistant", reply.content)
@@ -343,7 +328,10 @@ class _Planning:
                 return plan
             if reply.finish_reason == "content_filter":
                 return RunEnd("failed", RunError(code="content_filter", message=WITHHELD.format("plan")))
-            messages = [*messages, *_asked_again(reply, said.invalid_plan.format(problems=_listed(problems)))]
+            messages = [
+                *messages,
+                *_repair_messages(reply, said.invalid_plan.format(problems=_list_problems(problems))),
+            ]
         found = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
         return RunEnd("failed", RunError(code=PLANNER_CONTRACT, message=found))
 
@@ -358,7 +346,7 @@ class _Planning:
         return reply
 
 
-def _read(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
+def _read_plan(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
     """Return the plan in a reply of at most so many tokens, else what is wrong with it."""
     try:
         return parse_plan(reply.content or ""), []
@@ -371,19 +359,20 @@ def _read(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | N
     return None, problems
 
 
-def _asked_again(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
+def _repair_messages(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
     """Return the refused reply, and why it is refused."""
     quoted = clip_middle(reply.content or "(an empty reply)", _QUOTED_REPLY)
     return [{"role": "assistant", "content": quoted}, {"role": "user", "content": what_is_wrong}]
 
 
-def _listed(problems: Sequence[str]) -> str:
+def _list_problems(problems: Sequence[str]) -> str:
     return "\n".join(f"- {problem}" for problem in problems)
 
 
 class PlannerRunner(RunnerKind):
-    """The runner `mcp_planner`."""
+    """Runner `mcp_planner`."""
 
+    # The original's limit of a task: up to 20 rounds, each with a plan and its calls.
     run_seconds = 3000.0
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:

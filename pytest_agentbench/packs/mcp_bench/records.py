@@ -1,17 +1,25 @@
-"""What MCP-Bench (seed 004) adds to records: the task of a case, and how a run used its tools."""
+"""Additions of MCP-Bench (seed 004) to files and records: settings of profiles, a case's task, a run's use of tools.
+
+A session loads this module as soon as a profile or a case has one of these: it imports neither planner nor judge.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER
-from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.parts import CasePart
+from pydantic import Field, StrictInt
+
+from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.sections import Excess, ProfileSection
+from pytest_agentbench.records.base import AtLeastOne, CasePart, Record, Seconds
+from pytest_agentbench.records.check_specs import Text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile
+
+R = TypeVar("R", bound=Record)
 
 MCP_TASK = "mcp_task"
 """The name of the part of a case, and of what grades it."""
@@ -37,6 +45,108 @@ TOOL_USE_DIMENSIONS: tuple[ToolUseDimension, ...] = (
     "parallelism_and_efficiency",
 )
 """What a judge scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
+
+
+class PlannerSettings(Record):
+    """Settings of `mcp_planner`, and of what MCP tasks are offered whatever runs them."""
+
+    # The numbers are those of the original, so that a profile without the section repeats the paper (seed 004, 3.1).
+
+    max_rounds: Annotated[StrictInt, Field(ge=1, le=1000)] = 20
+    """Most rounds of planning; 1 is the paper's one-shot global planning."""
+    plan_tokens: AtLeastOne = 12_000
+    """Most tokens of a plan."""
+    answer_tokens: AtLeastOne = 12_000
+    """Most tokens of the final answer."""
+    summary_tokens: AtLeastOne = 10_000
+    """Most tokens of what the model writes when it summarises or compresses."""
+    summarise_over_tokens: AtLeastOne = 1_000
+    """A longer result is summarised by the model to this length, and then cut there."""
+    information_tokens: Annotated[StrictInt, Field(ge=100)] = 20_000
+    """How long the results of all rounds may get; beyond it the model compresses them to half of it."""
+    parallel_calls_per_server: AtLeastOne = 20
+    """Calls of one server in flight."""
+    sequential_only_tools: tuple[Text, ...] = ()
+    """Ids of tools whose calls run before a round's others, one by one."""
+    call_timeout_seconds: Seconds = 300
+    """Limit of one call; the `timeout_seconds` of a server may end it sooner."""
+    language: Literal["en", "zh"] = "en"
+    """Language of the prompts: English or Chinese."""
+    distraction_servers: Annotated[StrictInt, Field(ge=0)] = 10
+    """How many servers an MCP task is offered beside its own: its list's first, else a sample seeded by its id."""
+    resident_servers: tuple[Text, ...] = ()
+    """Servers that every MCP task is offered."""
+
+    @property
+    def of_a_run(self) -> dict[str, Any]:
+        """Return what `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
+        return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
+
+
+LIMITED = (
+    "max_rounds",
+    "plan_tokens",
+    "answer_tokens",
+    "summary_tokens",
+    "parallel_calls_per_server",
+    "call_timeout_seconds",
+    "distraction_servers",
+)
+"""What a guest may not say more of than the user."""
+
+
+def _find_excess(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
+    for name in LIMITED:
+        if getattr(found, name) > getattr(most, name):
+            yield (name,), getattr(found, name), getattr(most, name)
+
+
+def _unless_default(section: R) -> R | None:
+    """Return a section that says more than the defaults.
+
+    One that says them alone is as good as none: what was stored before there were such sections keeps its place.
+    """
+    return section if section.model_dump(exclude_defaults=True) else None
+
+
+PLANNER = ProfileSection[PlannerSettings](
+    "planner",
+    "run_profile",
+    PlannerSettings,
+    "How mcp_planner plans, and what MCP tasks are offered.",
+    default=PlannerSettings,
+    fingerprint=_unless_default,
+    excess=_find_excess,
+)
+TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
+    "task_text",
+    "run_profile",
+    Literal["fuzzy", "detailed"],
+    "Which text of an MCP task the agent sees.",
+    # The paper's agents see the fuzzy text alone; the detailed one is the judge's reference (seed 004, 5.2).
+    default=lambda: "fuzzy",
+    excess=lambda found, most, guest: (),
+)
+
+
+class McpJudging(Record):
+    """Order and language of the prompt of those who judge MCP tasks."""
+
+    shuffle: Literal["axes", "bands", "none"] = "axes"
+    """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
+    language: Literal["en", "zh"] = "en"
+    """The language of the judge's prompt."""
+
+
+MCP_TASKS = ProfileSection[McpJudging](
+    "mcp_tasks",
+    "evaluation_profile",
+    McpJudging,
+    "How MCP tasks are judged.",
+    default=McpJudging,
+    fingerprint=_unless_default,
+    excess=lambda found, most, guest: (),
+)
 
 
 class McpTask(CasePart):
@@ -85,6 +195,7 @@ class McpTask(CasePart):
         """
         settings = profile.section(PLANNER)
         needed = {*self.servers, *settings.resident_servers}
+        # In the list's order, not a set's: the first ones stay where the settings allow fewer than the task lists.
         others = [name for name in dict.fromkeys(self.distraction_servers) if name not in needed]
         if not self.distraction_servers:
             others = distraction_servers(case_id, declared, needed)
@@ -96,13 +207,15 @@ def distraction_servers(task_id: str, declared: Iterable[str], needed: Iterable[
 
     The first N are its sample of N: the same for the same names in whatever order.
     """
+    # Sorted, as a set of texts has another order in every process; with a generator of its own, as the process's one
+    # depends on what ran before.
     others = sorted(set(declared) - set(needed))
     random.Random(task_id).shuffle(others)
     return others
 
 
 class ToolUse(Record):
-    """How a run used its tools, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
+    """Use of tools in a run, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
 
     `servers` counts the task's own servers, `servers_used` those of which a tool was called. `rules` is the mean of the
     rates of valid names, valid arguments and successful calls, as far as there are; the three axes are the judge's;
@@ -122,3 +235,14 @@ class ToolUse(Record):
     tool_selection: float | None = None
     planning: float | None = None
     overall: float | None = None
+
+    @property
+    def parts_line(self) -> str:
+        """Return the four parts of the overall score, as people read them."""
+        parts = {
+            "rules": self.rules,
+            "task completion": self.task_completion,
+            "tool selection": self.tool_selection,
+            "planning": self.planning,
+        }
+        return ", ".join(f"{name} {'-' if value is None else f'{value:.2f}'}" for name, value in parts.items())

@@ -1,25 +1,37 @@
-"""What reports show of MCP tasks: the figures of MCP-Bench's tables, by run and by model."""
+"""Section of reports on MCP tasks: the figures of MCP-Bench's tables, by run and by model (spec/mcp.md)."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.packs.mcp_bench.records import ToolUse
-from pytest_agentbench.packs.mcp_bench.scores import (
-    model_tool_use,
-    overall_scores,
-    parts_of,
-    tool_use_line,
-    tool_use_row,
-)
+from pytest_agentbench.metrics.registry import RULES, TOOL_USE_METRICS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, ToolUse
+from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.reports.sections import Kind, PageTable, ReportSection
+from pytest_agentbench.statistics.estimates import mean, mean_of, pair, score_interval, wilson_interval
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
-    from pytest_agentbench.records.evaluation import Evaluation
+    from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
+
+Row = dict[str, Any]
+Task = Sequence[Mapping[str, float | None]]
+"""The figures of the repetitions of one task."""
+
+_SHARES = ("completed", "cross_server")
+_OF_THE_RUN = (
+    *("overall", "rules", "task_completion", "tool_selection", "planning", *_SHARES),
+    *("rounds", "calls", "servers_used", "cv_percent", "judges_cv_percent"),
+)
+_GROUPS = ("total", "single_server", "multi_server")
+FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
+"""What is averaged over tasks: rates and the parts of the overall score 0-1, dimensions 1-10, the rest as it is."""
+
 
 _SCORES = {
     "rules": "Rules",
@@ -30,7 +42,7 @@ _SCORES = {
 
 
 class ToolUseSection(ReportSection):
-    """The section `tool_use` of report.json."""
+    """Section `tool_use` of report.json."""
 
     column_kinds: Mapping[str, Kind] = {
         **dict.fromkeys(("servers", "servers_used", "rounds", "calls"), "integer"),
@@ -69,11 +81,11 @@ class ToolUseSection(ReportSection):
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any] | None:
         """Return the record, and both coefficients of variation of its judging."""
-        return tool_use_row(evaluation)
+        return make_tool_use_row(evaluation)
 
     def model(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the figures of all tasks, and of those with one server and with several."""
-        return model_tool_use(rows)
+        return summarize_tool_use(rows)
 
     def figures(self, found: Mapping[str, Any]) -> Mapping[str, float | None]:
         """Return the means over all tasks."""
@@ -81,16 +93,129 @@ class ToolUseSection(ReportSection):
 
     def model_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
         """Return the overall scores."""
-        return overall_scores(found)
+        return select_overall_scores(found)
 
     def summary(self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str) -> tuple[str, Mapping[str, str]]:
         """Return a line for each model that ran MCP tasks."""
-        return "tool use on MCP servers", {name: tool_use_line(found["total"], dash) for name, found in models}
+        return "tool use on MCP servers", {name: describe_tool_use(found["total"], dash) for name, found in models}
 
     def shortfall(self, evaluation: Evaluation) -> str | None:
         """Return the four parts of the overall score."""
         found = evaluation.part(ToolUse)
-        return None if found is None else parts_of(found)
+        return None if found is None else found.parts_line
+
+
+def make_tool_use_row(evaluation: Evaluation | None) -> Row | None:
+    """Return a row's `tool_use`: the record, and both coefficients of variation of its judging.
+
+    None for other cases.
+    """
+    if evaluation is None or (found := evaluation.part(ToolUse)) is None:
+        return None
+    judge = evaluation.judge
+    return {
+        **found.model_dump(),
+        "cv_percent": judge and judge.cv_percent,
+        "judges_cv_percent": judge and judges_cv_percent(judge),
+    }
+
+
+def summarize_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the figures of one model's rows: of all tasks, of those with one server and with several, and by their
+    number.
+
+    None where no row is of an MCP task. A group is `{tasks, runs, figures: {name: {mean, ci95, tasks}}}`: means over
+    tasks, of a task the mean of its repetitions; what is unknown of a task is left out, so that `tasks` of a figure may
+    be fewer. The total is thereby the task-weighted mean of its groups.
+    """
+    tasks: dict[CaseKey, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row.get("tool_use") is not None:
+            # By task and not by run: a task that was repeated more often weighs no more than another.
+            tasks[case_key(row)].append(row)
+    if not tasks:
+        return None
+    by_servers: dict[int, list[Task]] = defaultdict(list)
+    for task in tasks.values():
+        by_servers[task[0]["tool_use"]["servers"]].append([_list_figures(row) for row in task])
+    groups = {servers: _summarize_group(by_servers[servers]) for servers in sorted(by_servers)}
+
+    def together(*counts: int) -> dict[str, Any] | None:
+        if len(counts) == 1:
+            return groups[counts[0]]
+        return _summarize_group([task for servers in counts for task in by_servers[servers]])
+
+    return {
+        "total": together(*groups),
+        "single_server": groups.get(1),
+        "multi_server": together(*(servers for servers in groups if servers > 1)),
+        "by_servers": {str(servers): group for servers, group in groups.items()},
+    }
+
+
+def select_overall_scores(groups: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the overall scores of what `summarize_tool_use` returned: total, single- and multi-server, where known."""
+    return {name: group["figures"]["overall"]["mean"] for name, group in groups.items() if name in _GROUPS and group}
+
+
+def describe_tool_use(group: Mapping[str, Any], dash: str) -> str:
+    """Return a group in a line, for people."""
+    means = {name: figure["mean"] for name, figure in group["figures"].items()}
+
+    def shown(name: str, form: str) -> str:
+        return dash if means[name] is None else format(means[name], form)
+
+    rates = zip(("tool names", "arguments", "calls"), RULES, strict=True)
+    valid = ", ".join(f"{what} {shown(name, '.1%')}" for what, name in rates)
+    effort = ", ".join(f"{shown(name, '.1f')} {name}" for name in ("rounds", "calls"))
+    tasks = f"{group['tasks']:,} task{'' if group['tasks'] == 1 else 's'}"
+    return f"overall {shown('overall', '.3f')}; valid {valid}; {effort} per task, {tasks}"
+
+
+def _summarize_group(tasks: Sequence[Task]) -> dict[str, Any] | None:
+    if not tasks:
+        return None
+    figures = {name: _summarize_figure(name, [[run[name] for run in task] for task in tasks]) for name in FIGURES}
+    return {"tasks": len(tasks), "runs": sum(map(len, tasks)), "figures": figures}
+
+
+def _list_figures(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return one run's figures; what is not in the row is unknown."""
+    judge, usage = row["judge"] or {}, row["usage"] or {}
+    return {
+        **{name: row["metrics"].get(name) for name in TOOL_USE_METRICS},
+        **{name: judge.get(name) for name in TOOL_USE_DIMENSIONS},
+        **{name: row["tool_use"].get(name) for name in _OF_THE_RUN},
+        "tokens": usage.get("total_tokens"),
+    }
+
+
+def _summarize_figure(name: str, tasks: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    known = [found for task in tasks if (found := [float(value) for value in task if value is not None])]
+    # A single task has the interval of its repetitions, for over one task there is none.
+    sample = known[0] if len(known) == 1 else [mean_of(task) for task in known]
+    if name in _SHARES:
+        # A task's share may lie between 0 and 1: with repetitions the count of successes is no whole number.
+        interval = wilson_interval(fsum(sample), len(sample))
+    else:
+        interval = score_interval([[value] for value in sample], (1.0, 10.0) if name in TOOL_USE_DIMENSIONS else None)
+    return {"mean": mean(sample), "ci95": pair(interval), "tasks": len(known)}
+
+
+def judges_cv_percent(judged: JudgeResult) -> float | None:
+    """Return how far several judge models differ on task completion (0-10): sigma / mu over their means, in percent
+    (6.4).
+
+    Each judge's mean is over its own iterations; sigma is the population's. None for fewer than two judges.
+    """
+    # Only here: the judge brings its prompts and the reading of replies, and reports are written without them.
+    from pytest_agentbench.packs.mcp_bench.judge import cv_percent, task_completion
+
+    by_judge: dict[str, list[float]] = defaultdict(list)
+    for iteration in judged.iterations:
+        if iteration.verdict is not None:
+            by_judge[iteration.judge_id].append(task_completion(iteration.verdict))
+    return cv_percent([mean_of(scores) for scores in by_judge.values()])
 
 
 SECTION = ToolUseSection()

@@ -47,59 +47,63 @@ def tables(models: Models) -> list[Table]:
     """Return all tables in which there is something to say."""
     counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
     found = [
-        _leaderboard("Table 3: all tasks", models, "total"),
-        _leaderboard("Table 4: tasks with a single server", models, "single_server"),
-        _leaderboard("Table 5: tasks with several servers", models, "multi_server"),
-        _by_servers("Table 6: rounds and tool calls per task, by the number of servers", models, counts, _effort),
-        _by_servers("Overall score, by the number of servers", models, counts, _overall),
-        _further("Further figures, all tasks", models),
+        _make_leaderboard("Table 3: all tasks", models, "total"),
+        _make_leaderboard("Table 4: tasks with a single server", models, "single_server"),
+        _make_leaderboard("Table 5: tasks with several servers", models, "multi_server"),
+        _make_servers_table(
+            "Table 6: rounds and tool calls per task, by the number of servers", models, counts, _effort_columns
+        ),
+        _make_servers_table("Overall score, by the number of servers", models, counts, _overall_columns),
+        _make_further_table("Further figures, all tasks", models),
     ]
     return [table for table in found if table.rows]
 
 
-def _leaderboard(title: str, models: Models, group: str) -> Table:
+def _make_leaderboard(title: str, models: Models, group: str) -> Table:
     """Return the best overall score first."""
     there = [(name, found[group]) for name, found in models if found[group] is not None]
+    # Models that nobody judged come last, in the order of the reports.
     ordered = sorted(there, key=lambda each: -(_mean(each[1], "overall") or 0.0))
     note = "Rates in percent; the judge's scores, of 10, as fractions of 1. Scores are of the tasks that were judged."
-    return _table(title, _SCORES, ordered, note)
+    return _make_table(title, _SCORES, ordered, note)
 
 
-def _by_servers(
+def _make_servers_table(
     title: str, models: Models, counts: Sequence[int], columns: Callable[[str, Callable[[Group], Group]], list[_Column]]
 ) -> Table:
-    """Columns for each number of servers, then for all tasks."""
-    shown = [column for count in counts for column in columns(_servers(count), _at(str(count)))]
+    """Return a table with columns for each number of servers, then for all tasks."""
+    shown = [column for count in counts for column in columns(_count_servers(count), _group_of(str(count)))]
     shown += columns("all", lambda found: found["total"])
-    return _table(title, shown, models, f"Means with their {_INTERVAL}s over tasks.")
+    return _make_table(title, shown, models, f"Means with their {_INTERVAL}s over tasks.")
 
 
-def _further(title: str, models: Models) -> Table:
-    return _table(title, _FURTHER, [(name, found["total"]) for name, found in models], "Rates in percent.")
+def _make_further_table(title: str, models: Models) -> Table:
+    return _make_table(title, _FURTHER, [(name, found["total"]) for name, found in models], "Rates in percent.")
 
 
-def _table(title: str, columns: Sequence[_Column], rows: Sequence[tuple[str, Group]], note: str) -> Table:
+def _make_table(title: str, columns: Sequence[_Column], rows: Sequence[tuple[str, Group]], note: str) -> Table:
     cells = tuple((name, *(column.cell(found) for column in columns)) for name, found in rows)
     return Table(title, ("model", *(column.title for column in columns)), cells, note)
 
 
-def _servers(count: int) -> str:
+def _count_servers(count: int) -> str:
     return f"{count} server{'' if count == 1 else 's'}"
 
 
-def _at(count: str) -> Callable[[Group], Group]:
+def _group_of(count: str) -> Callable[[Group], Group]:
     return lambda found: found["by_servers"].get(count) or {"figures": {}}
 
 
-def _effort(label: str, group: Callable[[Group], Group]) -> list[_Column]:
+def _effort_columns(label: str, group: Callable[[Group], Group]) -> list[_Column]:
     return [
-        _Column(f"{what}, {label}", lambda found, key=what: _with_interval(group(found), key, 1))  # type: ignore[misc]
+        # `key=what` binds now: a closure over the loop's variable would show the calls in both columns.
+        _Column(f"{what}, {label}", lambda found, key=what: _format_interval(group(found), key, 1))  # type: ignore[misc]
         for what in ("rounds", "calls")
     ]
 
 
-def _overall(label: str, group: Callable[[Group], Group]) -> list[_Column]:
-    return [_Column(label, lambda found: _with_interval(group(found), "overall", 3))]
+def _overall_columns(label: str, group: Callable[[Group], Group]) -> list[_Column]:
+    return [_Column(label, lambda found: _format_interval(group(found), "overall", 3))]
 
 
 def _figure(group: Group, name: str) -> Mapping[str, Any]:
@@ -112,50 +116,50 @@ def _mean(group: Group, name: str) -> float | None:
     return found
 
 
-def _number(value: float | None, digits: int, scale: float = 1) -> str:
+def _format_number(value: float | None, digits: int, scale: float = 1) -> str:
     return UNKNOWN if value is None else f"{scale * value:,.{digits}f}"
 
 
-def _with_interval(group: Group, name: str, digits: int) -> str:
+def _format_interval(group: Group, name: str, digits: int) -> str:
     figure = _figure(group, name)
-    interval = _ends(figure, digits, 1.0 if name == "overall" else inf)
-    return _number(figure.get("mean"), digits) + (f" [{interval}]" if interval != UNKNOWN else "")
+    interval = _interval_ends(figure, digits, 1.0 if name == "overall" else inf)
+    return _format_number(figure.get("mean"), digits) + (f" [{interval}]" if interval != UNKNOWN else "")
 
 
-def _ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
-    """Cut to what there can be: an interval of few tasks reaches beyond."""
+def _interval_ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
+    """Return both ends of the interval, cut to what there can be: an interval of few tasks reaches beyond."""
     ends = figure.get("ci95")
-    return UNKNOWN if ends is None else ", ".join(_number(min(most, max(0.0, end)), digits) for end in ends)
+    return UNKNOWN if ends is None else ", ".join(_format_number(min(most, max(0.0, end)), digits) for end in ends)
 
 
-def _plain(title: str, name: str, digits: int, scale: float = 1) -> _Column:
-    return _Column(title, lambda group: _number(_mean(group, name), digits, scale))
+def _mean_column(title: str, name: str, digits: int, scale: float = 1) -> _Column:
+    return _Column(title, lambda group: _format_number(_mean(group, name), digits, scale))
 
 
-def _percent(title: str, name: str) -> _Column:
-    return _plain(title, name, 1, 100)
+def _percent_column(title: str, name: str) -> _Column:
+    return _mean_column(title, name, 1, 100)
 
 
 _SCORES = (
     _Column("tasks", lambda group: f"{group['tasks']:,}"),
     _Column("judged", lambda group: f"{_figure(group, 'overall').get('tasks', 0):,}"),
-    _percent("valid tool names", "valid_tool_name_rate"),
-    _percent("schema compliance", "input_schema_compliance"),
-    _percent("execution success", "execution_success_rate"),
-    *(_plain(name.replace("_", " "), name, 3, 0.1) for name in TOOL_USE_DIMENSIONS),
-    _plain("overall", "overall", 3),
-    _Column(_INTERVAL, lambda group: _ends(_figure(group, "overall"), 3, 1.0)),
+    _percent_column("valid tool names", "valid_tool_name_rate"),
+    _percent_column("schema compliance", "input_schema_compliance"),
+    _percent_column("execution success", "execution_success_rate"),
+    *(_mean_column(name.replace("_", " "), name, 3, 0.1) for name in TOOL_USE_DIMENSIONS),
+    _mean_column("overall", "overall", 3),
+    _Column(_INTERVAL, lambda group: _interval_ends(_figure(group, "overall"), 3, 1.0)),
 )
 _FURTHER = (
-    _percent("completed", "completed"),
-    _percent("soft errors", "soft_error_rate"),
-    _percent("dependency compliance", "dependency_compliance"),
-    _percent("plans valid at once", "planning_json_compliance"),
-    _plain("servers used", "servers_used", 2),
-    _percent("cross-server", "cross_server"),
-    _plain("tokens", "tokens", 0),
-    _plain("CV over shuffles, %", "cv_percent", 1),
-    _plain("CV over judges, %", "judges_cv_percent", 1),
+    _percent_column("completed", "completed"),
+    _percent_column("soft errors", "soft_error_rate"),
+    _percent_column("dependency compliance", "dependency_compliance"),
+    _percent_column("plans valid at once", "planning_json_compliance"),
+    _mean_column("servers used", "servers_used", 2),
+    _percent_column("cross-server", "cross_server"),
+    _mean_column("tokens", "tokens", 0),
+    _mean_column("CV over shuffles, %", "cv_percent", 1),
+    _mean_column("CV over judges, %", "judges_cv_percent", 1),
 )
 
 
@@ -185,30 +189,31 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.output import printable
 
     parts = [read_report(path) for path in args.reports]
-    found = tool_use_by_model(parts)
+    found = group_by_model(parts)
     if args.json:
         print(json.dumps({"models": found}, indent=2))
         return 0
     shown = tables([(printable(model["model_id"]), model["tool_use"]) for model in found])
     if args.markdown:
-        print("\n\n".join(map(as_markdown, shown)))
+        print("\n\n".join(map(format_markdown, shown)))
     else:
         _print(shown)
     return 0
 
 
-def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """`{model_id, label, scripted, tool_use}` of each model that ran an MCP task, from the runs of all reports.
+def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return `{model_id, label, scripted, tool_use}` of each model that ran an MCP task, from the runs of all reports.
 
     Raises ConfigError for a run that two reports have, and where no report has an MCP task.
     """
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.packs.mcp_bench.scores import model_tool_use
+    from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
 
     owners: dict[str, Part] = {}
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for part in parts:
         for row in part.runs:
+            # The same run in two reports, such as a session's and its merged one, would count twice.
             if (owner := owners.setdefault(row["nodeid"], part)) is not part:
                 raise ConfigError(
                     f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too; name one of them"
@@ -222,7 +227,7 @@ def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
             "tool_use": figures,
         }
         for model_id, of_model in rows.items()
-        if (figures := model_tool_use(of_model)) is not None
+        if (figures := summarize_tool_use(of_model)) is not None
     ]
     if not found:
         names = ", ".join(part.name for part in parts)
@@ -230,7 +235,7 @@ def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return found
 
 
-def as_markdown(table: Table) -> str:
+def format_markdown(table: Table) -> str:
     """Return a table as Markdown has it; names of models cannot break it."""
 
     def line(cells: Sequence[str]) -> str:
@@ -247,40 +252,42 @@ def _print(shown: Sequence[Table]) -> None:
 
     console = Console()
     if not console.is_terminal:
+        # rich takes 80 columns where there is no terminal; a file or another program gets whole rows.
         console = Console(width=_ANY_WIDTH)
     for table in shown:
-        fits = _width(table.columns, table.rows) <= console.width
+        fits = _measure_width(table.columns, table.rows) <= console.width
         console.print(Text(table.title, "bold"))
-        for titles, *rows in [[table.columns, *table.rows]] if fits else _on_its_side(table, console.width):
-            width = max(console.width, _width(titles, rows))
-            console.print(_grid(titles, rows, width), width=width, crop=False)
+        for titles, *rows in [[table.columns, *table.rows]] if fits else _transpose(table, console.width):
+            # Too wide on its side, too: it runs over the edge, for a figure that is cut is another figure.
+            width = max(console.width, _measure_width(titles, rows))
+            console.print(_make_grid(titles, rows, width), width=width, crop=False)
         console.print(Text(table.note, "dim"), "")
 
 
-def _on_its_side(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
+def _transpose(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
     """Yield the lines of a table with a column for each model, of more such tables where one is too wide."""
     part: list[tuple[str, ...]] = [table.columns]
     for row in table.rows:
         first, *others = zip(*part, row, strict=True)
-        if len(part) > 1 and _width(first, others) > width:
+        if len(part) > 1 and _measure_width(first, others) > width:
             yield [*zip(*part, strict=True)]
             part = [table.columns]
         part.append(row)
     yield [*zip(*part, strict=True)]
 
 
-def _width(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Cells that a table needs whose titles are wrapped at blanks."""
-    return sum(_narrowest(title, column) + 2 for title, *column in zip(titles, *rows, strict=True))
+def _measure_width(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the cells that a table needs whose titles are wrapped at blanks."""
+    return sum(_measure_column(title, column) + 2 for title, *column in zip(titles, *rows, strict=True))
 
 
-def _narrowest(title: str, column: Sequence[str]) -> int:
+def _measure_column(title: str, column: Sequence[str]) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, [*title.split(), *column]))
 
 
-def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
+def _make_grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
     """Return the table; titles are wrapped where it is wider than `width` otherwise."""
     from rich import box
     from rich.cells import cell_len
@@ -292,7 +299,7 @@ def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> G
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, (title, *column) in enumerate(columns):
         justify: Literal["left", "right"] = "right" if at else "left"
-        narrow = _narrowest(title, column) if wide else None
+        narrow = _measure_column(title, column) if wide else None
         grid.add_column(Text(title), justify=justify, vertical="bottom", width=narrow)
     for row in rows:
         grid.add_row(*(Text(cell, no_wrap=True) for cell in row))

@@ -16,15 +16,13 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
 
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import Document, Loc, read_bytes
-from pytest_agentbench.config.loader import validate
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import ServerName
+from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.planner_settings import TASK_TEXT
-from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, McpTask
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TASK_TEXT, McpTask
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.case import Case, McpServer, Message, RunnerSpec
 from pytest_agentbench.records.check_specs import Text
@@ -35,9 +33,10 @@ from pytest_agentbench.sources.case_source import (
     SourceCase,
     SourceRequest,
     StoredAnswers,
+    legal_id,
     limit_bad,
 )
-from pytest_agentbench.sources.dataset import dataset_name, legal_id
+from pytest_agentbench.sources.dataset import dataset_name
 from pytest_agentbench.sources.items import describe_kind
 from pytest_agentbench.sources.json_files import (
     NoJSONValueError,
@@ -70,7 +69,7 @@ def _as_text(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else value
 
 
-def _some(servers: tuple[str, ...]) -> tuple[str, ...]:
+def _require_server(servers: tuple[str, ...]) -> tuple[str, ...]:
     if not servers:
         raise ValueError("found none, expected at least one server")
     return servers
@@ -82,7 +81,7 @@ class TaskEntry(Record):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     task_id: Text
-    servers: Annotated[tuple[ServerName, ...], AfterValidator(_some)]
+    servers: Annotated[tuple[ServerName, ...], AfterValidator(_require_server)]
     server_name: str | None = None
     task_description: str | None = None
     fuzzy_description: str | None = None
@@ -96,10 +95,11 @@ class TaskEntry(Record):
     @model_validator(mode="before")
     @classmethod
     def _named_servers(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Without `servers` they are those of `server_name`, in which MCP-Bench joins several by `+`."""
+        """Take the servers from `server_name` where there are no `servers`: MCP-Bench joins several by `+`."""
         name = given.get("server_name")
         if "servers" in given or not isinstance(name, str):
             return given
+        # A name may itself hold a plus, as "C++" does: an empty part tells.
         parts = [part.strip() for part in name.split("+")]
         return {**given, "servers": parts if all(parts) else [name]}
 
@@ -138,6 +138,7 @@ def read_tasks(path: Path) -> Iterator[FoundTask | BadRow]:
         raise ConfigError(f"{path}:1:1: {explain_error(error)[1]}") from error
     try:
         start = skip_blanks(text, 0)
+        # The whole text is read once before the first task is given: a broken end is an error, not fewer tasks.
         expect_end(text, scan_value(text, start)[1])
     except (ValueError, RecursionError) as error:
         offset, reason = explain_error(error)
@@ -171,10 +172,11 @@ class _Reader:
             raise self._problem(
                 (), f"found {describe_kind(own)}, expected a task (an object with a task_id) or a group of tasks"
             )
-        given = _joined(shared, own)
+        given = _join_fields(shared, own)
         if not own.keys().isdisjoint(_SHARED) and own.keys().isdisjoint(_OF_TASKS):
             raise self._problem((), "found servers without tasks, expected a list of them: tasks: [...]")
         try:
+            # `encode` is the test: JSON may hold half of a surrogate pair, which no file and no request can.
             raw = json.dumps(given, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise self._problem((), "found half of a surrogate pair (\\ud800-\\udfff), which is no text") from error
@@ -190,7 +192,10 @@ class _Reader:
         return document.error([document.problem(loc, message)])
 
     def _place(self, loc: Loc) -> tuple[int, int]:
-        """Line and column of a value of the task that is being read; what its group says is told at its beginning."""
+        """Return line and column of a value of the task that is being read.
+
+        What its group says is told at the task's beginning.
+        """
         offset = locate_value(self.text, self._seen, loc)
         line = self._line + self.text.count("\n", self._seen, offset)
         return line, offset - self.text.rfind("\n", 0, offset)
@@ -211,14 +216,15 @@ def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterato
         return
     said = {name: scan_value(text, starts[name])[0] for name in (*_SHARED, "name") if name in starts}
     if "generated_tasks" in starts:
+        # Only combinations are called by `name`; in other groups the field is for people.
         said.setdefault("combination_name", said.get("name"))
     said.pop("name", None)
     for name in (*_LISTS, "task"):
         if text[starts.get(name, at)] == ("{" if name == "task" else "[") and name in starts:
-            yield from _walk(text, starts[name], _joined(shared, said), level + 1)
+            yield from _walk(text, starts[name], _join_fields(shared, said), level + 1)
 
 
-def _joined(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _join_fields(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Return what is said of a task: its own word wins, and its own `server_name` over its group's `servers` too."""
     if "server_name" in own:
         shared = {name: value for name, value in shared.items() if name != "servers"}
@@ -235,7 +241,7 @@ _MANUAL = "manual"
 
 @dataclass(frozen=True, eq=False)
 class TaskSettings:
-    """Say what is made of tasks.
+    """Settings by which cases are made of tasks.
 
     `detailed` asks for the detailed text, `runner` runs them, `servers` are those that files near them declare.
     Which other servers a task is offered is decided when it runs.
@@ -261,13 +267,14 @@ class TaskSettings:
         categories = {self.servers[name].category for name in entry.servers if name in self.servers}
         named = {*entry.servers, *categories, entry.combination_type}
         several = "multi_server" if len(entry.servers) > 1 else "single_server"
-        return tuple(sorted({*entry.tags, *map(_tag, filter(None, named)), several}))
+        return tuple(sorted({*entry.tags, *map(_make_tag, filter(None, named)), several}))
 
     def case_fields(self, entry: TaskEntry) -> dict[str, Any]:
         """Return what the task's case has beside its id and place."""
         return {
             "runner": RunnerSpec(type=self.runner),
             "messages": (Message(role="user", content=self.text(entry)),),
+            # By name alone: files near the task, or the run profile, declare them.
             "mcp_servers": dict.fromkeys(entry.servers),
             "parts": {
                 MCP_TASK: McpTask(
@@ -292,15 +299,15 @@ class TaskSettings:
         return next(text for text in texts if text and text.strip())
 
 
-def _tag(name: str) -> str:
+def _make_tag(name: str) -> str:
     """Return the name as -k and -m can be given it. `manual` would keep the task from running unasked."""
     tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
     return f"{tag}-server" if tag == _MANUAL else tag
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
-    """Builds the case of a task when it runs: of each only its JSON is kept."""
+class _CaseBuilder:
+    """Builder of a task's case, called when it runs: until then only the JSON is kept."""
 
     tasks: OpenedTasks
     case_id: str
@@ -344,7 +351,8 @@ class OpenedTasks(OpenedSource):
                 yield task
                 continue
             case_id, tags = legal_id(task.entry.task_id), self.settings.tags(task.entry)
-            made = _Made(self, case_id, tags, task.line, task.raw)
+            # A file may hold thousands of tasks, most of which wait: each case is made when its run begins.
+            made = _CaseBuilder(self, case_id, tags, task.line, task.raw)
             yield SourceCase(case_id, tags, self.path, task.line, made, number)
         if number < 0:
             yield self._bad(1, "found no task, expected at least one with a task_id")

@@ -1,4 +1,4 @@
-"""The texts that models read, in two languages: they lie in `texts/`, a file for each purpose and language.
+"""Texts that models read, in two languages: they lie in `texts/`, a file for each purpose and language.
 
 A text is read with the first request that needs it. Lines that end in a backslash go on in the next one.
 """
@@ -35,7 +35,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class JudgeWording:
-    """Every text that the judge reads and that is not of the run. `{...}` are places to fill in.
+    """Texts that the judge reads and that is not of the run. `{...}` are places to fill in.
 
     `rubric` is in the order of the paper (seed 004, A.4). `labels` are those of blocks.
     """
@@ -69,7 +69,7 @@ class JudgeWording:
 
 @dataclass(frozen=True, slots=True)
 class PlannerWording:
-    """All that `mcp_planner` says to its model (seed 004, A.2), in one language.
+    """Texts that `mcp_planner` says to its model (seed 004, A.2), in one language.
 
     Names in braces are filled in: `boundary` is the code of blocks, numbers are whole. Texts without any are said as
     they are, braces and all.
@@ -122,7 +122,7 @@ class PlannerWording:
 
 @dataclass(frozen=True, slots=True)
 class SynthesisWording:
-    """The texts of one language. A line `{name}` is a slot of a template.
+    """Texts of synthesis in one language. A line `{name}` is a slot of a template.
 
     `system` is every request's system message, with `{boundary}`. `several_servers`, `scenario`, `ordinal` and
     `count` are formatted first.
@@ -146,27 +146,29 @@ class SynthesisWording:
 
 
 @cache
-def judge_wording(language: str) -> JudgeWording:
+def read_judge_wording(language: str) -> JudgeWording:
     """Return the texts of the judge's prompt."""
     said = _read("judge", language)
     rubric = tuple(
         Axis(axis["title"], tuple(Scale(each["name"], each["title"], tuple(each["bands"])) for each in axis["scales"]))
         for axis in said.pop("rubric")
     )
+    # A language may say it in its own words; without them the project's text for all judges stands.
     return JudgeWording(**{"how_to_read": HOW_TO_READ, **said}, rubric=rubric)
 
 
 @cache
-def planner_wording(language: str) -> PlannerWording:
+def read_planner_wording(language: str) -> PlannerWording:
     """Return the texts of the planner."""
     return PlannerWording(**_read("planner", language))
 
 
 @cache
-def synthesis_wording(language: str) -> SynthesisWording:
+def read_synthesis_wording(language: str) -> SynthesisWording:
     """Return the texts by which tasks are made."""
     return SynthesisWording(**_read("synthesis", language))
 
 
 def _read(purpose: str, language: str) -> dict[str, Any]:
+    # TOML: texts of many lines with quotes and braces as they are, and Python reads it.
     return tomllib.loads((files(__package__) / "texts" / f"{purpose}.{language}.toml").read_text("utf-8"))

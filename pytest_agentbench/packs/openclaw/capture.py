@@ -35,13 +35,14 @@ _FOLDERS = {
 _AT_THE_TOP = dict.fromkeys(("sessions", "state", "credentials"), "OpenClaw's state")
 _KEY_FILES = (".env", ".env.*", ".npmrc", ".netrc", ".pypirc", "*.pem", "*.key", "id_*", "auth-profiles.json")
 """Names of files that hold keys. Other files are searched for some."""
+# Examples and public keys only look like it.
 _KEY_FILES_OF_NONE = ("*.example", "*.sample", "*.template", "*.pub", "id_*.*")
 _MEMORY = "memory"
 
 
 @dataclass
 class CapturedFiles:
-    """What was copied, and what was not: (path, why)."""
+    """Files that were copied, and those that were not: (path, why)."""
 
     count: int = 0
     size: int = 0
@@ -59,7 +60,7 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
     from pytest_agentbench.workspaces.confined import PathRefusedError
 
     captured = CapturedFiles()
-    for path in _wanted(source, others, captured):
+    for path in _list_files(source, others, captured):
         try:
             content, is_program = _read(source, path)
         except PathRefusedError as error:
@@ -68,17 +69,19 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
         except OSError as error:
             captured.left_out.append((path, f"cannot be read: {error.strerror}"))
             continue
+        # A name may be a key itself; binary files are searched like texts, their bytes as characters.
         if _holds_key(f"{path}\n", redactor) or _holds_key(content.decode("utf-8", "surrogateescape"), redactor):
             captured.with_keys.append(redactor.text(path))
             continue
         captured.count += 1
         captured.size += len(content)
+        # Before it is written: a live workspace may hold gigabytes.
         _check_limits(source, captured)
         _write(target / path, content, is_program)
     return captured
 
 
-def _wanted(source: Workspace, others: frozenset[str], captured: CapturedFiles) -> Iterator[str]:
+def _list_files(source: Workspace, others: frozenset[str], captured: CapturedFiles) -> Iterator[str]:
     """Yield the paths of files, sorted within each folder; notes what is left out by its name or kind."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.workspaces.confined import PathRefusedError
@@ -96,7 +99,7 @@ def _wanted(source: Workspace, others: frozenset[str], captured: CapturedFiles) 
             continue
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if (reason := _unwanted(path, entry, others)) is not None:
+            if (reason := _why_left_out(path, entry, others)) is not None:
                 captured.left_out.append((path, reason))
             elif entry.kind == "folder":
                 pending.append(path)
@@ -104,7 +107,7 @@ def _wanted(source: Workspace, others: frozenset[str], captured: CapturedFiles) 
                 yield path
 
 
-def _unwanted(path: str, entry: Entry, others: frozenset[str]) -> str | None:
+def _why_left_out(path: str, entry: Entry, others: frozenset[str]) -> str | None:
     """Return why it is left out whatever it holds."""
     parent, _, name = path.rpartition("/")
     if not path.isprintable():
@@ -175,7 +178,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "is written; 1: it is not, or something that holds a key is missing from it; 2: wrong usage.",
     )
     parser.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the live workspace: ~/.openclaw/workspace")
-    parser.add_argument("--agent-id", type=_agent_id, required=True, metavar="ID", help="the new agent's folder")
+    parser.add_argument("--agent-id", type=_parse_agent_id, required=True, metavar="ID", help="the new agent's folder")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help=f"the live {_CONFIG} (default: the one beside WORKSPACE, if any)"
     )
@@ -188,31 +191,32 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Write the agent, whole or not at all, and say what is in it and what is not."""
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.packs.openclaw.live_config import captured_agent, choose, read_live, secrets_of
+    from pytest_agentbench.packs.openclaw.live_config import choose_agent, list_secrets, make_captured_agent, read_live
     from pytest_agentbench.store.redaction import Redactor
     from pytest_agentbench.workspaces.workspace import Workspace
 
     (workspace,) = (path.resolve() for path in require_existing([args.workspace]))
     target = args.into.absolute() / args.agent_id
-    config = _config(args.config, workspace)
-    _refuse(workspace, config, target, args.force)
+    config = _find_config(args.config, workspace)
+    _check_places(workspace, config, target, args.force)
     redactor = Redactor()
     live, name, others = None, None, frozenset[str]()
     if config is not None:
         live = read_live(config)
-        redactor.know_values(secrets_of(live))
-        name = choose(live, workspace, args.agent_id)
+        # Keys of openclaw.json are looked for in the workspace's files too.
+        redactor.know_values(list_secrets(live))
+        name = choose_agent(live, workspace, args.agent_id)
         others = frozenset(live.agents) - {name}
-    agent = captured_agent(live, name, args.agent_id, redactor)
-    with _written(target) as folder:
+    agent = make_captured_agent(live, name, args.agent_id, redactor)
+    with _replacing(target) as folder:
         (folder / "workspace").mkdir()
         files = capture_files(Workspace(workspace), folder / "workspace", others, redactor)
-        _describe(agent, folder, target)
-    _tell(target, config, agent, files)
+        _write_agent_file(agent, folder, target)
+    _print_result(target, config, agent, files)
     return 1 if agent.with_keys or files.with_keys else 0
 
 
-def _refuse(workspace: Path, config: Path | None, target: Path, force: bool) -> None:
+def _check_places(workspace: Path, config: Path | None, target: Path, force: bool) -> None:
     """Raise ConfigError for what is no workspace, and for a target that stands in the way."""
     from pytest_agentbench.errors import ConfigError
 
@@ -234,7 +238,7 @@ def _refuse(workspace: Path, config: Path | None, target: Path, force: bool) -> 
         raise ConfigError(f"{target}: exists already and is not replaced; use --force, or another --agent-id")
 
 
-def _config(given: Path | None, workspace: Path) -> Path | None:
+def _find_config(given: Path | None, workspace: Path) -> Path | None:
     from pytest_agentbench.cli.places import require_existing
 
     if given is not None:
@@ -244,8 +248,8 @@ def _config(given: Path | None, workspace: Path) -> Path | None:
 
 
 @contextmanager
-def _written(target: Path) -> Iterator[Path]:
-    """A folder that takes the target's place at the end of the block. Raises ConfigError where it cannot be written."""
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yield a folder that takes the target's place at the end of the block. Raises ConfigError where that fails."""
     from pytest_agentbench.errors import ConfigError
 
     try:
@@ -257,6 +261,7 @@ def _written(target: Path) -> Iterator[Path]:
             yield folder
             if os.path.lexists(target):
                 replaced.parent.mkdir()
+                # No folder can be renamed over one that holds something: the old one waits beside it.
                 target.rename(replaced)
             try:
                 folder.rename(target)
@@ -268,31 +273,32 @@ def _written(target: Path) -> Iterator[Path]:
         raise ConfigError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
-def _describe(agent: CapturedAgent, folder: Path, target: Path) -> None:
+def _write_agent_file(agent: CapturedAgent, folder: Path, target: Path) -> None:
     """Write agent.yaml. Raises ConfigError where it would not load."""
     import yaml
 
     from pytest_agentbench.cli.schema import schema_line
-    from pytest_agentbench.config.loader import load
+    from pytest_agentbench.config.base import load
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.packs.openclaw.agents import AgentFile
+    from pytest_agentbench.packs.openclaw.config import AgentFile
 
     path = folder / "agent.yaml"
     text = yaml.safe_dump(agent.data, sort_keys=False, allow_unicode=True, width=120)
     path.write_text(schema_line("agent", target / path.name) + text, encoding="utf-8")
     try:
+        # As a session will read it: a live configuration has fields that agents refuse.
         load(path, AgentFile)
     except ConfigError as error:
         found = str(error).replace(str(folder), str(target))
         raise ConfigError(f"{found}\nnothing is written: change that in a copy of {_CONFIG}, and name it") from error
 
 
-def _tell(target: Path, config: Path | None, agent: CapturedAgent, files: CapturedFiles) -> None:
+def _print_result(target: Path, config: Path | None, agent: CapturedAgent, files: CapturedFiles) -> None:
     count = f"{files.count:,} file{'' if files.count == 1 else 's'}"
     source = f"from {config}" if config is not None else f"without an {_CONFIG}: add the agent's prompt to it"
     print(f"{shlex.quote(os.path.relpath(target))} written: {count}, {files.size:,} bytes; agent.yaml {source}")
-    _tell_list("left out of workspace/", (f"{path}: {reason}" for path, reason in files.left_out))
-    _tell_list("left out of agent.yaml, as a run decides them", agent.left_out)
+    _print_list("left out of workspace/", (f"{path}: {reason}" for path, reason in files.left_out))
+    _print_list("left out of agent.yaml, as a run decides them", agent.left_out)
     print(f"read it, then name it in a run profile: openclaw: {{agent_id: {target.name}}}")
     sys.stdout.flush()
     with_keys = [*files.with_keys, *agent.with_keys]
@@ -302,7 +308,7 @@ def _tell(target: Path, config: Path | None, agent: CapturedAgent, files: Captur
             print(f"  {line}", file=sys.stderr)
 
 
-def _tell_list(title: str, lines: Iterable[str]) -> None:
+def _print_list(title: str, lines: Iterable[str]) -> None:
     from pytest_agentbench.cli.output import printable
 
     found = sorted(lines)
@@ -314,7 +320,7 @@ def _tell_list(title: str, lines: Iterable[str]) -> None:
         print(f"  and {len(found) - _SHOWN:,} more")
 
 
-def _agent_id(text: str) -> str:
+def _parse_agent_id(text: str) -> str:
     if re.fullmatch("[a-z0-9][a-z0-9_-]{0,63}", text) is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected lower-case letters, digits, '_' and '-'")
     return text

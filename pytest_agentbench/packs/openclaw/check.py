@@ -1,4 +1,4 @@
-"""The check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
+"""Check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict, excerpt, read_text, verdict
-from pytest_agentbench.checks.declarative import normalized
-from pytest_agentbench.packs.openclaw.runs import leads_inside
+from pytest_agentbench.checks.run import normalized
+from pytest_agentbench.packs.openclaw.config import leads_inside
 from pytest_agentbench.records.check_specs import Text
 
+# A module by itself: case files that name the check load it, in sessions without any run of OpenClaw.
 
-def _inside(path: str) -> str:
+
+def _require_inside(path: str) -> str:
     if not leads_inside(path):
         raise ValueError(f"found {path!r}, expected a path inside the workspace")
     return path
@@ -24,7 +26,7 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
     beyond_answers = True
 
     kind: Literal["openclaw_workspace_file_present"]
-    relative_path: Annotated[Text, AfterValidator(_inside)]
+    relative_path: Annotated[Text, AfterValidator(_require_inside)]
     """Its place in the workspace."""
     contains: Text | None = None
     """What its text has to hold."""
@@ -46,6 +48,7 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
 
     def check(self, context: CheckContext) -> Verdict:
         """Pass where the workspace diff of an OpenClaw run has the file: created, changed or renamed to that path."""
+        # Of the workspace's diff, not its files: what the agent found there already is no work of its.
         path, changed = self.relative_path, context.artifact.changed_files
         if context.artifact.runner_type != "openclaw":
             raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
@@ -61,6 +64,7 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
         return verdict(not lacking, message, lacking or None, excerpt(text))
 
     def _lacking(self, text: str) -> str:
+        # `contains` is the older form, and exact; the others look past case and accents (seed 002).
         if self.contains is not None:
             return "" if self.contains in text else repr(self.contains)
         plain = normalized(text)

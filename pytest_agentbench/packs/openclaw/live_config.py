@@ -1,4 +1,4 @@
-"""What agent.yaml says of an agent that a live openclaw.json describes."""
+"""Agents of a live openclaw.json, as agent.yaml has them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LiveConfig:
 
 @dataclass(frozen=True, slots=True)
 class CapturedAgent:
-    """`data` is agent.yaml; `left_out` and `with_keys` are fields of openclaw.json that are not in it."""
+    """Captured agent: `data` is agent.yaml; `left_out` and `with_keys` are fields that are not in it."""
 
     data: dict[str, Any]
     left_out: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class CapturedAgent:
 
 
 def read_live(path: Path) -> LiveConfig:
-    """Raise ConfigError for a file that is no plain JSON, or not all of the configuration."""
+    """Return the configuration. Raises ConfigError for a file that is no plain JSON, or not all of it."""
     from pytest_agentbench.config.documents import parse_json, read_bytes
     from pytest_agentbench.errors import ConfigError
 
@@ -65,22 +65,24 @@ def read_live(path: Path) -> LiveConfig:
     entries = (
         {str(each.get("id")): each for each in listed if isinstance(each, dict)} if isinstance(listed, list) else {}
     )
+    # Agents may be a list, or a mapping by their ids.
     entries |= {key: value for key, value in _mapping(agents.get("entries")).items() if isinstance(value, dict)}
     return LiveConfig(path, whole, entries, _mapping(agents.get("defaults")))
 
 
-def secrets_of(live: LiveConfig) -> dict[str, str]:
+def list_secrets(live: LiveConfig) -> dict[str, str]:
     """Return what the configuration says below names of keys, for `Redactor.know_values`. Words of a setting are no
     keys.
     """
     return {
         f"{number} {name}": text
-        for number, (name, text) in enumerate(_texts(live.whole, ""))
+        for number, (name, text) in enumerate(_list_texts(live.whole, ""))
+        # `${NAME}` names a variable, sentences are prose, and a short word without digits is a setting such as "main".
         if not text.startswith("$") and not re.search(r"\s", text) and (len(text) >= 16 or re.search("[0-9]", text))
     }
 
 
-def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
+def choose_agent(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
     """Return the id of the agent that works in the workspace, else of that with `agent_id`; None where none are listed.
 
     Raises ConfigError where it cannot be told.
@@ -89,9 +91,10 @@ def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
 
     if not live.agents:
         return None
-    here = [name for name, entry in live.agents.items() if _is_there(entry.get("workspace"), workspace)]
-    named = [name for name in here or live.agents if _alike(name) == _alike(agent_id)]
+    here = [name for name, entry in live.agents.items() if _is_workspace(entry.get("workspace"), workspace)]
+    named = [name for name in here or live.agents if _normalize_id(name) == _normalize_id(agent_id)]
     free = [name for name, entry in live.agents.items() if "workspace" not in entry]
+    # The first way that leaves no doubt.
     for found in (named, here, free if len(live.agents) == 1 else []):
         if len(found) == 1:
             return found[0]
@@ -102,7 +105,7 @@ def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
     )
 
 
-def captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, redactor: Redactor) -> CapturedAgent:
+def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, redactor: Redactor) -> CapturedAgent:
     """Return the agent `name` of the configuration, as agent.yaml for `agent_id`."""
     data: dict[str, Any] = {"schema_version": 1, "agent_id": agent_id, "title": agent_id}
     if live is None:
@@ -117,7 +120,7 @@ def captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, red
     if prompt := _text(own.kept.get(_PROMPT)) or _text(defaults.kept.get(_PROMPT)):
         agent["prompt"] = prompt
     identity = _mapping(own.kept.get("identity"))
-    alias = _text(redactor.value(_alias(entry, live.defaults)))
+    alias = _text(redactor.value(_find_alias(entry, live.defaults)))
     fragments = {
         "identity": dict(identity),
         "agents_defaults": {key: value for key, value in defaults.kept.items() if key != _PROMPT},
@@ -135,32 +138,39 @@ class _Fragment:
     """A part of the configuration: what of it is `kept`, and the paths of what is not."""
 
     def __init__(self, fragment: Mapping[str, Any], place: str, redactor: Redactor) -> None:
-        from pytest_agentbench.packs.openclaw.agents import ways_to_models
+        from pytest_agentbench.packs.openclaw.config import find_model_fields
 
         decided: set[Loc] = {(name,) for name in _RUNS_OWN & fragment.keys()}
-        while found := {loc for loc, _ in ways_to_models(_without(fragment, decided), ())}:  # a model without fallbacks
+        while found := {
+            loc for loc, _ in find_model_fields(_drop_fields(fragment, decided), ())
+        }:  # a model without fallbacks
             decided |= found
-        secret = set(_keys(_without(fragment, decided), redactor))
-        self.kept: dict[str, Any] = _without(fragment, decided | secret)
+        secret = set(_find_keys(_drop_fields(fragment, decided), redactor))
+        self.kept: dict[str, Any] = _drop_fields(fragment, decided | secret)
         self.left_out, self.with_keys = (
-            sorted({redactor.text(".".join([place, *map(str, loc)])) for loc in locs if not locs & _above(loc)})
+            # Only the top of what is left out is named, not each field below it.
+            sorted(
+                {redactor.text(".".join([place, *map(str, loc)])) for loc in locs if not locs & _list_ancestors(loc)}
+            )
             for locs in (decided, secret)
         )
 
 
-def _above(loc: Loc) -> set[Loc]:
+def _list_ancestors(loc: Loc) -> set[Loc]:
     return {loc[:length] for length in range(len(loc))}
 
 
-def _without(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
+def _drop_fields(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without(each, dropped, (*at, key)) for key, each in value.items() if (*at, key) not in dropped}
+        return {
+            key: _drop_fields(each, dropped, (*at, key)) for key, each in value.items() if (*at, key) not in dropped
+        }
     if isinstance(value, list):
-        return [_without(each, dropped, (*at, n)) for n, each in enumerate(value) if (*at, n) not in dropped]
+        return [_drop_fields(each, dropped, (*at, n)) for n, each in enumerate(value) if (*at, n) not in dropped]
     return value
 
 
-def _keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
+def _find_keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
     """Yield where keys stand, as names or as values."""
     below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, each in below:
@@ -170,33 +180,33 @@ def _keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
             if redactor.text(each) != each:
                 yield (*at, name)
         else:
-            yield from _keys(each, redactor, (*at, name))
+            yield from _find_keys(each, redactor, (*at, name))
 
 
-def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
+def _list_texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
     """Yield each text with the nearest name above it."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            yield from _texts(each, str(key))
+            yield from _list_texts(each, str(key))
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each, name)
+            yield from _list_texts(each, name)
 
 
-def _alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
+def _find_alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
     """Return what the agent's primary model is also called."""
     model = entry.get("model") or defaults.get("model")
     primary = model.get("primary") if isinstance(model, Mapping) else model
     return _mapping(_mapping(defaults.get("models")).get(str(primary))).get("alias")
 
 
-def _is_there(given: object, workspace: Path) -> bool:
+def _is_workspace(given: object, workspace: Path) -> bool:
     return isinstance(given, str) and os.path.realpath(os.path.expanduser(given)) == os.path.realpath(workspace)
 
 
-def _alike(name: str) -> str:
+def _normalize_id(name: str) -> str:
     return name.lower().replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""What the program `openclaw` says: of a turn, and once a session of its version and of the agent's configuration."""
+"""Words of the program `openclaw`: on a turn, and once a session on its version and the agent's configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_agentbench.config.loader import make_located_error
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.container import (
     CONFIG_NAME,
@@ -16,13 +16,13 @@ from pytest_agentbench.packs.openclaw.container import (
     PROMPT_KEY,
     OpenClawAgent,
     control_folder,
-    furnish,
-    mount_of,
-    openclaw_config,
+    make_mount,
+    make_openclaw_config,
+    write_readable,
 )
 from pytest_agentbench.packs.openclaw.socket_server import is_plain
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.runners.recorder import clean
+from pytest_agentbench.runners.base import clean
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
@@ -35,7 +35,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A turn as OpenClaw tells it. `text` are its payloads, joined by blank lines.
+    """Turn as OpenClaw tells it. `text` are its payloads, joined by blank lines.
 
     `error` is why the turn failed, None where it did not; `timed_out` that OpenClaw's own time limit ended it.
     `account` is what it counted: usage, tools, ids.
@@ -52,17 +52,19 @@ def find_reply(output: str) -> Reply | None:
 
     A reply is a JSON object with `payloads` and `meta`, or one with `ok: false` and `error`.
     """
-    return next((reply for found in json_objects(output) if (reply := _read(clean(found))) is not None), None)
+    return next((reply for found in find_json_objects(output) if (reply := _read(clean(found))) is not None), None)
 
 
-def json_objects(output: str) -> Iterator[dict[str, Any]]:
+def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin at a line's first character, the last one first.
 
     None of their own further lines begins with a brace, as in everything that `JSON.stringify` writes.
     """
+    # With a line end in front, so that the first line is found like all others.
     decoder, text = json.JSONDecoder(), f"\n{output}"
     end = len(text)
     for _ in range(_MOST_OBJECTS):
+        # From the end: the agent's own programs may have printed objects before the reply.
         begin = text.rfind("\n{", 0, end)
         if begin < 0:
             return
@@ -76,7 +78,7 @@ def json_objects(output: str) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def last_lines(output: str) -> str:
+def select_last_lines(output: str) -> str:
     """Return the end of a log, as it is shown in an error."""
     lines = [line for line in output.splitlines() if line.strip()]
     return str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
@@ -85,29 +87,29 @@ def last_lines(output: str) -> str:
 def _read(found: Mapping[str, Any]) -> Reply | None:
     payloads, meta, error = found.get("payloads"), found.get("meta"), found.get("error")
     if isinstance(payloads, list) and isinstance(meta, Mapping):
-        return _of_turn([each for each in payloads if isinstance(each, Mapping)], meta)
+        return _read_turn([each for each in payloads if isinstance(each, Mapping)], meta)
     if found.get("ok") is False and error is not None:
-        return Reply("", error=_message(error) or "OpenClaw gave no reason")
+        return Reply("", error=_read_message(error) or "OpenClaw gave no reason")
     return None
 
 
-def _of_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Reply:
-    """Return the rules are OpenClaw's own (`agent exec`): what counts as failed and what as timed out."""
+def _read_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Reply:
+    """Return a turn by OpenClaw's own rules (`agent exec`): what counts as failed and what as timed out."""
     timed_out = meta.get("stopReason") == "timeout" or meta.get("timeoutPhase") is not None
     failed = meta.get("error") is not None or meta.get("stopReason") == "error" or meta.get("aborted") is True
     errors = [each for each in payloads if each.get("isError") is True]
     reason = None
     if timed_out or failed or errors:
-        reason = _message(meta.get("error")) or _texts(errors) or _reason(meta)
+        reason = _read_message(meta.get("error")) or _join_texts(errors) or _explain_end(meta)
     return Reply(
-        text=_texts([each for each in payloads if each not in errors]),
+        text=_join_texts([each for each in payloads if each not in errors]),
         error=reason,
         timed_out=timed_out,
-        account=_account(meta),
+        account=_select_account(meta),
     )
 
 
-def _account(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _select_account(meta: Mapping[str, Any]) -> dict[str, Any]:
     agent = _mapping(meta.get("agentMeta"))
     counted = {
         "session_id": agent.get("sessionId"),
@@ -126,18 +128,18 @@ def _is_small(value: Any) -> bool:
     return len(json.dumps(value)) <= _SHOWN
 
 
-def _texts(payloads: list[Mapping[str, Any]]) -> str:
+def _join_texts(payloads: list[Mapping[str, Any]]) -> str:
     texts = (each.get("text") for each in payloads)
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _reason(meta: Mapping[str, Any]) -> str:
+def _explain_end(meta: Mapping[str, Any]) -> str:
     if meta.get("timeoutPhase") is not None:
         return f"its own time limit ended the turn (phase {meta['timeoutPhase']})"
     return "the turn was aborted" if meta.get("aborted") is True else f"stop reason {meta.get('stopReason')}"
 
 
-def _message(error: object) -> str:
+def _read_message(error: object) -> str:
     message = error.get("message") if isinstance(error, Mapping) else error
     return message if isinstance(message, str) else ""
 
@@ -147,6 +149,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 _SECONDS = 120.0
+# By which engines and shells say that a program cannot be executed, or is not there.
 _MISSING = (126, 127)
 _AGENT, _DEFAULTS, _MODEL = ("openclaw", "agent"), ("openclaw", "agents_defaults"), ("openclaw", "model_defaults")
 
@@ -157,7 +160,7 @@ Issues = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What an image's OpenClaw is: its `version` as it says it, and the `config` (openclaw.json) that it takes.
+    """Findings about an image's OpenClaw: its `version` as it says it, and the `config` (openclaw.json) that it takes.
 
     `prompt_file` says that it takes no prompt there: the agent's prompt is to be the head of its AGENTS.md.
     """
@@ -168,7 +171,7 @@ class Examined:
 
 
 class Examiner:
-    """Examines each pair of image and configuration once, in a container of its own, however many runs need it."""
+    """Examiner of images with configurations: each pair once, in a container of its own, however many runs need it."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -177,16 +180,17 @@ class Examiner:
     async def examined(
         self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any]
     ) -> Examined:
-        """Return what runs of this agent on this model are to know. `parameters` are those of `model_parameters`.
+        """Return what runs of this agent on this model are to know. `parameters` are those of `merge_model_parameters`.
 
         Raises UnavailableError for an image without OpenClaw, ConfigError where OpenClaw refuses the configuration,
         SandboxError.
         """
-        key = (spec, _encoded(openclaw_config(agent, model, parameters, prompt_override=True)))
+        key = (spec, _encode(make_openclaw_config(agent, model, parameters, prompt_override=True)))
         known = self._examined.get(key)
         if known is None or (known.done() and _may_work_now(known)):
             known = asyncio.ensure_future(self._examine(spec, agent, model, parameters))
             self._examined[key] = known
+        # Many runs wait for one examination: the one that is cancelled must not end it for the others.
         return await asyncio.shield(known)
 
     async def close(self) -> None:
@@ -201,26 +205,28 @@ class Examiner:
     ) -> Examined:
         workspace = self._sandboxes.workspace(None, "openclaw")
         with control_folder(self._sandboxes) as folder:
-            mounted = replace(spec, mounts=(*spec.mounts, mount_of(folder)))
+            mounted = replace(spec, mounts=(*spec.mounts, make_mount(folder)))
             sandbox = await self._sandboxes.start(mounted, workspace)
             try:
-                version = await _version(sandbox, spec)
+                version = await _find_version(sandbox, spec)
                 config, issues = b"", Issues()
+                # Versions since 2026.9 refuse an agent's `systemPromptOverride`: then once more without it.
                 for prompt_override in (True, False):
-                    config = _encoded(openclaw_config(agent, model, parameters, prompt_override=prompt_override))
-                    furnish(folder, CONFIG_NAME, config)
-                    issues = await _issues(sandbox)
+                    config = _encode(make_openclaw_config(agent, model, parameters, prompt_override=prompt_override))
+                    write_readable(folder, CONFIG_NAME, config)
+                    issues = await _find_issues(sandbox)
                     if not any(PROMPT_KEY in str(issue.get("message")) for issue in issues):
                         break
             finally:
                 await sandbox.stop()
                 self._sandboxes.workspaces.remove(workspace)
         if issues:
-            raise make_located_error(agent.path, (_problem(issue, version) for issue in issues))
+            raise make_located_error(agent.path, (_locate_issue(issue, version) for issue in issues))
+        # `prompt_override` is the loop's last one: False where the version does not know the field.
         return Examined(version, config, prompt_file=not prompt_override and agent.prompt is not None)
 
 
-def _encoded(config: Mapping[str, Any]) -> bytes:
+def _encode(config: Mapping[str, Any]) -> bytes:
     return json.dumps(config, ensure_ascii=False, indent=2).encode("utf-8", "replace")
 
 
@@ -229,7 +235,7 @@ def _may_work_now(task: asyncio.Task[Examined]) -> bool:
     return task.cancelled() or not isinstance(task.exception(), ConfigError | UnavailableError | None)
 
 
-async def _version(sandbox: Sandbox, spec: SandboxSpec) -> str:
+async def _find_version(sandbox: Sandbox, spec: SandboxSpec) -> str:
     for program in ("node", "openclaw"):
         done = await _run(sandbox, [program, "--version"])
         if done.exit_code in _MISSING:
@@ -238,18 +244,19 @@ async def _version(sandbox: Sandbox, spec: SandboxSpec) -> str:
                 "name another in the run profile's `openclaw.image`, or build one with `agentbench openclaw image`"
             )
         if done.exit_code != 0:
-            raise SandboxError(f"`{program} --version` failed in {spec.image}: {_ending(done)}")
+            raise SandboxError(f"`{program} --version` failed in {spec.image}: {_describe_end(done)}")
+    # Warnings of Node's stand above it.
     return done.output.strip().splitlines()[-1] if done.output.strip() else "unknown"
 
 
-async def _issues(sandbox: Sandbox) -> Issues:
+async def _find_issues(sandbox: Sandbox) -> Issues:
     """Return what OpenClaw has against the configuration in the control folder, empty where it takes it."""
     done = await _run(sandbox, ["openclaw", "config", "validate", "--json"])
     if done.exit_code == 0:
         return ()
-    found = next((found["issues"] for found in json_objects(done.output) if found.get("valid") is False), None)
+    found = next((found["issues"] for found in find_json_objects(done.output) if found.get("valid") is False), None)
     if not isinstance(found, list) or not found:
-        raise SandboxError(f"`openclaw config validate` failed: {_ending(done)}")
+        raise SandboxError(f"`openclaw config validate` failed: {_describe_end(done)}")
     return tuple(each for each in found if isinstance(each, Mapping))
 
 
@@ -257,12 +264,12 @@ async def _run(sandbox: Sandbox, argv: Sequence[str]) -> ExecResult:
     return await sandbox.exec(argv, seconds=_SECONDS, environment=ENVIRONMENT)
 
 
-def _ending(done: ExecResult) -> str:
+def _describe_end(done: ExecResult) -> str:
     how = f"killed ({done.killed})" if done.killed is not None else f"exit code {done.exit_code}"
-    return f"{how}\n{last_lines(done.output)}"
+    return f"{how}\n{select_last_lines(done.output)}"
 
 
-def _problem(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
+def _locate_issue(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
     """Return the field of agent.yaml that an issue comes from, and what to say there."""
     path, message = str(issue.get("path")), str(issue.get("message"))
     loc: tuple[str, ...] = ("openclaw",)
@@ -270,6 +277,7 @@ def _problem(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], s
         loc = _MODEL
     elif path.startswith("agents.defaults"):
         loc = (*_DEFAULTS, *path.split(".")[2:])
+    # Agents by position or by id: `agents.list.0.name`, `agents.entries.ID.name`.
     elif path.startswith(("agents.list", "agents.entries")):
         loc = (*_AGENT, *path.split(".")[3:])
     return loc, f"{version} refuses the configuration that comes of it: {path}: {message}; change it or leave it out"

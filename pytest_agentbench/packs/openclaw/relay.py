@@ -1,35 +1,40 @@
-"""The way of an OpenClaw run to its model: an OpenAI-compatible endpoint that the run's own client answers."""
+"""Way of an OpenClaw run to its model: an OpenAI-compatible endpoint that the run's own client answers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.completions_http import (
-    EventStream,
-    Receive,
+    EVENT_STREAM,
+    LAST_EVENT,
+    JSONReply,
     RequestRefused,
-    Scope,
-    Send,
     asks_for_models,
+    list_events,
     read_body,
     read_request,
-    send_json,
-    send_models,
+    respond_with_models,
+    write_event,
 )
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.openclaw.container import model_ref
-from pytest_agentbench.packs.openclaw.conversation import ToolTrace, as_the_case_wrote_it, without_stamps
-from pytest_agentbench.packs.openclaw.socket_server import Room, is_deep, is_plain, listening
+from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
+from pytest_agentbench.packs.openclaw.socket_server import SlotPool, is_deep, is_plain, listening
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.runners.chat import Requests
-from pytest_agentbench.runners.recorder import Recorder, settled
+from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.runners.chat import Requests, settled
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 _PASSED_ON = frozenset(
     {
@@ -61,7 +66,7 @@ _PASSED_ON = frozenset(
 """Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
 
 _OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options"})
-_ALIKE = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
+_SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
 """Fields that say the same: where the run sets one, the agent's others go."""
 
 _PATIENCE_SECONDS = 60.0
@@ -95,11 +100,12 @@ class ModelRelay:
         parameters: Mapping[str, Any],
         over_budget: Callable[[Usage], str | None] = lambda usage: None,
     ) -> None:
-        """`parameters` are the run's own fields of every request: they win over what the agent sends.
+        """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
 
         `over_budget` says why a run with such a usage may ask for nothing more, None where it may.
         """
-        requests.compare_by(without_stamps)
+        # For cassettes: the same request names another time and another host in every run.
+        requests.compare_by(remove_stamps)
         self._requests = requests
         self._model = model
         self._trace = trace
@@ -109,7 +115,7 @@ class ModelRelay:
         self._in_turn = False
         self._asking: set[asyncio.Task[ChatReply]] = set()
         self._asked = 0
-        self._room = Room(_SLOTS)
+        self._slots = SlotPool(_SLOTS)
         self._over_budget = over_budget
         self._failure: BaseException | None = None
         self._refused: str | None = None
@@ -122,7 +128,7 @@ class ModelRelay:
 
     @contextlib.contextmanager
     def turn(self, text: str) -> Iterator[None]:
-        """A turn with this text of the user's: the model is asked inside the block only, and given up at its end.
+        """Begin a turn with this text of the user's: the model is asked inside the block only, and given up at its end.
 
         What failed or was refused before it is forgotten; what did in it can be read after it.
         """
@@ -134,6 +140,7 @@ class ModelRelay:
         finally:
             self._in_turn = False
             for task in self._asking:
+                # What the agent left behind would go on asking, and be paid for, for nobody.
                 task.cancel()
 
     @property
@@ -147,25 +154,27 @@ class ModelRelay:
         return self._refused
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._room.slots(_slots_for(scope)):
+        # Taken before the body is read: slots bound what lies in memory, too.
+        async with self._slots.take(_count_slots(scope)):
             try:
-                if asks_for_models(scope):
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                    await send_models(send, self._model.requested_model)
-                else:
-                    await self._respond(await self._read(receive), receive, send)
+                request = Request(scope, receive)
+                if not asks_for_models(request):
+                    await self._respond(await self._read(request), scope, receive, send)
+                    return
+                response = respond_with_models(self._model.requested_model)
             except RequestRefused as refused:
-                await asyncio.sleep(_PAUSE_SECONDS)
-                await send_json(send, refused.status, refused.body("agentbench_error"), refused.headers)
+                response = refused.respond("agentbench_error")
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await response(scope, receive, send)
 
-    async def _read(self, receive: Receive) -> dict[str, Any]:
-        """Return the request, which may be asked. Raises RequestRefused."""
-        body = await read_body(receive)
-        if not is_plain(body) or is_deep(request := read_request(body)):
+    async def _read(self, request: Request) -> dict[str, Any]:
+        """Return the completion that is asked for, which may be. Raises RequestRefused."""
+        body = await read_body(request)
+        if not is_plain(body) or is_deep(wanted := read_request(body)):
             raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
-        self._check(request)
+        self._check(wanted)
         self._check_turn()
-        return request
+        return wanted
 
     def _check_turn(self) -> None:
         """Raise RequestRefused where nothing may be asked any more, whatever it is."""
@@ -174,7 +183,7 @@ class ModelRelay:
         if not _is_outage(self._failure) and (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
         if _is_outage(self._failure):
-            raise _refusal_of(self._failure)
+            raise _make_refusal(self._failure)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
@@ -193,43 +202,49 @@ class ModelRelay:
         if not isinstance(tools, list) or not all(_is_function(tool) for tool in tools):
             raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
 
-    async def _respond(self, request: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Ask the model and sends what it says; nothing more where the agent has gone meanwhile."""
-        stream = EventStream(send) if request.get("stream") else None
+    async def _respond(self, request: Mapping[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
+        stream = _EventStream(send) if request.get("stream") else None
+        # Behind the body, `receive` comes back only when the client has gone.
         asking, gone = asyncio.ensure_future(self._ask(request)), asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
+            # Without a stream nothing can be said before the answer.
             patience = None if stream is None else _PATIENCE_SECONDS
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if stream is not None and not asking.done() and not gone.done():
-                    await stream.keep_alive()
+                    await stream.send([_AT_WORK])
         finally:
             await settled((asking, gone))
         if asking.cancelled():
             return
         failure = asking.exception()
+        # An outage stays the turn's reason, whatever requests beside it came to.
         if not _is_outage(self._failure):
             self._failure = failure
         if failure is not None:
-            refusal = _refusal_of(failure)
+            refusal = _make_refusal(failure)
+            # A stream that has begun has said 200 already: its refusal comes as an event.
             if stream is None or not stream.begun:
                 raise refusal
-            await stream.send_refusal(refusal.body("agentbench_error"))
+            await stream.send([write_event(refusal.body("agentbench_error")), LAST_EVENT], more=False)
         elif stream is not None:
-            await stream.send_completion(_completion(asking.result()), request.get("stream_options"))
+            events = list_events(_make_completion(asking.result()), request.get("stream_options"))
+            await stream.send(events, more=False)
         else:
-            await send_json(send, 200, _completion(asking.result()))
+            await JSONReply(_make_completion(asking.result()))(scope, receive, send)
 
     async def _ask(self, request: Mapping[str, Any]) -> ChatReply:
         messages: Sequence[Mapping[str, Any]] = request["messages"]
         tools = request.get("tools") or ()
+        # Those of the first request; later ones may be a sub-agent's, which is offered others.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in tools])
         self._tools.requested(messages)
         ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
         note = {"ignored": ignored} if ignored else {}
-        asked = as_the_case_wrote_it(messages, self._turns) if self._model.scripted else messages
+        asked = restore_case_words(messages, self._turns) if self._model.scripted else messages
         reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
         self._tools.replied(messages, reply)
         return reply
@@ -238,14 +253,41 @@ class ModelRelay:
         """Return what the model gets beside messages and tools: the run's own fields, then the agent's, then the
         model's.
         """
-        overruled = {name for alike in _ALIKE if not alike.isdisjoint(self._parameters) for name in alike}
+        overruled = {name for alike in _SYNONYMS if not alike.isdisjoint(self._parameters) for name in alike}
         sent = {name: value for name, value in request.items() if name in _PASSED_ON - overruled}
-        replaced = {name for alike in _ALIKE if not alike.isdisjoint(sent) for name in alike}
+        # None takes the model's own field away where the agent's says the same in another.
+        replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
 
-def _slots_for(scope: Scope) -> int:
+_AT_WORK = write_event({"object": "chat.completion.chunk", "choices": []})
+"""An event without a choice: clients that limit the time between two events do not see comments."""
+
+
+class _EventStream:
+    """A response of server-sent events, begun with the first: until then the request can still be refused."""
+
+    # Not StreamingResponse: that sends its head before its first event is known.
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def send(self, events: Iterable[bytes], *, more: bool = True) -> None:
+        """Send events; without `more` they are the last."""
+        if not self.begun:
+            self.begun = True
+            headers = [(name.encode(), value.encode()) for name, value in EVENT_STREAM.items()]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        for event in events:
+            await self._send({"type": "http.response.body", "body": event, "more_body": True})
+        if not more:
+            await self._send({"type": "http.response.body", "body": b""})
+
+
+def _count_slots(scope: Scope) -> int:
     """Return how many slots a request of this length needs."""
+    # A number: the server has refused everything else.
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
 
@@ -260,14 +302,15 @@ def _is_outage(failure: BaseException | None) -> bool:
     return failure is not None and not (isinstance(failure, ProviderError) and failure.code == "bad_request")
 
 
-def _refusal_of(failure: BaseException | None) -> RequestRefused:
+def _make_refusal(failure: BaseException | None) -> RequestRefused:
     """Return what the agent is told: an outage's reasons are none of its business."""
     if _is_outage(failure):
+        # 400, as clients send again what is answered by 429 and 5xx.
         return RequestRefused(400, NO_ANSWER, "no_answer")
     return RequestRefused(400, str(failure), "bad_request")
 
 
-def _completion(reply: ChatReply) -> dict[str, Any]:
+def _make_completion(reply: ChatReply) -> dict[str, Any]:
     """Return the reply as the protocol has it."""
     completion = {
         "id": reply.response_id or "chatcmpl-agentbench",
@@ -282,11 +325,11 @@ def _completion(reply: ChatReply) -> dict[str, Any]:
             }
         ],
     }
-    usage = _usage(reply.usage)
+    usage = _make_usage(reply.usage)
     return completion if usage is None else {**completion, "usage": usage}
 
 
-def _usage(usage: Usage) -> dict[str, Any] | None:
+def _make_usage(usage: Usage) -> dict[str, Any] | None:
     """Return the provider's own account, or one like it; None where the tokens are unknown."""
     if usage.raw:
         return usage.raw[-1]

@@ -7,19 +7,26 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.doctor_needs import PackNeeds
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
-from pytest_agentbench.packs.openclaw.container import OpenClawAgent, complete_workspace, model_parameters
-from pytest_agentbench.packs.openclaw.profile import ASSIGNMENTS, OPENCLAW, OpenClawRunProfile, assigned_agent
+from pytest_agentbench.packs.openclaw.config import (
+    ASSIGNMENTS,
+    OPENCLAW,
+    AgentFile,
+    OpenClawRunProfile,
+    find_agent_file,
+    find_assigned_agent,
+)
+from pytest_agentbench.packs.openclaw.container import OpenClawAgent, complete_workspace, merge_model_parameters
 from pytest_agentbench.packs.openclaw.program import Examined, Examiner
-from pytest_agentbench.runners.base import RunContext
-from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.runners.base import Prepared, RunContext, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace, template_digest
@@ -30,8 +37,8 @@ _WHAT_TO_ADD = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...
 
 
 @dataclass(slots=True)
-class _Lent:
-    """A folder that runs begin with a copy of, and how many have it."""
+class _SharedFolder:
+    """Folder that runs begin with a copy of, and how many have it."""
 
     workspace: Workspace
     users: int = 0
@@ -39,21 +46,21 @@ class _Lent:
 
 @dataclass(frozen=True, slots=True)
 class OpenClawRun:
-    """What a run has prepared: its agent, and what its image was found to be, None before that was looked at."""
+    """Preparation of a run: its agent, and what its image was found to be, None before that was looked at."""
 
     agent: OpenClawAgent
     examined: Examined | None = None
 
 
 class OpenClawRuns(RunnerSession):
-    """What a session's runs of OpenClaw share: agents looked up, images examined and agents' folders made once."""
+    """Parts that runs of a session share: agents looked up, images examined and agents' folders made once."""
 
     def __init__(self, parts: SessionParts) -> None:
         self.parts = parts
         self._examiner = Examiner(parts.sandboxes)
         # By object: two roots may have the same profile, and an agent of the same name each.
         self._agents: dict[tuple[int, int, str], tuple[ConfigRoot, OpenClawAgent]] = {}
-        self._folders: dict[tuple[Path, Path | None, str | None], _Lent] = {}
+        self._folders: dict[tuple[Path, Path | None, str | None], _SharedFolder] = {}
         self._lending = threading.Lock()
 
     async def close(self) -> None:
@@ -69,7 +76,7 @@ class OpenClawRuns(RunnerSession):
         agent = self.agent(request)
         return Prepared(
             identity={"openclaw": self._identity(request, agent)},
-            sandbox=partial(openclaw_spec, self.parts.sandboxes, request.profile),
+            sandbox=partial(make_openclaw_spec, self.parts.sandboxes, request.profile),
             template=partial(self._template, request, agent),
             data=OpenClawRun(agent),
         )
@@ -78,14 +85,14 @@ class OpenClawRuns(RunnerSession):
         """Return the agent that the suite assigns to the case, else the run profile's. Raises as `prepare` does."""
         block, root = request.profile.section(OPENCLAW), request.root
         if block is None:
-            raise _no_block(request.profile)
+            raise _make_no_block_error(request.profile)
         assigned = None
         if request.suite is not None:
-            assigned = assigned_agent(request.suite.section(ASSIGNMENTS), request.case.case_id, request.case.tags)
+            assigned = find_assigned_agent(request.suite.section(ASSIGNMENTS), request.case.case_id, request.case.tags)
         name = assigned or block.agent_id
         key = (id(root), id(block), name)
         if key not in self._agents:
-            path = agent_file(root, name)
+            path = find_agent_file(root, name)
             agent = OpenClawAgent(root.load(path, AgentFile), path, path.parent / "workspace", block)
             self._agents[key] = root, agent
         return self._agents[key][1]
@@ -93,13 +100,16 @@ class OpenClawRuns(RunnerSession):
     def _identity(self, request: RunRequest, agent: OpenClawAgent) -> dict[str, Any]:
         """Return the part of the run's fingerprint; the time limit only where the case may expect it to be reached."""
         settings = request.profile.sandbox_settings
+        # Without agent.yaml's `identity`, which is written nowhere, and the sandbox's type, which is a container.
         identity: dict[str, Any] = {
             "id": agent.openclaw_id,
             "fragments": agent.file.openclaw.model_dump(exclude={"identity"}),
             "workspace": self.parts.template_digest(agent.workspace),
+            # By its name: one that was rebuilt under the same tag is not noticed (docs/openclaw.md).
             "image": agent.profile.image,
             "sandbox": settings.model_dump(exclude={"type", "image", "build_network"}),
         }
+        # For other cases a run that ended in time is the same under any limit.
         if "timed_out" in request.case.expects_status:
             identity["timeout_seconds"] = agent.profile.timeout_seconds
         return identity
@@ -111,10 +121,11 @@ class OpenClawRuns(RunnerSession):
         Raises ConfigError where OpenClaw in that image refuses the configuration that the agent comes to,
         UnavailableError for an image without OpenClaw, SandboxError.
         """
-        parameters = model_parameters(agent, request.model, RunnerSettings.model_validate(dict(request.settings)))
+        parameters = merge_model_parameters(agent, request.model, RunnerSettings.model_validate(dict(request.settings)))
         examined = await self._examiner.examined(context.needs_sandbox(), agent, request.model, parameters)
         context.prepared = OpenClawRun(agent, examined)
         folder = self.folder(agent, request.case.workspace, examined.prompt_file)
+        # Entered and left by hand, as both copy files and belong into threads.
         lent = await self.parts.in_thread(folder.__enter__)
         try:
             yield lent
@@ -123,16 +134,18 @@ class OpenClawRuns(RunnerSession):
 
     @contextmanager
     def folder(self, agent: OpenClawAgent, over: Path | None, prompt_file: bool) -> Iterator[Path]:
-        """The folder that workspaces are to start as a copy of: the agent's own, the case's `over` it, and then what
-        is missing. An agent's goes with the session, one with a case's when no run has it any more. Entering and
+        """Lend the folder that workspaces are to start as a copy of: the agent's own, the case's `over` it, what lacks.
+
+        An agent's goes with the session, one with a case's when no run has it any more. Entering and
         leaving take their time: for threads.
 
         Raises ConfigError for what cannot be copied, or is not what runs' fingerprints cover, SandboxError.
         """
         key = (agent.workspace, over, agent.prompt if prompt_file else None)
+        # Held while a folder is made: the second run waits for the copy and makes none of its own.
         with self._lending:
             if key not in self._folders:
-                self._folders[key] = _Lent(self._make_folder(agent, over, prompt_file))
+                self._folders[key] = _SharedFolder(self._make_folder(agent, over, prompt_file))
             lent = self._folders[key]
             lent.users += 1
         try:
@@ -149,6 +162,7 @@ class OpenClawRuns(RunnerSession):
             for template in (agent.workspace, over):
                 if template is not None:
                     fill_workspace(workspace, template)
+                    # What was edited since the fingerprint was taken would be run under the wrong one.
                     if template_digest(template) != self.parts.template_digest(template):
                         raise changed_meanwhile(template)
             complete_workspace(workspace, agent, prompt_file)
@@ -160,7 +174,7 @@ class OpenClawRuns(RunnerSession):
         return workspace
 
 
-def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
+def make_openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
     """Return the container of a run: the image of the profile's `openclaw` block, with the network and the limits of
     its `sandbox`, whatever type that is.
 
@@ -168,23 +182,32 @@ def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
     """
     block = profile.section(OPENCLAW)
     if block is None:
-        raise _no_block(profile)
-    return sandboxes.container(block.image, profile.sandbox_settings, engine_of(block))
+        raise _make_no_block_error(profile)
+    return sandboxes.container(block.image, profile.sandbox_settings, get_engine(block))
 
 
-def engine_of(block: OpenClawRunProfile) -> str | None:
+def get_engine(block: OpenClawRunProfile) -> str | None:
     """Return the program that the containers are made by, None for docker's daemon."""
     return None if block.docker_cli == _STOCK_CLI else block.docker_cli
 
 
-def _no_block(profile: RunProfile) -> UnavailableError:
+def _make_no_block_error(profile: RunProfile) -> UnavailableError:
     return UnavailableError(
         f"the runner 'openclaw' needs an agent and an image, and the run profile {profile.run_profile_id!r} names "
         f"none; add {_WHAT_TO_ADD} to it, or name one that has that with --agentbench-run-profile"
     )
 
 
-def leads_inside(path: str) -> bool:
-    """Return whether a path leads to something inside the workspace."""
-    parts = PurePosixPath(path)
-    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path
+def _list_containers(case: Case, profile: RunProfile, sandboxes: Sandboxes) -> Iterator[SandboxSpec]:
+    if case.runner.type == "openclaw":
+        yield make_openclaw_spec(sandboxes, profile)
+
+
+def _list_engines(profile: RunProfile) -> Iterator[str]:
+    block = profile.section(OPENCLAW)
+    if block is not None and (engine := get_engine(block)) is not None:
+        yield engine
+
+
+NEEDS = PackNeeds(_list_containers, _list_engines)
+"""What `agentbench doctor` looks for."""

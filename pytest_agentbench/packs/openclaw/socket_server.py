@@ -13,11 +13,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.runners.recorder import settled
+from pytest_agentbench.runners.chat import settled
 from pytest_agentbench.sources.json_files import lies_deep
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.completions_http import App, Scope
+    from starlette.types import ASGIApp, Scope
 
 
 _MOST_VALUES = 100_000
@@ -26,15 +26,15 @@ _MOST_VALUES = 100_000
 _MOST_LEVELS = 100
 
 
-class Room:
-    """So many slots, of which one may need several."""
+class SlotPool:
+    """Pool of slots, of which one may need several."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
         self._freed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def slots(self, number: int) -> AsyncIterator[None]:
+    async def take(self, number: int) -> AsyncIterator[None]:
         """Have that many inside the block, once they are free together."""
         while self._free < number:
             self._freed.clear()
@@ -51,6 +51,7 @@ def is_plain(document: bytes) -> bool:
     """Return whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
     if _separators(document) <= _MOST_VALUES:
         return True
+    # Without escaped quotes every second piece between quotes is a text. Many quotes would take long to split at.
     document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
     if document.count(b'"') > 4 * _MOST_VALUES:
         return False
@@ -63,7 +64,7 @@ def is_deep(value: object) -> bool:
 
 
 def _separators(document: bytes) -> int:
-    """At least as many as there are values, but for one."""
+    """Return a number that is at least that of the values, but for one."""
     return document.count(b",") + document.count(b"[") + document.count(b"{")
 
 
@@ -81,7 +82,7 @@ _logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def listening(app: App, path: Path) -> AsyncIterator[None]:
+async def listening(app: ASGIApp, path: Path) -> AsyncIterator[None]:
     """Serve `app` at `path`, to every user, inside the block.
 
     A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
@@ -90,17 +91,20 @@ async def listening(app: App, path: Path) -> AsyncIterator[None]:
     At the end all connections are closed, and what is still being answered is cancelled and has ended. The socket's
     file stays. Raises OSError where it cannot be made.
     """
+    # Not uvicorn, which has no limit for the time that a body takes, and answers connections beyond its limit where
+    # closing them costs nothing.
     answering: set[asyncio.Task[None]] = set()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(answering) >= _MOST_CONNECTIONS:
             writer.transport.abort()
             return
+        # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
         task = asyncio.ensure_future(_answer(app, _Exchange(reader, writer)))
         answering.add(task)
         task.add_done_callback(answering.discard)
 
-    server = await asyncio.start_unix_server(connected, sock=_bound(path), backlog=_BACKLOG, limit=_MOST_HEAD)
+    server = await asyncio.start_unix_server(connected, sock=_bind(path), backlog=_BACKLOG, limit=_MOST_HEAD)
     try:
         yield
     finally:
@@ -109,21 +113,22 @@ async def listening(app: App, path: Path) -> AsyncIterator[None]:
         await server.wait_closed()
 
 
-async def _answer(app: App, exchange: _Exchange) -> None:
-    """The one request of a connection, from its first byte to the end of the connection."""
+async def _answer(app: ASGIApp, exchange: _Exchange) -> None:
+    """Answer the one request of a connection, from its first byte to the end of the connection."""
     with contextlib.suppress(ConnectionError):
         try:
             await _respond(app, exchange)
             await exchange.close()
         finally:
+            # Closing would wait for a client that reads nothing.
             exchange.writer.transport.abort()
 
 
-async def _respond(app: App, exchange: _Exchange) -> None:
+async def _respond(app: ASGIApp, exchange: _Exchange) -> None:
     try:
         scope = await exchange.scope()
     except _MalformedError as error:
-        await exchange.plainly(error.status)
+        await exchange.send_status(error.status)
         return
     try:
         await app(scope, exchange.receive, exchange.send)
@@ -131,11 +136,11 @@ async def _respond(app: App, exchange: _Exchange) -> None:
         raise
     except Exception:
         _logger.exception("answering an agent's request failed")
-        await exchange.plainly(HTTPStatus.INTERNAL_SERVER_ERROR)
+        await exchange.send_status(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 class _MalformedError(Exception):
-    """What came is no request that is served here."""
+    """Raised where what came is no request that is served here."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -144,7 +149,7 @@ class _MalformedError(Exception):
 
 @dataclass(slots=True)
 class _Exchange:
-    """A request and its response. `missing` is how much of the body has not come yet, in bytes.
+    """Request and its response. `missing` is how much of the body has not come yet, in bytes.
 
     All of it raises ConnectionError where the client has gone, or does not send what it should in time.
     """
@@ -167,6 +172,7 @@ class _Exchange:
             raise ConnectionAbortedError("the request did not come") from error
         first, *lines = head[:-4].decode("latin-1").split("\r\n")
         words = first.split(" ")
+        # 1.0 and 1.1 are the same here: each response closes its connection.
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             raise _MalformedError(HTTPStatus.BAD_REQUEST)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -196,7 +202,7 @@ class _Exchange:
         return {"type": "http.request", "body": piece, "more_body": not self.read}
 
     async def _piece(self) -> bytes:
-        """Return the time for the body runs from its first piece on: before that nobody may have been ready for it."""
+        """Return the next piece. Time runs from the first one on: before that nobody may have been ready for it."""
         if self.deadline is None:
             self.deadline = asyncio.get_running_loop().time() + _READ_SECONDS
         try:
@@ -209,7 +215,7 @@ class _Exchange:
         return piece
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """A part of the response."""
+        """Send a part of the response."""
         if message["type"] == "http.response.start":
             self.begun = True
             headers = [*message["headers"], (b"connection", b"close")]
@@ -219,13 +225,14 @@ class _Exchange:
             self.writer.write(message.get("body", b""))
         await self.writer.drain()
 
-    async def plainly(self, status: HTTPStatus) -> None:
-        """A response that is nothing but its status; none where one has begun."""
+    async def send_status(self, status: HTTPStatus) -> None:
+        """Send a response that is nothing but its status; none where one has begun."""
         if not self.begun:
             await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
 
     async def close(self) -> None:
         """Wait until all that was sent has left, and the body has come: before that, clients read no response."""
+        # A client that is refused early sends its whole body before it reads why: so it is taken, and dropped.
         while 0 < self.missing <= _MOST_UNREAD:
             self.missing -= len(await self._piece())
         self.writer.close()
@@ -236,7 +243,7 @@ def _status_line(status: int) -> bytes:
     return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n".encode("ascii")
 
 
-def _bound(path: Path) -> socket.socket:
+def _bind(path: Path) -> socket.socket:
     """Return a socket at `path`, however long that is: the kernel takes 107 bytes, so it is named below its open
     folder.
     """

@@ -7,15 +7,17 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from pytest_agentbench.config.annotations import Annotations
-from pytest_agentbench.packs.research.records import counted
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.annotations import Annotations
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.records import count_article
 
 TIME, COST, AUTOMATION = 0.4, 0.3, 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Expert:
-    """Who would have done it: hours that it takes, USD per hour."""
+    """Expert who would have done the task: hours that it takes, USD per hour."""
 
     hours: float
     hourly_rate_usd: float
@@ -28,7 +30,7 @@ class Expert:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyWeights:
-    """How much each part counts; `efficiency_weights` of the algorithm's configuration."""
+    """Weights of the parts of efficiency; `efficiency_weights` of the algorithm's configuration."""
 
     time: float = TIME
     cost: float = COST
@@ -62,7 +64,7 @@ def efficiency(
     automation: float | None,
     weights: EfficiencyWeights = STANDARD,
 ) -> Efficiency:
-    """`clamp(0.4 max(0, time saving) + 0.3 clamp(cost saving / expert's cost) + 0.3 automation)`.
+    """Return `clamp(0.4 max(0, time saving) + 0.3 clamp(cost saving / expert's cost) + 0.3 automation)`.
 
     `hours` and `cost_usd` are the agent's. Of an expert of no hours, or of no cost, there is no share to be saved.
     """
@@ -74,6 +76,7 @@ def efficiency(
         "total_duration_seconds": hours,
         "token_usage.total_cost_usd": cost_usd,
         "automation_level": automation,
+        # 0 is missing too: nothing can be saved of it. `_share` gives None for the same reason.
         "expert.hours": expert.hours or None,
         "expert.cost_usd": expert.cost_usd or None,
     }
@@ -81,13 +84,15 @@ def efficiency(
     score = None
     if time_saving is not None and cost_saving is not None and automation is not None:
         score = clamped(
+            # Taking longer than the expert is no negative efficiency: it earns nothing, and `time_saving` itself
+            # tells by how much.
             weights.time * max(0.0, time_saving) + weights.cost * clamped(cost_saving) + weights.automation * automation
         )
     return Efficiency(score, time_saving, saved_hours, saved_usd, automation, missing)
 
 
 def clamped(value: float) -> float:
-    """Within 0-1."""
+    """Return the value, or the end of 0-1 beyond which it lies."""
     return min(1.0, max(0.0, value))
 
 
@@ -105,7 +110,7 @@ INTERACTION_TOP = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """What was recorded of a task. Rates and coverage are 0-1, satisfaction 1-5. None: not recorded."""
+    """Recorded figures of a task. Rates and coverage are 0-1, satisfaction 1-5. None: not recorded."""
 
     total_duration_seconds: float | None = None
     thinking_time_seconds: float | None = None
@@ -142,8 +147,9 @@ class InteractionEfficiency:
 
     @property
     def overall_efficiency(self) -> float | None:
-        """None where any of the four is."""
+        """Return the mean, None where any of the four is."""
         parts = [getattr(self, each.name) for each in fields(self)]
+        # A mean over what is known would reward whoever records less.
         return None if None in parts else sum(parts) / len(parts)
 
 
@@ -163,7 +169,7 @@ class InteractionStrategy:
 
 
 def interaction_efficiency(task: Interaction) -> InteractionEfficiency:
-    """`min(1, h_exp / h_AI)`, the share of the expert's cost that is saved, automation, `(1 - errors) sat / 5`."""
+    """Return `min(1, h_exp / h_AI)`, the share of the expert's cost saved, automation, `(1 - errors) sat / 5`."""
     hours, rate = task.expert_time_hours, task.expert_hourly_rate_usd
     expert_cost = _product(hours, rate)
     saving = cost_saving(task)
@@ -176,7 +182,7 @@ def interaction_efficiency(task: Interaction) -> InteractionEfficiency:
 
 
 def versus_expert(task: Interaction) -> float | None:
-    """`min(1, h_exp / h_AI)`."""
+    """Return `min(1, h_exp / h_AI)`."""
     hours, seconds = task.expert_time_hours, task.total_duration_seconds
     if hours is None or seconds is None:
         return None
@@ -185,14 +191,14 @@ def versus_expert(task: Interaction) -> float | None:
 
 
 def time_saving_hours(task: Interaction) -> float | None:
-    """At least 0, as the original reports it."""
+    """Return the hours that are saved, at least 0, as the original reports it."""
     if task.expert_time_hours is None or task.total_duration_seconds is None:
         return None
     return max(0.0, task.expert_time_hours - task.total_duration_seconds / 3600)
 
 
 def cost_saving(task: Interaction) -> float | None:
-    """USD, at least 0, as the original reports it."""
+    """Return the USD that are saved, at least 0, as the original reports it."""
     expert_cost = _product(task.expert_time_hours, task.expert_hourly_rate_usd)
     if expert_cost is None or task.estimated_cost_usd is None:
         return None
@@ -200,7 +206,9 @@ def cost_saving(task: Interaction) -> float | None:
 
 
 def interaction_strategy(task: Interaction) -> InteractionStrategy:
-    """`tools/5*2 + think_s/60*3`, `sources/10*3 + cit/20*2`, `5 cov`, `auto (1-err) 5`, `queries/2 + toolrate*3`,
+    """Return the proxies.
+
+    `tools/5*2 + think_s/60*3`, `sources/10*3 + cit/20*2`, `5 cov`, `auto (1-err) 5`, `queries/2 + toolrate*3`,
     `words/5000*3 + 2 cov`, `cit/15*5`, `sat*cov`."""
     coverage = task.coverage_completeness
     return InteractionStrategy(
@@ -212,6 +220,7 @@ def interaction_strategy(task: Interaction) -> InteractionStrategy:
         knowledge_organization_score=_capped((task.word_count, 3 / 5000), (coverage, 2.0)),
         knowledge_reuse_potential=_capped((task.citation_count, INTERACTION_TOP / 15)),
         knowledge_quality_score=_capped((_product(task.user_satisfaction_rating, coverage), 1.0)),
+        # The seed has no judge at this stage: sources and citations stand for units of knowledge.
         created_knowledge_units=_sum(task.sources_used, task.citation_count),
     )
 
@@ -254,7 +263,7 @@ SHORTEST_HOURS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StrategicWeights:
-    """How much each half counts; `strategic_weights` of the algorithm's configuration."""
+    """Weights of both halves; `strategic_weights` of the algorithm's configuration."""
 
     task_capability: float = 0.6
     knowledge_capability: float = 0.4
@@ -264,26 +273,27 @@ def strategic_value(
     scores: Mapping[str, float],
     weights: StrategicWeights = StrategicWeights(),
 ) -> float:
-    """`0.6 sum(task scores) / 20 + 0.4 sum(knowledge scores) / 20`, 0.2-1, of eight scores of 1-5."""
+    """Return `0.6 sum(task scores) / 20 + 0.4 sum(knowledge scores) / 20`, 0.2-1, of eight scores of 1-5."""
     task = sum(scores[name] for name in TASK_SCORES) / (STRATEGIC_TOP * len(TASK_SCORES))
     knowledge = sum(scores[name] for name in KNOWLEDGE_SCORES) / (STRATEGIC_TOP * len(KNOWLEDGE_SCORES))
     return weights.task_capability * task + weights.knowledge_capability * knowledge
 
 
 def complexity_adaptability(quality: float | None, difficulty: float, expert_hours: float) -> float | None:
-    """`quality * difficulty / 5`: task quality 0-1, difficulty 1-5. None for tasks of less than half an hour."""
+    """Return `quality * difficulty / 5`: task quality 0-1, difficulty 1-5. None for tasks of less than half an hour."""
     if quality is None or expert_hours < SHORTEST_HOURS:
         return None
     return quality * difficulty / STRATEGIC_TOP
 
 
 def knowledge_creation_value(qualities: list[float]) -> float:
-    """Units of knowledge times their mean quality (0-1): the sum of their qualities."""
+    """Return the units of knowledge times their mean quality (0-1): the sum of their qualities."""
     return sum(qualities)
 
 
 _TIME_WITHOUT_EXPERT = 0.5
 
+# Weights of their own, which sum to 1: not those of `strategic_value`.
 _STRATEGIC = MappingProxyType(dict(zip(STRATEGIC_SCORES, (0.25, 0.20, 0.20, 0.15, 0.10, 0.05, 0.05, 0.0), strict=True)))
 
 
@@ -295,7 +305,7 @@ def compat_efficiency(
     automation: float | None,
     weights: EfficiencyWeights = STANDARD,
 ) -> float:
-    """0-1: an expert of no hours leaves half of the points for time, an automation that is not known counts 0."""
+    """Return 0-1: an expert of no hours leaves half of the points for time, an unknown automation counts 0."""
     time = max(0.0, (expert.hours - hours) / expert.hours) if expert.hours else _TIME_WITHOUT_EXPERT
     cost = clamped(cost_saving_usd / expert.cost_usd) if expert.cost_usd else 0.0
     return clamped(weights.time * time + weights.cost * cost + weights.automation * (automation or 0.0))
@@ -306,11 +316,13 @@ def overall_strategic_score(scores: Mapping[str, float]) -> float:
     return sum(scores[name] * weight for name, weight in _STRATEGIC.items())
 
 
+# What the original takes for a domain that it does not know.
 _NO_EXPERT = Expert(2.0, 100.0)
 
 
 def compat_expert(annotations: Annotations | None, domain: str | None, level: int | str | None) -> Expert:
     """Return the expert of a domain under its very name, else one of 2 hours at 100 USD."""
+    # Under its very name: the original does not know that healthcare and medical are one.
     found = annotations.domains.get(domain or "") if annotations is not None else None
     expert = _NO_EXPERT if found is None else Expert(found.avg_task_time_hours, found.avg_hourly_rate_usd)
     known = annotations.levels.get(level) if annotations is not None and isinstance(level, int) else None
@@ -332,7 +344,9 @@ _DEFAULTS: dict[str, Any] = {"first_response_time_seconds": 0.0, "successful_too
 
 
 def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
-    words, length = len(article.split()), counted(article)
+    # The original splits at blanks, so that a Chinese article has a handful of words; `count_article` is for its
+    # other figures.
+    words, length = len(article.split()), count_article(article)
     seconds = 60.0 if task.total_duration_seconds is None else task.total_duration_seconds
     asked, said = int(1.3 * len(prompt.split())), int(1.3 * words)
     return {
@@ -357,3 +371,107 @@ def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
         "user_satisfaction_rating": 3.5,
         "user_interruptions": 0,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedTask:
+    """A task's domain and complexity level, its expert (hours with the level's multiplier), its difficulty (0-5)."""
+
+    domain: str
+    level: int
+    expert: Expert
+    difficulty: float
+
+
+def task_of(annotations: Annotations, config: PoetConfig, domain: str, level: int | str | None) -> AnnotatedTask:
+    """Return what the annotations say of a domain's task of a level. Raises ConfigError: neither has a default."""
+    if level is None:
+        raise ConfigError(
+            "complexity_level: missing, expected it in the report's row or its query's, such as "
+            "selected_queries.jsonl of `agentbench research select-queries --export-selected` has"
+        )
+    expert = annotations.domain(domain)
+    number = annotations.level_number(level, config.task_complexity_mapping)
+    known = annotations.level(number)
+    return AnnotatedTask(
+        domain=domain,
+        level=number,
+        # `h_exp` of seed 003: all savings of time and cost are shares of it.
+        expert=Expert(expert.avg_task_time_hours * known.expert_time_multiplier, expert.avg_hourly_rate_usd),
+        difficulty=float(number if known.difficulty_score is None else known.difficulty_score),
+    )
+
+
+COMPAT_RACE_MAX = 5.0
+"""What the original divides RACE's 0-1 by."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoetWeights:
+    """Weights of the composite and of quality, and the tops of the scales of RACE and citations."""
+
+    efficiency: float = 0.3
+    quality: float = 0.5
+    strategic: float = 0.2
+    race: float = 0.7
+    fact: float = 0.3
+    race_max: float = 1.0
+    fact_max: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Poet:
+    """Composite and its parts, 0-1. `reasons` says why a None is one: a missing part leaves the others."""
+
+    score: float | None
+    efficiency: float | None
+    quality: float | None
+    strategic: float | None
+    reasons: tuple[str, ...] = ()
+
+
+def quality_value(
+    race: float | None,
+    fact_accuracy: float | None,
+    weights: PoetWeights = PoetWeights(),
+) -> float | None:
+    """Return `0.7 RACE / race_max + 0.3 citation accuracy`, each at most 1; None where one is missing."""
+    if race is None or fact_accuracy is None:
+        return None
+    # In compat mode RACE, which is 0-1, is divided by 5.0, so that the original's quality counts a fifth of it.
+    return weights.race * min(1.0, race / weights.race_max) + weights.fact * min(1.0, fact_accuracy / weights.fact_max)
+
+
+def poet(
+    efficiency: float | None,
+    race: float | None,
+    fact_accuracy: float | None,
+    strategic: float | None,
+    why: Mapping[str, str],
+    weights: PoetWeights = PoetWeights(),
+) -> Poet:
+    """Put the parts together. `why` says for `efficiency`, `race`, `fact` and `strategic` why they are missing."""
+    parts = {"efficiency": efficiency, "race": race, "fact": fact_accuracy, "strategic": strategic}
+    # A missing part is no 0 and no mean of the others: it leaves the composite open.
+    missing = [name for name, value in parts.items() if value is None]
+    quality = quality_value(race, fact_accuracy, weights)
+    score = None
+    if efficiency is not None and quality is not None and strategic is not None:
+        score = weights.efficiency * efficiency + weights.quality * quality + weights.strategic * strategic
+    return Poet(
+        score, efficiency, quality, strategic, tuple(f"{name}: {why.get(name, 'not scored')}" for name in missing)
+    )
+
+
+def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:
+    """Return the weights of a configuration. Its top of RACE's scale is the original's, heeded with `compat` only."""
+    own, quality, tops = config.poet_weights, config.quality_value_weights, config.evaluation_parameters
+    return PoetWeights(
+        efficiency=own.efficiency_value,
+        quality=own.quality_value,
+        strategic=own.strategic_value,
+        race=quality.race_score,
+        fact=quality.fact_score,
+        race_max=tops.race_score_max if compat else 1.0,
+        fact_max=tops.fact_accuracy_max,
+    )

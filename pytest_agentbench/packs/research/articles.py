@@ -10,11 +10,20 @@ from itertools import pairwise
 
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
-from pytest_agentbench.packs.research.asking import PROMPT_VERSION, TEXT, WORDINGS, Asking, by_halves, stage_messages
+from pytest_agentbench.packs.research.asking import (
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    ask_by_halves,
+    stage_messages,
+)
 from pytest_agentbench.packs.research.records import Language
 
 _URL = r"(?:https?://|www\.)[^\s<>\"'）)\]】，。；]*[^\s<>\"'）)\]】，。；.,;:!?]"
 """Without the punctuation of the sentence that it stands in."""
+# All repetitions here are bounded: an article is a stranger's text, and brackets that nest without a bound would be
+# tried in every division.
 _TARGET = r"\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?:\s+\"[^\"\n]{0,300}\")?\)"
 _IMAGE = re.compile(rf"!\[[^\]\n]{{0,300}}\]{_TARGET}")
 _LINK = re.compile(rf"\[((?:[^\[\]\n]|\[[^\[\]\n]{{0,100}}\]){{0,300}})\]{_TARGET}")
@@ -29,22 +38,26 @@ REFERENCES_HEADING = re.compile(
     r"[\s:：*_#]*$",
     re.IGNORECASE,
 )
+# Lines of a reference list: _ENTRY below a heading that says so, _LISTED anywhere. Elsewhere a number alone begins a
+# step of a list, so that an address has to follow.
 _ENTRY = re.compile(rf"^\s*(?:[-*•]\s.*{_URL}|(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|\d+[.、)]\s|{_URL}[.,;]?\s*$))")
 _LISTED = re.compile(rf"^\s*(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|{_URL}[.,;]?\s*$|\d+[.、)]\s.*{_URL})")
 _SUBHEADING = re.compile(r"#{1,6}\s")
 _RULE = re.compile(r"^\s*[-_*=—]{3,}\s*$")
 
 
-def cleaned(article: str) -> str:
+def clean_by_rules(article: str) -> str:
     """Return the article's text. What is deterministic here a model may do in its place, where it is asked to."""
-    text = _without_references(article)
-    text = _LINK.sub(_label, _IMAGE.sub("", text))
+    text = _drop_references(article)
+    # Images first: `[![alt](image)](link)` is a link around an image, and leaves nothing.
+    text = _LINK.sub(_link_text, _IMAGE.sub("", text))
+    # Last what the others leave empty: `([1])` becomes `()`.
     text = _EMPTY.sub("", _MARKER.sub("", _BARE.sub("", text)))
     lines = (line.rstrip(" \t") for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def prose(article: str) -> str:
+def required_text(article: str) -> str:
     """Return what no cleaning may leave out: the cleaned text without lines that may list references, wherever they
     stand.
 
@@ -59,22 +72,23 @@ def prose(article: str) -> str:
             listing = False
         if not (_ENTRY if listing else _LISTED).match(line):
             kept.append(line)
-    return cleaned("\n".join(kept))
+    return clean_by_rules("\n".join(kept))
 
 
-def _label(link: re.Match[str]) -> str:
+def _link_text(link: re.Match[str]) -> str:
     """Return what a link says; nothing where that is only a number or the address again."""
     said = link[1]
     return "" if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said) else said
 
 
-def _without_references(article: str) -> str:
-    """Without the trailing lines that list references: below a heading, or by themselves."""
+def _drop_references(article: str) -> str:
+    """Return the article without the trailing lines that list references: below a heading, or by themselves."""
     lines = article.rstrip().split("\n")
     entries = others = 0
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         if REFERENCES_HEADING.match(line) and entries:
+            # A heading `Sources` in the middle of an article has prose below it: that is a section, not the list.
             if entries >= others:
                 return "\n".join(lines[:number])
             break
@@ -99,7 +113,7 @@ _LONGEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a text consists of: its words (Chinese by character), pairs of neighbours, and its numbers."""
+    """Words of a text: the words themselves (Chinese by character), pairs of neighbours, and its numbers."""
 
     words: frozenset[str]
     pairs: frozenset[tuple[str, ...]]
@@ -107,20 +121,21 @@ class Words:
 
     def likeness(self, other: Words) -> float:
         """Return the share of their pairs that both have (Jaccard), 0-1; 0 where their numbers differ."""
+        # `grew by 3 %` and `grew by 30 %` share all other words and say different things.
         if self.numbers != other.numbers:
             return 0.0
         either = len(self.pairs | other.pairs)
         return len(self.pairs & other.pairs) / either if either else 0.0
 
-    def stands_in(self, passage: Words) -> float:
+    def share_in(self, passage: Words) -> float:
         """Return the share of its words that the passage has, 0-1; 0 where that lacks one of its numbers."""
         if not self.words or not self.numbers <= passage.numbers:
             return 0.0
         return len(self.words & passage.words) / len(self.words)
 
 
-def words_of(text: str) -> Words:
-    """Case and width do not count, nor do the commas of thousands."""
+def split_words(text: str) -> Words:
+    """Return the words of a text: case and width do not count, nor do the commas of thousands."""
     words, numbers = [], set()
     for match in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
         word = match[0]
@@ -128,6 +143,7 @@ def words_of(text: str) -> Words:
             word = word.replace(",", "")
             numbers.add(word)
         words.append(word)
+    # One word has no pair, so it stands for itself.
     pairs: set[tuple[str, ...]] = set(pairwise(words)) or {(word,) for word in words}
     return Words(frozenset(words), frozenset(pairs), frozenset(numbers))
 
@@ -136,21 +152,22 @@ class Passages:
     """An article, in which short texts are looked for in any three sentences that follow each other."""
 
     def __init__(self, article: str) -> None:
-        sentences = [part for each in _SENTENCE_END.split(article) for part in _parts(each)]
+        sentences = [part for each in _SENTENCE_END.split(article) for part in _split_sentence(each)]
         starts = range(max(1, len(sentences) - _SENTENCES + 1))
-        self._whole = words_of(article)
-        self._passages = [words_of(" ".join(sentences[at : at + _SENTENCES])) for at in starts]
+        self._whole = split_words(article)
+        self._passages = [split_words(" ".join(sentences[at : at + _SENTENCES])) for at in starts]
 
     def share_of(self, text: Words) -> float:
         """Return the largest share of the text's words that one passage has, 0-1."""
-        return max(text.stands_in(passage) for passage in self._passages)
+        return max(text.share_in(passage) for passage in self._passages)
 
-    def have(self, text: Words, share: float) -> bool:
+    def contain(self, text: Words, share: float) -> bool:
         """Return whether a passage has that share of the text's words, and all of its numbers."""
-        return text.stands_in(self._whole) >= share and self.share_of(text) >= share
+        # The whole first: most units are not in the article at all, and one look spares a look at each passage.
+        return text.share_in(self._whole) >= share and self.share_of(text) >= share
 
 
-def _parts(sentence: str) -> list[str]:
+def _split_sentence(sentence: str) -> list[str]:
     """Return the sentence, in parts of at most _LONGEST words; none where it has no word."""
     starts = [match.start() for match in _WORD.finditer(sentence)][::_LONGEST]
     return [sentence[start:end] for start, end in pairwise([*starts, None])]
@@ -162,6 +179,7 @@ MOST_LOST, MOST_ADDED = 0.1, 0.02
 _SMALLEST_PIECE = 400
 
 _FORMAT = structured(f"research_{STAGE}", {"article": TEXT})
+# Chinese has no blanks between words, so that each character counts as one.
 _CHARACTER_OR_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 
 
@@ -169,7 +187,7 @@ class _Reply(ReplyPart):
     article: str
 
 
-async def clean(asking: Asking, case_id: str, language: Language, article: str, *, number: int = 1) -> str:
+async def clean_by_model(asking: Asking, case_id: str, language: Language, article: str, *, number: int = 1) -> str:
     """Return the article without its apparatus; one whose reply is cut off is asked for in pieces.
 
     `number` tells the texts of one row apart, for scripts. Raises Unscored where replies keep lacking words of the
@@ -191,15 +209,17 @@ async def clean(asking: Asking, case_id: str, language: Language, article: str, 
             divisible=len(piece) >= 2 * _SMALLEST_PIECE,
         )
 
-    answers = await by_halves(article, _SMALLEST_PIECE, answer)
+    answers = await ask_by_halves(article, _SMALLEST_PIECE, answer)
     return "".join(said.strip() + _space_after(piece) for piece, said in answers if said.strip()).strip()
 
 
 def _parse(text: str, piece: str) -> str:
     said = read_json(text, _Reply).article
     found, whole, wanted = (
-        Counter(_CHARACTER_OR_WORD.findall(each.casefold())) for each in (said, piece, prose(piece))
+        Counter(_CHARACTER_OR_WORD.findall(each.casefold())) for each in (said, piece, required_text(piece))
     )
+    # Counts of words and not their order: a judge that mends line breaks does no harm. What is lost is measured
+    # against the prose alone, what is added against all that was there.
     lost = (wanted - found).total() / max(wanted.total(), 1)
     added = (found - whole).total() / max(whole.total(), 1)
     if lost > MOST_LOST:
@@ -210,4 +230,5 @@ def _parse(text: str, piece: str) -> str:
 
 
 def _space_after(piece: str) -> str:
+    # Replies are stripped; without the piece's own end its last paragraph would run into the next.
     return piece[len(piece.rstrip()) :]

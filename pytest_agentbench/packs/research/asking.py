@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.asking import JudgeReply, Send, ask, chat_sender, numbered_options, request_key
@@ -16,22 +20,60 @@ from pytest_agentbench.models.replies import (
     read_json_object,
     validate_form,
 )
-from pytest_agentbench.packs.research.records import Language
-from pytest_agentbench.packs.research.wording import Wording, read_wording
+from pytest_agentbench.packs.research.records import Language, RaceDimension
 from pytest_agentbench.store.judgements import KeptReply
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.pricing import Ledger
+    from pytest_agentbench.models.ledger import Ledger
     from pytest_agentbench.records.case import Model
     from pytest_agentbench.store.judgements import Judgements
     from pytest_agentbench.store.redaction import Redactor
 
 
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Prompts in one language: of each question the task, followed by what the reply has to look like.
+
+    `{...}` are places to fill in. `labels` are those of blocks of material. `dimensions` say what RACE's dimensions
+    mean, `query_dimensions` what scores 1 and 5 mean of the seven by which queries are selected, by letter.
+    """
+
+    role: str
+    how_to_read: str
+    labels: Mapping[str, str]
+    dimensions: Mapping[RaceDimension, str]
+    query_dimensions: Mapping[str, str]
+    select: str
+    weigh: str
+    criteria: str
+    clean: str
+    race_pairwise: str
+    race_pointwise: str
+    extract: str
+    deduplicate: str
+    validate: str
+    strategic: str
+    knowledge: str
+    reuse: str
+
+
+def read_texts(name: str) -> dict[str, Any]:
+    """Return the texts of a file of `texts/`, package data that translators can edit without reading Python."""
+    text = files(__package__).joinpath("texts", f"{name}.yaml").read_text("utf-8")
+    found: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)  # ours, and quicker than safe_load
+    return found
+
+
+# Also part of the fingerprints of graded items: a changed text with the old version would leave stored scores
+# standing.
 PROMPT_VERSION = "1"
 """Part of every kept reply's identity: raised when a wording, an order or what is shown changes."""
 
-WORDINGS: dict[Language, Wording] = {"en": read_wording("en"), "zh": read_wording("zh")}
+WORDINGS: dict[Language, Wording] = {
+    "en": Wording(**read_texts("english")),
+    "zh": Wording(**read_texts("chinese")),
+}
 """By the language of the query."""
 
 
@@ -39,6 +81,7 @@ def stage_messages(language: Language, task: str, **material: str) -> list[dict[
     """Return a system and a user message. `material` is by the names of the wording's labels, in their order."""
     wording = WORDINGS[language]
     blocks = [Block(wording.labels[name], text) for name, text in material.items()]
+    # Computed from the material, which therefore cannot contain it: no report can end its own block.
     boundary = compute_boundary(blocks)
     system = f"{wording.role}\n\n{wording.how_to_read.replace('{boundary}', boundary)}"
     return [
@@ -53,17 +96,17 @@ TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "number"}
 
 
-def exactly(**properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of an object with these properties and no others."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def listed(**properties: dict[str, Any]) -> dict[str, Any]:
+def list_schema(**properties: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a list of such objects."""
-    return {"type": "array", "items": exactly(**properties)}
+    return {"type": "array", "items": object_schema(**properties)}
 
 
-def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
+def parse_objects(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
     """Return the reply's object of each name, as a `form`.
 
     Raises InvalidReply with all that is wrong with any of them.
@@ -86,21 +129,6 @@ def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
 
 T = TypeVar("T")
 
-STAGES = (
-    "select",
-    "weights",
-    "criteria",
-    "clean",
-    "race",
-    "extract",
-    "deduplicate",
-    "validate",
-    "strategic",
-    "knowledge",
-    "reuse",
-)
-"""What models are asked for, in the order of the pipeline."""
-
 REQUEST_SECONDS = 300.0
 """How long one request may take: reports are long, and so is what is said of them."""
 _CUT = (
@@ -110,11 +138,11 @@ _CUT = (
 
 
 class Unscored(AgentbenchError):
-    """Why a row has no score: the model gave none, or none that keeps the form."""
+    """Error of a row without a score: the model gave none, or none that keeps the form."""
 
 
 class ReplyCut(Unscored):
-    """The reply was cut off at the model's limit: less has to be asked at once."""
+    """Error of a reply that was cut off at the model's limit: less has to be asked at once."""
 
 
 class Asking:
@@ -170,9 +198,13 @@ class Asking:
         Raises Unscored; ReplyCut at once where the reply was cut off, as the next one would be: whoever asks for less
         then says `divisible`. The reply that counts is kept, so that a later call takes up only what failed.
         """
+        # Scripts alone see the number; draws of a paid model are told apart by the key under which they are kept.
         options = numbered_options(self._client, self._options, request or draw)
         send_request = chat_sender(self._client, case_id, response_format, options, self._request_seconds)
+        # A script is free and may be edited: nothing of it is kept.
         kept = None if self._client.model.scripted else self._kept
+        # Redacted before the key is computed: a key that hung on a secret would be another one after the secret
+        # changes.
         question = messages if self._redactor is None else self._redactor.value(messages)
         key = request_key(version, self._client.model, question, draw, stage=stage, options=self._options)
         known = await self._known(kept, key) if kept is not None else None
@@ -184,10 +216,13 @@ class Asking:
 
         async def send(conversation: Sequence[dict[str, str]]) -> JudgeReply:
             nonlocal stopped
+            # The model would be told what was wrong and answer at the same length: each try would be paid for, and
+            # cut again.
             if cut():
                 raise ReplyCut(_CUT)
             if known is not None and not replies:
                 replies.append(known)
+            # Before each request and not before each row: one row may ask a dozen times.
             elif (stopped := self._ledger.used_up()) is not None:
                 raise Unscored(stopped)
             else:
@@ -195,6 +230,7 @@ class Asking:
             return JudgeReply(replies[-1].content, finish_reason=replies[-1].finish_reason)
 
         asked = await ask(send, question, parse)
+        # A cut reply counts too where halves follow: a later call goes on with these, without asking for the whole.
         counts = asked.verdict is not None or (divisible and cut())
         if kept is not None and counts and replies[-1] is not known:
             kept.keep(key, self.model, replies[-1])
@@ -213,6 +249,8 @@ class Asking:
 
     async def _known(self, kept: Judgements, key: str) -> KeptReply | None:
         """Return the reply that is kept here, or in the store that other machines share."""
+        # With --agentbench-rejudge what was kept before the session does not count, but what it has asked since does:
+        # it is the same question.
         if self._anew is not None and key not in self._anew:
             return None
         if (found := kept.find_reply(key)) is None and kept.remote is not None:
@@ -225,11 +263,12 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
-async def together(*parts: Awaitable[R]) -> list[R]:
+async def gather_all(*parts: Awaitable[R]) -> list[R]:
     """Return what all of them give, side by side.
 
     The first failure is raised once the others have ended and are kept.
     """
+    # Not a TaskGroup, which cancels the others: their replies are paid for already, and kept once they have come.
     ended = await asyncio.gather(*parts, return_exceptions=True)
     for each in ended:
         if isinstance(each, BaseException):
@@ -237,7 +276,7 @@ async def together(*parts: Awaitable[R]) -> list[R]:
     return [each for each in ended if not isinstance(each, BaseException)]
 
 
-async def by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable[R]]) -> list[tuple[str, R]]:
+async def ask_by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable[R]]) -> list[tuple[str, R]]:
     """Return the text, or the pieces for which replies are not cut off, in order, each with its answer.
 
     Raises ReplyCut where one of fewer than twice `smallest` characters is still too long.
@@ -247,11 +286,11 @@ async def by_halves(piece: str, smallest: int, answer: Callable[[str], Awaitable
     except ReplyCut:
         if len(piece) < 2 * smallest:
             raise
-    first, second = await together(*(by_halves(half, smallest, answer) for half in halves(piece)))
+    first, second = await gather_all(*(ask_by_halves(half, smallest, answer) for half in split_text(piece)))
     return first + second
 
 
-async def listed_by_halves(items: list[S], smallest: int, answer: Callable[[list[S]], Awaitable[list[R]]]) -> list[R]:
+async def ask_list_by_halves(items: list[S], smallest: int, answer: Callable[[list[S]], Awaitable[list[R]]]) -> list[R]:
     """Return the same of a list: the answers to its parts, one behind the other."""
     try:
         return await answer(items)
@@ -259,15 +298,16 @@ async def listed_by_halves(items: list[S], smallest: int, answer: Callable[[list
         if len(items) < 2 * smallest:
             raise
     middle = len(items) // 2
-    parts = (listed_by_halves(half, smallest, answer) for half in (items[:middle], items[middle:]))
-    first, second = await together(*parts)
+    parts = (ask_list_by_halves(half, smallest, answer) for half in (items[:middle], items[middle:]))
+    first, second = await gather_all(*parts)
     return first + second
 
 
-def halves(text: str) -> tuple[str, str]:
-    """At the end of a paragraph near the middle, else of a line, else of a sentence, else in the very middle."""
+def split_text(text: str) -> tuple[str, str]:
+    """Return both halves, cut near the middle behind a paragraph, else a line, else a sentence; else in the middle."""
     middle = len(text) // 2
     for end in ("\n\n", "\n", "。", ". "):
+        # Within the middle half, so that neither half is so small that the other one is cut off again.
         at = max(text.rfind(end, middle // 2, middle), 0) or text.find(end, middle, middle * 3 // 2)
         if at > 0:
             return text[: at + len(end)], text[at + len(end) :]

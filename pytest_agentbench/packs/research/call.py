@@ -21,15 +21,17 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.research.asking import STAGES, Asking, Unscored
+from pytest_agentbench.packs.research.asking import Asking, Unscored
 from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 from pytest_agentbench.packs.research.records import RowId
+from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
-from pytest_agentbench.sources.dataset import legal_id
-from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.sources.case_source import legal_id
+from pytest_agentbench.store.files import JUDGEMENTS
+from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -38,13 +40,14 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.fact.rows import Contents
 
 
+# A call over many models writes some fifteen files for each: by folders, the counts above them stay on the screen.
 _MOST_FILES, _FEW = 24, 2
 """Of a call, and of one folder of a larger call, that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class StageEnd:
-    """What came of a stage's rows. Those that are neither scored nor failed were not reached. `files` it wrote.
+class StageOutcome:
+    """Outcome of a stage's rows. Those that are neither scored nor failed were not reached. `files` it wrote.
 
     `broken`: the stage could not be run, or came to nothing.
     """
@@ -57,7 +60,7 @@ class StageEnd:
     broken: bool = False
 
 
-class Shown:
+class StageProgress:
     """A stage's bar on a terminal; elsewhere only what failed is told."""
 
     def __init__(self, stage: str, rows: int, ledger: Ledger, bar: Progress | None) -> None:
@@ -65,15 +68,15 @@ class Shown:
         self._failed = 0
         self._task = bar.add_task(stage, total=rows, said="") if bar is not None else None
 
-    def failed(self, why: str, *, told: bool) -> None:
-        """A row has ended without a score; why may be `told` already."""
+    def note_failure(self, why: str, *, told: bool) -> None:
+        """Note that a row has ended without a score; why may be `told` already."""
         self._failed += 1
         if not told:
             self._tell(f"{self._stage}: {printable(' '.join(why.split()))}")
-        self.ended()
+        self.note_end()
 
-    def ended(self) -> None:
-        """A row has ended."""
+    def note_end(self) -> None:
+        """Note that a row has ended."""
         if self._bar is not None and self._task is not None:
             spent = self._ledger.total.cost_usd
             said = f"{self._failed} failed " * bool(self._failed) + f"{spent:.4f} USD" * bool(spent)
@@ -81,23 +84,25 @@ class Shown:
 
     def _tell(self, line: str) -> None:
         if self._bar is None:
-            say(line)
+            print_error(line)
         else:
+            # Above the bar and without markup: messages have strangers' text, such as `[red]`, in them.
             self._bar.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def say(line: str) -> None:
-    """One line on stderr. That nobody reads it there (any more) does not end what is being paid for."""
+def print_error(line: str) -> None:
+    """Print one line on stderr. That nobody reads it there (any more) does not end what is being paid for."""
     if sys.stderr is not None:
+        # `agentbench ... 2>&1 | head` closes the pipe: what is being paid for goes on.
         with suppress(OSError):
             print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def progress(stage: str, rows: int, ledger: Ledger) -> Iterator[Shown]:
-    """What shows how far the stage is, on stderr."""
+def show_progress(stage: str, rows: int, ledger: Ledger) -> Iterator[StageProgress]:
+    """Show on stderr how far the stage is."""
     if sys.stderr is None or not sys.stderr.isatty():
-        yield Shown(stage, rows, ledger, None)
+        yield StageProgress(stage, rows, ledger, None)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -110,11 +115,11 @@ def progress(stage: str, rows: int, ledger: Ledger) -> Iterator[Shown]:
         TextColumn("{task.fields[said]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        yield Shown(stage, rows, ledger, bar)
+        yield StageProgress(stage, rows, ledger, bar)
 
 
-def print_summary(ends: Sequence[StageEnd], ledger: Ledger, seconds: float) -> None:
-    """Rows by stage, what models cost by stage, and where the results are."""
+def print_summary(ends: Sequence[StageOutcome], ledger: Ledger, seconds: float) -> None:
+    """Print rows by stage, what models cost by stage, and where the results are."""
     if not ends:
         return
     width = max(14, *(len(end.stage) + 2 for end in ends))
@@ -128,16 +133,17 @@ def print_summary(ends: Sequence[StageEnd], ledger: Ledger, seconds: float) -> N
     if asked:
         print(f"{'judge':<{width}}{'requests':>9}{'input tokens':>15}{'output tokens':>15}{'USD':>10}")
     for stage, spent in asked:
+        # A sum that lacks what some requests cost would be read as the whole.
         cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
         print(f"{stage:<{width}}{spent.requests:>9,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}")
     if (uncounted := ledger.uncounted()) is not None:
         print(uncounted)
-    for line in _places(dict.fromkeys(path for end in ends for path in end.files)):
+    for line in _list_files(dict.fromkeys(path for end in ends for path in end.files)):
         print(printable(line))
     print(f"{seconds:.1f} s")
 
 
-def _places(files: Collection[Path]) -> Iterator[str]:
+def _list_files(files: Collection[Path]) -> Iterator[str]:
     """Yield where the files are: many of them by their folders, so that the counts above stay in sight."""
     folders = Counter(file.parent for file in files)
     told: set[Path] = set()
@@ -163,8 +169,9 @@ def case_id(row_id: RowId) -> str:
 async def open_judge(
     args: argparse.Namespace, file: Path, ledger: Ledger, request_seconds: float
 ) -> AsyncIterator[Asking]:
-    """The judge that the options name, else OPENAI_MODEL. Models and profiles are those of the folder of `file`, or
-    of this one; a request takes at most `request_seconds`.
+    """Open the judge that the options name, else OPENAI_MODEL.
+
+    Models and profiles are those of the folder of `file`, or of this one; a request takes at most `request_seconds`.
 
     Raises ConfigError where none is named, or its key is missing.
     """
@@ -194,6 +201,7 @@ def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
 
     A stage without a judge has those of --script.
     """
+    # Of a stage without a judge, such as `fact scrape`: it has no option that could name a scripted one.
     if "judge" not in args:
         if args.script is None:
             return {}
@@ -206,7 +214,7 @@ def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str], None]) -> AsyncIterator[Contents]:
-    """The pages of one call: those that a script has, else the web's. `file` is what the script may lie beside.
+    """Open the pages of one call: those that a script has, else the web's. `file` is what the script may lie beside.
 
     Raises UnavailableError where a library is missing that reads them.
     """
@@ -229,7 +237,9 @@ def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
     """Return the judge's model, and what the profile sends with each request to it."""
+    # That of the input first: a project's models.yaml lies beside its data, wherever the command is run.
     roots = [enclosing_root(file), enclosing_root(Path.cwd())]
+    # In this order: what the command line names, then the profile, then the environment.
     name: str | None = judge or environ.get("OPENAI_MODEL")
     options: Mapping[str, Any] = {}
     if profile and not judge:
@@ -241,6 +251,7 @@ def _judge(
             "for an endpoint that is not OpenAI's); --judge demo answers from a script"
         )
     declared = [root.models() for root in roots]
+    # The first root that declares the model; where none does, its name alone has to say what it is.
     model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
@@ -260,6 +271,8 @@ def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
     missing = []
     for root in roots:
         try:
+            # Looked for before it is read: a profile that is there and wrong is told as such, and no other root is
+            # tried.
             root.find("evaluation_profiles", name)
         except ConfigError as error:
             missing.append(error)
@@ -274,6 +287,8 @@ def _script_case(script: Path | None, file: Path) -> Case:
         raise ConfigError(f"--script: found {script}, expected a file <name>{_SCRIPT}")
     if script is not None and not script.is_file():
         raise ConfigError(f"--script: {script}: there is no such file")
+    # Scripts are found beside a case's file by its stem, so a script of another name needs a file beside it; that
+    # need not exist.
     path = file if script is None else script.with_name(script.name.removesuffix(_SCRIPT) + ".jsonl")
     return Case(
         case_id=f"{_DATASET}.any", dataset=_DATASET, title=_DATASET, path=path, runner=RunnerSpec(type="predictions")
@@ -285,7 +300,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Rows(Generic[RowT, ResultT]):
-    """The rows of a stage with what came of each; `ended` is told of each as soon as it has ended.
+    """Rows of a stage with what came of each; `ended` is told of each as soon as it has ended.
 
     `results` are in the rows' order: what `score` gave, why it gave nothing, or None where it has not ended, as after
     an interruption.
@@ -299,7 +314,8 @@ class Rows(Generic[RowT, ResultT]):
         self._ended = ended
 
     async def score(self, score: Callable[[RowT], Awaitable[ResultT]], workers: int) -> None:
-        """Scores every row, at most `workers` at once. A row fails by an AgentbenchError; anything else ends it all."""
+        """Score every row, at most `workers` at once. A row fails by an AgentbenchError; anything else ends it all."""
+        # One iterator that all workers take from: a slow row holds up one of them, and never the rows behind it.
         waiting = iter(enumerate(self.rows))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(workers, len(self.rows))):
@@ -318,6 +334,7 @@ class Rows(Generic[RowT, ResultT]):
 S = TypeVar("S")
 T = TypeVar("T")
 
+# As shells give it for SIGINT: a script can tell an interruption from reports that failed.
 _INTERRUPTED = 130
 
 
@@ -330,25 +347,33 @@ class FailedBefore(Unscored):
 
 
 class Call:
-    """What the stages of one call share. `args` has the options of cli/research/options.py that its stages need.
+    """One call of a command, with what its stages share. `args` has the options that these need (commands.py).
 
     Raises ConfigError where the file of --config is wrong.
     """
 
     def __init__(self, command: str, args: argparse.Namespace) -> None:
         self.command, self.args = command, args
-        self.model: str | None = None
-        """Whose reports they are; told where a call has those of several models."""
         config = getattr(args, "config", None)
         self.config = read_poet_config(config) if config is not None else PoetConfig()
-        self.ledger = Ledger(STAGES, getattr(args, "max_cost", None))
-        self.ends: list[StageEnd] = []
+        self.ledger = Ledger(QUESTIONS, getattr(args, "max_cost", None))
+        self.ends: list[StageOutcome] = []
+        self.begin_model(None)
         self._opened = AsyncExitStack()
         self._asking: Asking | None = None
         self._pages: Contents | None = None
         self._beside: Path | None = None
         self._warned: set[str] = set()
         self._told: set[tuple[str | None, str, str]] = set()
+
+    def begin_model(self, model: str | None) -> None:
+        """Take what is scored from now on for reports of this model; None: of the only one, which needs no name."""
+        self.model, self._before = model, self.ledger.snapshot()
+
+    @property
+    def spent(self) -> Mapping[str, Spent]:
+        """Return what judges have cost for this model's reports, by stage."""
+        return self.ledger.since(self._before)
 
     def run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> int:
         """Run the stages; prints the end summary, whatever ended them: it tells what they cost.
@@ -363,7 +388,7 @@ class Call:
         finally:
             print_summary(self.ends, self.ledger, time.monotonic() - begun)
         if interrupted:
-            say("interrupted; the same command goes on from here")
+            print_error("interrupted; the same command goes on from here")
             return _INTERRUPTED
         return 1 if any(end.n_failed or end.broken for end in self.ends) else 0
 
@@ -376,6 +401,7 @@ class Call:
 
         Raises ConfigError where no judge is named, or the one named has no key.
         """
+        # One judge for all stages: its limits of rate and cost hold over all of them together.
         if self._asking is None:
             seconds = self.config.system_settings.timeout_seconds
             judge = open_judge(self.args, file, self.ledger, seconds)
@@ -406,52 +432,59 @@ class Call:
         `write` writes the stage's files, also after an interruption, and gives their paths. Rows that failed are told
         as they end, by their `label`, unless an earlier stage of this call has told the same.
         """
+        # With the model's name where a call has several: one stage ends many times then.
         stage = self._named(stage)
-        with progress(stage, len(rows), self.ledger) as shown:
+        with show_progress(stage, len(rows), self.ledger) as shown:
 
             def ended(row: S, result: T | AgentbenchError) -> None:
                 if isinstance(result, AgentbenchError):
-                    shown.failed(f"{label(row)}: {result}", told=self._was_told(label(row), result))
+                    shown.note_failure(f"{label(row)}: {result}", told=self._report_once(label(row), result))
                 else:
-                    shown.ended()
+                    shown.note_end()
 
             table: Rows[S, T] = Rows(rows, ended)
             try:
                 await table.score(score, self.args.max_workers or self.config.evaluation_settings.workers)
             finally:
+                # Also after Ctrl-C: what has ended is written, and the summary says what it has cost.
                 failed = sum(isinstance(result, AgentbenchError) for result in table.results)
                 open_rows = sum(result is None for result in table.results)
                 files: tuple[Path, ...] = ()
                 try:
                     files = write(table.results)
                 finally:
-                    self.ends.append(StageEnd(stage, len(rows), len(rows) - failed - open_rows, failed, files))
+                    self.ends.append(StageOutcome(stage, len(rows), len(rows) - failed - open_rows, failed, files))
         return table.results
 
-    def lost(self, stage: str, error: AgentbenchError) -> None:
-        """Tell why a stage could not be run at all; the exit status tells it too."""
-        self.warn(f"{self._named(stage)}: {error}")
-        self.ends.append(StageEnd(self._named(stage), 0, 0, 0, broken=True))
+    async def attempt(self, stage: str, work: Awaitable[T]) -> T | None:
+        """Return what a stage gives; None, once it is told, where it could not be run. The exit status tells it too."""
+        try:
+            return await work
+        except AgentbenchError as error:
+            self.warn(f"{self._named(stage)}: {error}")
+            self.ends.append(StageOutcome(self._named(stage), 0, 0, 0, broken=True))
+            return None
 
-    def broke(self, why: str) -> None:
+    def mark_broken(self, why: str) -> None:
         """Tell that the stage that has just ended came to nothing; the exit status tells it too."""
         self.warn(f"{self.ends[-1].stage}: {why}")
         self.ends[-1] = replace(self.ends[-1], broken=True)
 
     def warn(self, message: str) -> None:
-        """One line on stderr, once."""
+        """Print one line on stderr, once."""
         if message not in self._warned:
             self._warned.add(message)
-            say(f"agentbench research {self.command}: {printable(message)}")
+            print_error(f"agentbench research {self.command}: {printable(message)}")
 
-    def has_told(self, reason: str) -> bool:
+    def was_reported(self, reason: str) -> bool:
         """Return whether a row was said to have failed for this reason."""
         return any(told == reason for _, _, told in self._told)
 
-    def _was_told(self, row: str, error: AgentbenchError) -> bool:
+    def _report_once(self, row: str, error: AgentbenchError) -> bool:
         """Return whether an earlier stage has said this of the row's input, or has failed itself; it is told from now
         on.
         """
+        # An input row that cannot be read fails in every stage: it is told by the first of them.
         told = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
         known = told in self._told and isinstance(error, FailedBefore | ConfigError)
         self._told.add(told)

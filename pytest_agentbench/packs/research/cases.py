@@ -9,15 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
+from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
 from pytest_agentbench.config.dataset_file import match_files
-from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import map_servers
+from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.grader import StoredReports
 from pytest_agentbench.packs.research.records import (
-    ANNOTATED,
-    JUDGED,
     RESEARCH,
     Language,
     QueryRow,
@@ -35,15 +33,15 @@ from pytest_agentbench.packs.research.rows import (
     Joined,
     LostRow,
     criteria_content,
-    distinct,
     language_of,
-    place,
+    mark_repeated,
+    place_of_row,
     prompt_key,
     read_research_rows,
     reference_content,
     report_content,
 )
-from pytest_agentbench.packs.research.session import StoredReports
+from pytest_agentbench.packs.research.stages import ANNOTATED, JUDGED
 from pytest_agentbench.records.case import Case, Message, RunnerSpec
 from pytest_agentbench.sources.case_source import (
     BadRow,
@@ -53,14 +51,15 @@ from pytest_agentbench.sources.case_source import (
     SourceCase,
     SourceRequest,
     StoredAnswers,
+    legal_id,
     limit_bad,
 )
-from pytest_agentbench.sources.dataset import legal_id, matching_files
+from pytest_agentbench.sources.dataset import matching_files
 from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.sources.test_yaml import named_tools
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.annotations import Annotations
+    from pytest_agentbench.packs.research.annotations import Annotations
     from pytest_agentbench.packs.research.config import PoetConfig
 
 
@@ -133,7 +132,7 @@ class Partners:
             return None
         path = _path(self._folder, text)
         good = []
-        for row in distinct(path, read_research_rows(path, record)):
+        for row in mark_repeated(path, read_research_rows(path, record)):
             if isinstance(row, LostRow):
                 self.lost.append(BadRow(row.line, row.message, path))
             else:
@@ -142,12 +141,12 @@ class Partners:
 
 
 class _Partner(NamedTuple):
-    """A row that reports are joined with, without its texts; `said` is what a query says beside its prompt."""
+    """A row that reports are joined with, without its texts; `query` is what a query says beside its prompt."""
 
     id: RowId
     prompt: str
     place: RowPlace
-    said: QueryRow | None = None
+    query: QueryRow | None = None
 
 
 def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
@@ -155,7 +154,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
     `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
     """
-    from pytest_agentbench.config.annotations import read_annotations
+    from pytest_agentbench.packs.research.annotations import read_annotations
     from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
@@ -168,6 +167,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
         path=path,
         name=_name(file, path, root.path),
         file=file,
+        # Two patterns may match one file.
         stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
         annotations=read_annotations(annotations) if annotations is not None and _compares(file) else None,
         config=read_config,
@@ -204,6 +204,7 @@ def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
     seen: set[str] = set()
     for stored in reports.stored or (None,):
         for item in read_reports(reports, stored):
+            # Several files have one report each on the same query: to `validate` that is one case.
             if isinstance(item, BadRow) or item.case_id not in seen:
                 yield item
             if isinstance(item, ReportItem):
@@ -213,6 +214,7 @@ def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
 def report_case(reports: Reports, item: ReportItem) -> Case:
     """Return the case of a report. What its texts say is read by `read_material`."""
     facts = {"language": item.language, "topic": item.topic, "domain": item.domain, "level": item.complexity_level}
+    # A stored report needs nothing of what a runner is given, so that no change of it touches stored scores.
     runs = item.article is None
     return Case(
         case_id=item.case_id,
@@ -250,24 +252,26 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
     queries = reports.partners.queries
     answered: set[str] = set()
     empty, unknown = True, 0
-    for row in distinct(path, read_research_rows(path, ReportRow)):
+    for row in mark_repeated(path, read_research_rows(path, ReportRow)):
         empty = False
         if isinstance(row, LostRow):
             yield BadRow(row.line, row.message, path)
             if row.data is not None and isinstance(prompt := row.data.get("prompt"), str):
+                # A row that is lost has answered its query all the same: it is told once, as the row.
                 answered.add(prompt_key(prompt))
             else:
                 unknown += 1
             continue
         answered.add(prompt_key(row.value.prompt))
         try:
-            query = queries.partner(row.value).said if queries is not None else None
-            yield _item(reports, row.value, query, RowPlace(*place(path, row, report_content(row.value))))
+            query = queries.partner(row.value).query if queries is not None else None
+            yield _item(reports, row.value, query, RowPlace(*place_of_row(path, row, report_content(row.value))))
         except ConfigError as error:
             yield BadRow(row.line, f"{path}:{row.line}:1: {error}", path)
     if empty:
         yield BadRow(1, f"{path}:1:1: found no report, expected a row for each", path)
     unanswered = [asked for asked in queries or () if prompt_key(asked.prompt) not in answered]
+    # As many rows without a readable prompt as open queries: these are probably theirs.
     for asked in unanswered if len(unanswered) > unknown else ():
         message = f"{asked.place}: found no report on {asked.id!r} ({short_title(asked.prompt)}) in {path}"
         yield BadRow(asked.place.line, message, path, f"{path.name}, query {asked.id}")
@@ -280,9 +284,9 @@ def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
     if not len(queries):
         yield BadRow(1, f"{queries.path}:1:1: found no query, expected a row for each", queries.path)
     for query in queries:
-        assert query.said is not None
+        assert query.query is not None
         try:
-            yield _item(reports, query.said, query.said, None)
+            yield _item(reports, query.query, query.query, None)
         except ConfigError as error:
             yield BadRow(query.place.line, f"{query.place}: {error}", queries.path)
 
@@ -296,6 +300,7 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
     }
     language: Language = said["language"] or language_of(row.prompt)
     domain, level = _annotated(reports, said["domain"] or said["topic"], said["complexity_level"])
+    # Tags, so that `-m` and `-k` choose reports by language, topic, domain and level.
     shown = [language, *filter(None, (said["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
     return ReportItem(
         case_id=f"{reports.name}.{legal_id(str(row.id))}",
@@ -320,10 +325,12 @@ def _annotated(reports: Reports, name: str | None, level: int | str | None) -> t
     domain = reports.file.domain_map.get(name, name) if name is not None else None
     if reports.annotations is None:
         return domain, level if isinstance(level, int) else None
+    # Found at collection, with the line of the row, and not by an error for each report once the session runs.
     if domain is None or level is None:
         missing = "domain or topic" if domain is None else "complexity_level"
         raise ConfigError(f"found no {missing}, which an expert's hours depend on; give it to the report or its query")
     try:
+        # The configuration may have domains of its own, with hours and rates.
         if domain not in reports.config.domain_expert_times:
             reports.annotations.domain(domain)
     except ConfigError as error:
@@ -348,29 +355,33 @@ def _compares(file: ReportsFile) -> bool:
 
 
 def _as_query(path: Path, row: GoodRow[QueryRow]) -> _Partner:
+    # Further fields are dropped: 10,000 queries are kept until the session ends.
     own = {name: getattr(row.value, name) for name in QueryRow.model_fields}
-    return _Partner(row.value.id, row.value.prompt, place(path, row, ""), QueryRow.model_construct(**own))
+    return _Partner(row.value.id, row.value.prompt, place_of_row(path, row, ""), QueryRow.model_construct(**own))
 
 
 def _as_criteria(path: Path, row: GoodRow[RaceCriteria]) -> _Partner:
-    return _Partner(row.value.id, row.value.prompt, place(path, row, criteria_content(row.value)))
+    return _Partner(row.value.id, row.value.prompt, place_of_row(path, row, criteria_content(row.value)))
 
 
 def _as_reference(path: Path, row: GoodRow[ReferenceRow]) -> _Partner:
-    return _Partner(row.value.id, row.value.prompt, place(path, row, reference_content(row.value)))
+    return _Partner(row.value.id, row.value.prompt, place_of_row(path, row, reference_content(row.value)))
 
 
 def _name(file: ReportsFile, path: Path, root: Path) -> str:
     """Return the declared name, else the path below the root of the folder, or of `<name>` of `<name>.reports.yaml`."""
     if file.name is not None:
         return legal_id(file.name)
+    # `reports.yaml` is named by its folder, `gpt.reports.yaml` by folder and `gpt`.
     stem = path.stem.removesuffix("reports").rstrip(".")
     place = path.with_name(stem) if stem else path.parent
+    # At the root itself, or outside of it, the last name has to do.
     inside = place.is_relative_to(root) and place != root
     return legal_id(place.relative_to(root).as_posix() if inside else place.name)
 
 
 def _path(folder: Path, text: str) -> Path:
+    # Not resolved: links stay what the user has named.
     return Path(os.path.normpath(os.path.join(folder, os.path.expanduser(text))))
 
 
@@ -381,7 +392,7 @@ def _limited(rows: Iterable[B | BadRow], path: Path) -> Iterator[B | BadRow]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
+class _CaseBuilder:
     """Builds the case of a report when it is scored."""
 
     reports: Reports
@@ -417,7 +428,7 @@ class OpenedReports(OpenedSource):
             if isinstance(item, BadRow):
                 yield item
             else:
-                yield SourceCase(item.case_id, item.tags, self.path, 1, _Made(reports, item))
+                yield SourceCase(item.case_id, item.tags, self.path, 1, _CaseBuilder(reports, item))
 
 
 class ReportsFiles(CaseSource):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
-from pytest_agentbench.config.base import Scope, complain
+from pytest_agentbench.config.base import Scope, complain, validate
 from pytest_agentbench.config.documents import read_document
-from pytest_agentbench.config.loader import validate
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.annotations import SAME_DOMAINS, Annotations, DomainExpert, read_annotations
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceDimension
 from pytest_agentbench.records.base import AtLeastOne, Record
 
@@ -30,13 +33,14 @@ class _Weights(_Section):
     @model_validator(mode="after")
     def _sum_is_one(self) -> Self:
         total = sum(value for name, value in self if name != "description" and isinstance(value, float))
+        # Not put right here: a sum of 0.95 is a mistake in a file, and each score would hide it.
         if abs(total - 1) > _SUM_ERROR:
             raise ValueError(f"found weights that sum to {total:g}, expected 1")
         return self
 
 
 class PoetValueWeights(_Weights):
-    """Of the composite."""
+    """Weights of the composite."""
 
     efficiency_value: Weight = 0.3
     quality_value: Weight = 0.5
@@ -44,14 +48,14 @@ class PoetValueWeights(_Weights):
 
 
 class QualityWeights(_Weights):
-    """Of the quality value."""
+    """Weights of the quality value."""
 
     race_score: Weight = 0.7
     fact_score: Weight = 0.3
 
 
 class EfficiencyValueWeights(_Weights):
-    """Of the efficiency value."""
+    """Weights of the efficiency value."""
 
     time_weight: Weight = 0.4
     cost_weight: Weight = 0.3
@@ -59,14 +63,14 @@ class EfficiencyValueWeights(_Weights):
 
 
 class StrategicValueWeights(_Weights):
-    """Of the strategic value."""
+    """Weights of the strategic value."""
 
     task_capability: Weight = 0.6
     knowledge_capability: Weight = 0.4
 
 
 class RaceWeights(_Weights):
-    """Of RACE's dimensions, where these are not weighted for each query."""
+    """Weights of RACE's dimensions, where these are not weighted for each query."""
 
     comprehensiveness: Weight = 0.25
     insight: Weight = 0.35
@@ -80,14 +84,14 @@ class RaceWeights(_Weights):
 
 
 class QuerySelection(_Section):
-    """Which queries are kept, and whether each weighs RACE's dimensions its own way."""
+    """Selection of queries: from which score they are kept, and whether each weighs RACE's dimensions its own way."""
 
     threshold: Annotated[float, Field(ge=1, le=5)] = 4.0
     enable_dynamic_weighting: StrictBool = True
 
 
 class EvaluationSettings(_Section):
-    """How many rows at once, of which languages."""
+    """Rows at once, and their languages."""
 
     max_workers: AtLeastOne = 10
     enable_parallel_processing: StrictBool = True
@@ -96,9 +100,11 @@ class EvaluationSettings(_Section):
     @property
     def workers(self) -> int:
         """Return one where rows are not to be processed side by side."""
+        # Two settings of the original for one thing; the switch wins.
         return self.max_workers if self.enable_parallel_processing else 1
 
 
+# Tops that the formulas have built in: a file that sets another one means other formulas, and is refused.
 def _only(top: float, scores: str) -> AfterValidator:
     def checked(value: float) -> float:
         if value != top:
@@ -109,7 +115,7 @@ def _only(top: float, scores: str) -> AfterValidator:
 
 
 class EvaluationParameters(_Section):
-    """The tops of the scales. RACE's is honoured in compat mode only: its scores are 0-1."""
+    """Tops of the scales. RACE's is honoured in compat mode only: its scores are 0-1."""
 
     race_score_max: Positive = 5.0
     fact_accuracy_max: Positive = 1.0
@@ -118,7 +124,7 @@ class EvaluationParameters(_Section):
 
 
 class PerformanceThresholds(_Section):
-    """From where on a composite is called so."""
+    """Least composites of the performance classes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -130,13 +136,14 @@ class PerformanceThresholds(_Section):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         values = [self.poor_threshold, self.acceptable_threshold, self.good_threshold, self.excellent_threshold]
+        # In any other order a class could not be reached, and its name would never be seen.
         if sorted(values) != values:
             complain([((), f"found {values}, expected poor <= acceptable <= good <= excellent")])
         return self
 
 
 class SystemSettings(_Section):
-    """Where knowledge is kept, and how long a request may take."""
+    """Place of the knowledge base, and the time that a request may take."""
 
     knowledge_base_path: str | None = None
     max_retries: AtLeastOne = 3
@@ -145,7 +152,7 @@ class SystemSettings(_Section):
 
 
 class KnowledgeBaseSettings(_Section):
-    """How knowledge units are taken over."""
+    """Rules by which knowledge units are taken over."""
 
     max_knowledge_units_per_task: AtLeastOne = 10
     min_knowledge_quality_threshold: Share = 0.3
@@ -154,7 +161,7 @@ class KnowledgeBaseSettings(_Section):
 
 
 class ReportingSettings(_Section):
-    """Which reports are written."""
+    """Reports that are written."""
 
     generate_detailed_report: StrictBool = True
     generate_summary_report: StrictBool = True
@@ -165,7 +172,7 @@ class ReportingSettings(_Section):
 
 
 class PoetConfig(_Section):
-    """The whole file. A section that it leaves out has the seed's values; `version` and the like are for readers."""
+    """Whole file. A section that it leaves out has the seed's values; `version` and the like are for readers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -194,12 +201,14 @@ class PoetConfig(_Section):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        # The two files of the original have it in two places, and both load.
         paths = {self.knowledge_base_path, self.system_settings.knowledge_base_path} - {None}
         if len(paths) > 1:
             complain([(("knowledge_base_path",), f"found {sorted(map(str, paths))} in two places, expected one path")])
         if unknown := self.evaluation_thresholds.keys() - _THRESHOLDS:
             names = ", ".join(sorted(unknown))
             complain([(("evaluation_thresholds",), f"found {names}, expected {', '.join(_THRESHOLDS)}")])
+        # Half of an expert would give a cost without hours, or the reverse.
         if self.domain_expert_times.keys() != self.domain_expert_rates.keys():
             alone = sorted(self.domain_expert_times.keys() ^ self.domain_expert_rates.keys())
             complain(
@@ -237,3 +246,27 @@ class PoetConfig(_Section):
 def read_poet_config(path: Path) -> PoetConfig:
     """Raise ConfigError with all that is wrong with the file."""
     return validate(read_document(path), PoetConfig, Scope(str(path.parent)))
+
+
+def annotations_of(folder: Path, config: PoetConfig) -> Annotations:
+    """Return the annotation files of a folder, with the domains that only the configuration has. Raises ConfigError.
+
+    A domain that the files have by its other name (SAME_DOMAINS) is theirs.
+    """
+    found = read_annotations(folder)
+    own = {
+        # Domains that only the configuration has: where annotations know one, under either name, theirs count.
+        name: DomainExpert(avg_task_time_hours=hours, avg_hourly_rate_usd=config.domain_expert_rates[name])
+        for name, hours in config.domain_expert_times.items()
+        if SAME_DOMAINS.get(name) not in found.domains
+    }
+    return replace(found, domains={**own, **found.domains})
+
+
+def domain_of(domain: str | None, topic: str | None, domain_map: Mapping[str, str]) -> str:
+    """Return what annotations call a row's domain, else its topic. Raises ConfigError where it has neither."""
+    # An empty text counts as none: CSV has no other way to leave a field out.
+    name = domain or topic
+    if not name:
+        raise ConfigError("domain: found neither a domain nor a topic, expected one in the report's row or its query's")
+    return domain_map.get(name, name)

@@ -1,4 +1,4 @@
-"""The command convert: Markdown to rows of queries or reports (seed 003, convert_md_to_jsonl)."""
+"""Command convert: Markdown to rows of queries or reports (seed 003, convert_md_to_jsonl)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from typing import Any
 from pydantic import ConfigDict
 
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.config.base import Scope
-from pytest_agentbench.config.documents import parse_yaml
-from pytest_agentbench.config.loader import validate
+from pytest_agentbench.cli.places import require_existing
+from pytest_agentbench.config.base import Scope, validate
+from pytest_agentbench.config.documents import parse_yaml, read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.commands import add
 from pytest_agentbench.packs.research.query_files import markdown_queries
-from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, counted
-from pytest_agentbench.packs.research.rows import language_of, prompt_key
+from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, count_article
+from pytest_agentbench.packs.research.rows import GoodRow, language_of, prompt_key, read_research_rows
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.store.files import write_rows
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _SEPARATORS = "-_. "
+# A model names a file of reports: nothing of its name may lead to another folder.
 _FILE_NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,199}")
 
 
 class _FrontMatter(Record):
-    """What a report's file may say of itself; its other fields are for its readers."""
+    """Front matter of a report's file; its other fields are for its readers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -48,7 +50,7 @@ class ConvertedReport:
 
 
 class Queries:
-    """The queries that reports answer, by id and by prompt. What several rows of a file share finds none of them."""
+    """Queries that reports answer, by id and by prompt. An id or prompt that several rows share finds none of them."""
 
     def __init__(self, path: Path, rows: Iterable[QueryRow]) -> None:
         self.path = path
@@ -70,6 +72,7 @@ class Queries:
         return self._only(self._by_prompt.get(prompt_key(prompt), []), "with the prompt of the front matter")
 
     def _only(self, rows: list[QueryRow], what: str) -> QueryRow:
+        # Two queries of one id: whichever were taken, half of the reports would be scored against the wrong one.
         if len(rows) != 1:
             raise ConfigError(f"{self.path}: found {len(rows) or 'no'} rows {what}, expected one")
         return rows[0]
@@ -121,7 +124,8 @@ def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedRepor
         raise ConfigError(
             f"{path}:1:1: model: found {said.model!r}, expected what can be a file's name, without / or \\"
         )
-    numbers = counted(article)
+    numbers = count_article(article)
+    # All fields of the seed, with null for what Markdown cannot tell: the file shows what is to be filled in.
     metrics = ExecutionMetrics().model_dump() | {
         "sources_used": numbers.sources,
         "citation_count": numbers.citations,
@@ -162,6 +166,7 @@ def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
     if found is None:
         return _FrontMatter(), text
     document = parse_yaml(f"\n{found[1]}".encode("utf-8", "replace"), path)  # as it begins on the second line
+    # Two rules at the beginning of a text without front matter.
     if not isinstance(document.data, dict):
         return _FrontMatter(), text
     return validate(document, _FrontMatter, Scope(str(path.parent))), text[found.end() :].removeprefix("\n")
@@ -171,6 +176,7 @@ def _of_name(stem: str, queries: Queries | None) -> tuple[str | None, str | None
     """Return the longest id that the name begins with, and the model's name behind it."""
     if queries is None:
         return None, None
+    # The longest id first: of `1-2-gpt.md` it may be `1` or `1-2`.
     for end in range(len(stem), 0, -1):
         if (end == len(stem) or stem[end] in _SEPARATORS) and stem[:end] in queries:
             return stem[:end], stem[end + 1 :] or None
@@ -207,8 +213,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Write what can be converted; problems go to stderr and make the exit status 1."""
-    from pytest_agentbench.cli.places import require_existing
-
     problems: list[str] = []
     texts = _texts(require_existing(args.paths), problems)
     queries = None if args.query_file is None else _queries(args.query_file, problems)
@@ -227,11 +231,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _rows(texts: Mapping[Path, str], queries: Queries | None, problems: list[str]) -> _Rows:
     """Return the rows by the stem of the file that they belong to."""
-    from pytest_agentbench.errors import ConfigError
-
     rows: _Rows = {}
     first_of: dict[tuple[str, str], Path] = {}
     for path, text in texts.items():
+        # With --query-file every file is a report, even one that quotes queries in the form of headings.
         if queries is None and holds_queries(text):
             _add(rows, "query", query_rows(path, text, problems), path, first_of, problems)
             continue
@@ -267,9 +270,6 @@ def _model(report: ConvertedReport) -> str:
 
 def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
     """Return the Markdown files by path, those of a folder in the order of the numbers in their names."""
-    from pytest_agentbench.config.documents import read_bytes
-    from pytest_agentbench.errors import ConfigError
-
     texts: dict[Path, str] = {}
     for given in paths:
         files = sorted(given.glob("*.md"), key=_natural) if given.is_dir() else [given]
@@ -277,6 +277,7 @@ def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
             problems.append(f"{given}: found no file *.md")
         for path in files:
             try:
+                # A byte order mark would keep front matter from being found, and `\r` would stand in every article.
                 texts[path] = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
             except ConfigError as error:
                 problems.append(str(error))
@@ -286,13 +287,11 @@ def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
+    # So that 2.md comes before 10.md; digits are bounded, for int() of thousands of them is slow.
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", path.stem)]
 
 
 def _queries(path: Path, problems: list[str]) -> Queries:
-    from pytest_agentbench.packs.research.records import QueryRow
-    from pytest_agentbench.packs.research.rows import GoodRow, read_research_rows
-
     good = []
     for row in read_research_rows(path, QueryRow):
         if isinstance(row, GoodRow):
@@ -303,8 +302,6 @@ def _queries(path: Path, problems: list[str]) -> Queries:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    from pytest_agentbench.store.output_files import write_rows
-
     print(f"{write_rows(path, rows)}: {len(rows):,} row{'' if len(rows) == 1 else 's'}", file=sys.stderr)
 
 

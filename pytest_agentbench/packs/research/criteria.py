@@ -1,4 +1,4 @@
-"""The stage criteria: how much each of RACE's dimensions counts for a query, and what is judged in each."""
+"""Stage criteria: how much each of RACE's dimensions counts for a query, and what is judged in each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -22,22 +22,22 @@ from pytest_agentbench.packs.research.asking import (
     TEXT,
     WORDINGS,
     Asking,
-    exactly,
-    listed,
+    gather_all,
+    list_schema,
+    object_schema,
     stage_messages,
-    together,
 )
-from pytest_agentbench.packs.research.commands import (
-    CRITERIA,
-    QUERIES,
-    add,
-    add_config,
-    add_judge,
-    add_rows,
+from pytest_agentbench.packs.research.call import Call, case_id
+from pytest_agentbench.packs.research.commands import CRITERIA, QUERIES, add, add_config, add_judge, add_rows
+from pytest_agentbench.packs.research.inputs import (
     failed_row,
-    label,
+    input_rows,
+    join_rows,
+    language_of_row,
+    name_row,
+    require_value,
 )
-from pytest_agentbench.packs.research.race_judging import plain
+from pytest_agentbench.packs.research.race_judging import normalise_text
 from pytest_agentbench.packs.research.records import (
     RACE_DIMENSIONS,
     Language,
@@ -48,15 +48,13 @@ from pytest_agentbench.packs.research.records import (
     RowId,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
-from pytest_agentbench.store.output_files import format_rows, write_text
-
-if TYPE_CHECKING:
-    from pytest_agentbench.packs.research.call import Call
-
+from pytest_agentbench.statistics.estimates import mean_of
+from pytest_agentbench.store.files import format_rows, require_writable, write_text
 
 WEIGHTS_STAGE, _JUDGED_STAGE = "weights", "criteria"
 SAMPLES = 5
 """How often the weights of the dimensions are asked for; their mean counts."""
+# Of the sum of weights: what rounding to a few decimals can add up to is more, and asked for again.
 SUM_ERROR = 1e-6
 _FEWEST, _MOST = 2, 15
 
@@ -66,11 +64,11 @@ _Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 _WEIGHTS_FORMAT = structured(
     f"research_{WEIGHTS_STAGE}",
-    {"reasoning": TEXT, "weights": exactly(**dict.fromkeys(RACE_DIMENSIONS, NUMBER))},
+    {"reasoning": TEXT, "weights": object_schema(**dict.fromkeys(RACE_DIMENSIONS, NUMBER))},
 )
 _FORMAT = structured(
     f"research_{_JUDGED_STAGE}",
-    {"criteria": listed(criterion=TEXT, explanation=TEXT, weight=NUMBER)},
+    {"criteria": list_schema(criterion=TEXT, explanation=TEXT, weight=NUMBER)},
 )
 
 
@@ -103,7 +101,7 @@ async def make_criteria(
     asked: list[Awaitable[Any]] = [_criteria(asking, case_id, prompt, language, name) for name in RACE_DIMENSIONS]
     if weights is None:
         asked.append(dimension_weights(asking, case_id, prompt, language))
-    found = await together(*asked)
+    found = await gather_all(*asked)
     return RaceCriteria(
         id=query_id,
         prompt=prompt,
@@ -119,7 +117,7 @@ async def dimension_weights(
     wording = WORDINGS[language]
     task = wording.weigh.format(dimensions="\n".join(f"- {text}" for text in wording.dimensions.values()))
     messages = stage_messages(language, task, query=prompt)
-    samples = await together(
+    samples = await gather_all(
         *(
             asking(
                 WEIGHTS_STAGE, case_id, messages, _WEIGHTS_FORMAT, _parse_weights, version=PROMPT_VERSION, draw=number
@@ -127,13 +125,14 @@ async def dimension_weights(
             for number in range(1, SAMPLES + 1)
         )
     )
-    return normalised(samples)
+    return average_weights(samples)
 
 
-def normalised(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
+def average_weights(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
     """Return the mean of the samples, each as a share of its own sum."""
+    # Each sample as shares first: one that sums to 1.05 would count more than the others.
     shares = [{name: each[name] / fsum(each.values()) for name in RACE_DIMENSIONS} for each in samples]
-    means = {name: fsum(each[name] for each in shares) / len(shares) for name in RACE_DIMENSIONS}
+    means = {name: mean_of([each[name] for each in shares]) for name in RACE_DIMENSIONS}
     total = fsum(means.values())
     return {name: mean / total for name, mean in means.items()}
 
@@ -144,6 +143,7 @@ def _parse_weights(text: str) -> dict[RaceDimension, float]:
     if missing:
         raise InvalidReply("\n".join(f"- weights.{name}: missing" for name in missing))
     total = fsum(weights.values())
+    # Rounded weights are put right; far from 1 the judge has misread what it was asked.
     if abs(total - 1) > 0.05:
         raise InvalidReply(f"- weights: found a sum of {total:g}, expected 1")
     return weights
@@ -155,6 +155,7 @@ async def _criteria(
     wording = WORDINGS[language]
     task = wording.criteria.format(dimension=wording.dimensions[name])
     messages = stage_messages(language, task, query=prompt)
+    # The four dimensions are asked side by side: a fixed number keeps a script's replies with theirs.
     number = RACE_DIMENSIONS.index(name) + 1
     return await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION, request=number)
 
@@ -170,7 +171,7 @@ def _parse(text: str) -> tuple[RaceCriterion, ...]:
 
 
 class CriteriaProblem(NamedTuple):
-    """What is wrong with a row of criteria, and where in it."""
+    """Problem of a row of criteria, and where in the row it is."""
 
     field: str
     found: str
@@ -180,7 +181,7 @@ class CriteriaProblem(NamedTuple):
         return f"{self.field}: found {self.found}, expected {self.expected}"
 
 
-def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+def find_unusable(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
     """Yield the dimensions by which nothing can be judged, as they have no weight or no criterion that counts."""
     for name in RACE_DIMENSIONS:
         if name not in criteria.dimension_weight:
@@ -193,30 +194,30 @@ def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
         yield CriteriaProblem("dimension_weight", "weights that are all 0", "at least one above 0")
 
 
-def problems_of(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+def find_problems(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
     """Yield what is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that
     repeat.
     """
-    yield from lacks(criteria)
+    yield from find_unusable(criteria)
     for name in RACE_DIMENSIONS:
         if found := criteria.criterions.get(name):
             yield from weight_problems(f"criterions.{name}", [(each.criterion, each.weight) for each in found])
-    yield from _wrong_sum("dimension_weight", criteria.dimension_weight.values())
+    yield from _check_sum("dimension_weight", criteria.dimension_weight.values())
 
 
 def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterator[CriteriaProblem]:
     """Yield what is wrong with the criteria of one dimension, given as texts and weights."""
     seen: set[str] = set()
     for text, _ in criteria:
-        if not plain(text):
+        if not normalise_text(text):
             yield CriteriaProblem(field, "a criterion without a text", "what is judged")
-        elif plain(text) in seen:
+        elif normalise_text(text) in seen:
             yield CriteriaProblem(field, f"{text!r} twice", "each criterion once")
-        seen.add(plain(text))
-    yield from _wrong_sum(field, [weight for _, weight in criteria])
+        seen.add(normalise_text(text))
+    yield from _check_sum(field, [weight for _, weight in criteria])
 
 
-def _wrong_sum(field: str, weights: Iterable[float]) -> Iterator[CriteriaProblem]:
+def _check_sum(field: str, weights: Iterable[float]) -> Iterator[CriteriaProblem]:
     total = fsum(weights)
     if abs(total - 1) > SUM_ERROR:
         yield CriteriaProblem(field, f"weights that sum to {total:.9g}", "1")
@@ -227,7 +228,7 @@ ERROR = "criteria_error"
 
 @dataclass(frozen=True, slots=True)
 class CriteriaFile:
-    """Its lines as they stand there, each with the key of its row's prompt, None where it has none.
+    """File of criteria: its lines as they stand there, each with the key of its row's prompt, None where it has none.
 
     Lines that only say why there are no criteria are left out.
     """
@@ -247,9 +248,10 @@ class CriteriaFile:
         except UnicodeDecodeError as error:
             found = f"found text that is not UTF-8 (byte {error.start}); save it as UTF-8"
             raise ConfigError(f"{path}:1:1: {found}") from error
+        # Rows are added to what is there, which one JSON list does not bear.
         if text.lstrip().startswith("["):
             raise ConfigError(f"{path}:1:1: found one JSON list, expected JSONL, to which rows can be added")
-        return cls(path, tuple(_keyed(line) for line in text.split("\n") if line.strip() and not _failed(line)))
+        return cls(path, tuple(_key_line(line) for line in text.split("\n") if line.strip() and not _has_error(line)))
 
     def write(
         self,
@@ -260,6 +262,7 @@ class CriteriaFile:
 
         A line stays where there are no new criteria in its place. Raises UnwritableError.
         """
+        # The first of several lines of one prompt counts, as where rows are joined.
         known = {key: line for key, line in reversed(self.lines) if key is not None}
         written: list[str] = []
         placed: set[str] = set()
@@ -267,9 +270,10 @@ class CriteriaFile:
         for row, result in zip(rows, results, strict=True):
             key = prompt_key(row.value.prompt) if isinstance(row, GoodRow) else None
             there = known.get(key) if key is not None else None
-            if isinstance(result, RaceCriteria) and (there is None or _said(there) != result):
+            # A line that says the same stays as it is, byte for byte: people edit these files and compare them.
+            if isinstance(result, RaceCriteria) and (there is None or _parse_criteria(there) != result):
                 written.append(format_rows([result.model_dump()]))
-                replaced += [label(row)] * (there is not None)
+                replaced += [name_row(row)] * (there is not None)
             elif there is not None:
                 written.append(f"{there}\n")
             elif isinstance(result, AgentbenchError):
@@ -282,25 +286,25 @@ class CriteriaFile:
         return told + [f"{len(others)} rows of other queries stay"] * bool(others)
 
 
-def _keyed(line: str) -> tuple[str | None, str]:
-    row = _row(line)
+def _key_line(line: str) -> tuple[str | None, str]:
+    row = _parse_line(line)
     prompt = row.get("prompt") if isinstance(row, dict) else None
     return prompt_key(prompt) if isinstance(prompt, str) else None, line.rstrip("\r")
 
 
-def _failed(line: str) -> bool:
-    row = _row(line)
+def _has_error(line: str) -> bool:
+    row = _parse_line(line)
     return isinstance(row, dict) and ERROR in row
 
 
-def _row(line: str) -> object:
+def _parse_line(line: str) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
 
 
-def _said(line: str) -> RaceCriteria | None:
+def _parse_criteria(line: str) -> RaceCriteria | None:
     try:
         return RaceCriteria.model_validate_json(line)
     except ValidationError:
@@ -331,8 +335,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Make the criteria."""
-    from pytest_agentbench.packs.research.call import Call
-
     call = Call(STAGE, args)
     return call.run(lambda: make_criteria_file(call, args.query_file, args.output_file, regenerate=args.regenerate))
 
@@ -343,28 +345,28 @@ async def make_criteria_file(call: Call, queries: Path, output: Path, *, regener
     With `regenerate` all of these queries get new ones, and rows of other queries stay. Raises ConfigError where a file
     cannot be read, or no judge is named.
     """
-    from pytest_agentbench.packs.research.call import case_id
-    from pytest_agentbench.packs.research.commands import input_rows, joined, label, spoken, value_of
-    from pytest_agentbench.packs.research.records import QueryRow, RaceCriteria
-    from pytest_agentbench.store.output_files import require_writable
-
     dynamic = call.config.query_selection.enable_dynamic_weighting
     weights = None if dynamic else call.config.race_weights.by_dimension
     rows = input_rows(call, queries, QueryRow)
     known = CriteriaFile.read(output)
-    there = joined(call, output, RaceCriteria) if known.lines and not regenerate else None
+    there = join_rows(call, output, RaceCriteria) if known.lines and not regenerate else None
     asking = await call.asking(queries)
     require_writable(output)
 
     async def score(row: GoodRow[QueryRow] | LostRow) -> RaceCriteria:
-        query = value_of(row)
+        query = require_value(row)
         if there is not None and query in there:
             return there.partner(query)
-        return await make_criteria(asking, case_id(query.id), query.id, query.prompt, spoken(query), weights)
+        return await make_criteria(asking, case_id(query.id), query.id, query.prompt, language_of_row(query), weights)
 
     def write(results: Sequence[RaceCriteria | AgentbenchError | None]) -> tuple[Path, ...]:
         for told in known.write(rows, results):
             call.warn(f"{output}: {told}")
         return (output,)
 
-    await call.score(STAGE, rows, score, label=label, write=write)
+    await call.score(STAGE, rows, score, label=name_row, write=write)
+
+
+async def prepare_queries(call: Call) -> None:
+    """Make the criteria that the pipeline's file of criteria lacks; where that fails, only RACE cannot go on."""
+    await call.attempt("criteria", make_criteria_file(call, call.args.query_file, call.args.criteria_file))

@@ -1,21 +1,63 @@
-"""Research reports are graded by the parts that their reports.yaml names, instead of by checks and rubrics."""
+"""Research reports as sessions have them: stored ones that run without asking anybody, and how all are graded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.packs.research.records import JUDGED, RESEARCH, task_of_case
-from pytest_agentbench.packs.research.session import PAGES, ResearchSession, explain_missing_report
+from pytest_agentbench.packs.research.records import RESEARCH, task_of_case
+from pytest_agentbench.packs.research.rows import read_material
+from pytest_agentbench.packs.research.session import PAGES, STORED_METRICS, ResearchSession, explain_missing_report
+from pytest_agentbench.packs.research.stages import JUDGED
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.base import RunContext, RunEnd
 from pytest_agentbench.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.grading_services import GradingServices
+    from pytest_agentbench.engine.grading import GradingServices
     from pytest_agentbench.engine.job import Job
-    from pytest_agentbench.records.case import Case
     from pytest_agentbench.records.run import RunArtifact
+
+
+@dataclass(frozen=True, eq=False)
+class StoredReports:
+    """A runner that asks nobody, like Predictions: a run's final output is the article of the case's row.
+
+    An article is one run, however often the session repeats others.
+    """
+
+    path: Path
+    samples: int = 1
+
+    @property
+    def model_id(self) -> str:
+        """Return what stands for a model in ids and reports: the file's name without its suffix."""
+        return self.path.stem
+
+    def digest(self, case: Case, repetition: int) -> str | None:
+        """Return the SHA-256 of what the row says of article and execution_metrics."""
+        article = task_of_case(case).article
+        return article.digest if article is not None else None
+
+    async def __call__(self, case: Case, context: RunContext) -> RunEnd:
+        """Return the run is `failed` where the article is empty. Raises ConfigError where the file has changed."""
+        task = task_of_case(case)
+        material = read_material(task)
+        context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, context.repetition))
+        metadata = {STORED_METRICS: material.metrics.model_dump(mode="json")}
+        article = material.article or ""
+        if not article.strip():
+            line = task.article.line if task.article is not None else 1
+            # A failure and not an error: a report that is empty is what the agent handed in.
+            message = f"{self.path.name}:{line}: article: found an empty text, expected a report"
+            return RunEnd("failed", RunError(code="empty_article", message=message), metadata)
+        context.trace.final_output(article)
+        return RunEnd("success", metadata=metadata)
 
 
 class ResearchGrader(Grader):
@@ -42,6 +84,8 @@ class ResearchGrader(Grader):
         scoring, annotations = task.scoring, session.annotations(task.scoring)
         found: dict[str, Any] = {
             RESEARCH: {
+                # Paths are left out: what stands in these files counts, below, not where they lie. What the knowledge
+                # base holds counts when a report is scored first.
                 "scoring": scoring.model_dump(exclude={"annotations", "config", "knowledge_base"}),
                 "prompts": PROMPT_VERSION if self.asks(case) else None,
                 "row": [task.language, task.domain, task.complexity_level],
@@ -52,6 +96,7 @@ class ResearchGrader(Grader):
                 and fingerprint([annotations.domains, annotations.levels, annotations.prices, annotations.task_types]),
             }
         }
+        # Pages of a script stand for the web then, so that an edited script grades anew.
         if any(judge.scripted for judge in (*job.plan.judges.values(), *job.judges)):
             services.scripts.load_beside(case)
             found["pages"] = services.scripts.pages(case.case_id)

@@ -1,4 +1,4 @@
-"""The stage interaction: how an agent worked with the web, from what was recorded of its reports."""
+"""Stage interaction: how an agent worked with the web, from what was recorded of its reports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from pytest_agentbench.config.annotations import Annotations
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.arithmetic import (
     Expert,
     Interaction,
@@ -20,30 +20,31 @@ from pytest_agentbench.packs.research.arithmetic import (
     cost_saving,
     interaction_efficiency,
     interaction_strategy,
+    task_of,
     time_saving_hours,
     versus_expert,
 )
-from pytest_agentbench.packs.research.commands import (
-    RESULTS,
-    add,
-    add_compat,
-    add_config,
-    add_rows,
-    add_tasks,
+from pytest_agentbench.packs.research.commands import RESULTS, add, add_compat, add_config, add_rows, add_tasks
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.inputs import (
+    input_rows,
+    make_report,
+    name_row,
     outcome_document,
     read_tasks,
-    report_of,
-    tell_unused,
+    require_value,
+    run_part,
 )
-from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.efficiency import task_of
-from pytest_agentbench.packs.research.records import NotNegative, Report, Share
+from pytest_agentbench.packs.research.records import NotNegative, Report, ReportRow, Share
+from pytest_agentbench.packs.research.scores import InteractionScore
+from pytest_agentbench.packs.research.stages import PART_STAGES
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.store.files import write_document
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call
-    from pytest_agentbench.packs.research.commands import Tasks
-    from pytest_agentbench.packs.research.records import ReportRow
+    from pytest_agentbench.packs.research.grading import Grading, Metrics
+    from pytest_agentbench.packs.research.inputs import Tasks
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
 
 
@@ -51,6 +52,7 @@ _Satisfaction = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 
 
 class _Part(Record):
+    # Fields of others are ignored, and pydantic is not to warn of `model_name`, which is the original's word.
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
@@ -120,7 +122,7 @@ class _TaskMetadata(_Part):
 
 
 class Recorded(_Part):
-    """What a report's row may have beside the seed's `execution_metrics`; other fields of the row are ignored."""
+    """Sections of a report's row beside the seed's `execution_metrics`; other fields of the row are ignored."""
 
     task_metadata: _TaskMetadata = Field(default_factory=_TaskMetadata)
     interaction_metrics: _Interactions | None = None
@@ -128,7 +130,7 @@ class Recorded(_Part):
 
 
 class _Flat(_Part):
-    """What `execution_metrics` may have beside the seed's fields, under the names that results have."""
+    """Fields of `execution_metrics` beside the seed's, under the names that results have."""
 
     thinking_time_seconds: NotNegative | None = None
     first_response_time_seconds: NotNegative | None = None
@@ -140,21 +142,6 @@ class _Flat(_Part):
     coverage_completeness: Share | None = None
     user_satisfaction_rating: _Satisfaction | None = None
     user_interruptions: NotNegative | None = None
-
-
-class InteractionScore(Record):
-    """A row of web_interaction_report.json, in the original's structure.
-
-    `metrics` is what was recorded and what it says against an expert, `efficiency` 0-1, `strategic` proxies of at most
-    5. `missing` names the metrics that were not recorded: what needs them is None. `valid` is whether there are none.
-    """
-
-    metrics: dict[str, Any]
-    efficiency: dict[str, float | None]
-    strategic: dict[str, float | None]
-    summary: dict[str, dict[str, Any]]
-    valid: bool
-    missing: tuple[str, ...]
 
 
 def interaction_of(
@@ -175,6 +162,7 @@ def interaction_of(
     expert = None
     if compat:
         expert = compat_expert(annotations, domain, level)
+    # Without an expert the rest is scored all the same: this stage compares where it can.
     elif annotations is not None and domain is not None and level is not None:
         expert = task_of(annotations, config, domain, level).expert
     found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
@@ -182,6 +170,7 @@ def interaction_of(
     if compat:
         task = compat_interaction(task, report.prompt, report.article, measured=found.interaction_metrics is not None)
     elif task.model_name is None:
+        # Not in compat mode, where the original's estimates name a model of their own.
         task = replace(task, model_name=report.model)
     return _score(str(report.id), found.task_metadata.title, task)
 
@@ -197,9 +186,11 @@ def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert
         more.interaction_details,
     )
     length, coverage = recorded.quality_metrics.content_length, recorded.quality_metrics.information_coverage
+    # A call of the original's may stand for several (`call_count`).
     calls = None if details.tool_calls is None else sum(each.call_count for each in details.tool_calls)
     queries = None if details.search_queries is None else len(details.search_queries)
     return Interaction(
+        # What `execution_metrics` has comes first: that is what all other stages score by.
         total_duration_seconds=_first(metrics.total_duration_seconds, timing.total_duration_seconds),
         thinking_time_seconds=_first(flat.thinking_time_seconds, timing.thinking_time_seconds),
         first_response_time_seconds=_first(flat.first_response_time_seconds, timing.first_response_time_seconds),
@@ -229,6 +220,7 @@ def _success(calls: tuple[_ToolCall, ...]) -> float | None:
     """Return the share of calls that succeeded; None without calls, or where one does not say."""
     total = sum(each.call_count for each in calls)
     rates = [each.success_rate for each in calls]
+    # One call that does not say how it ended leaves the rate of all open.
     if not total or None in rates:
         return None
     return sum((each.success_rate or 0.0) * each.call_count for each in calls) / total
@@ -243,6 +235,7 @@ def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
     compared = {"time_savings_hours": saved_hours, "cost_saving_usd": saved_usd, "efficiency_vs_expert": versus}
     return InteractionScore(
         metrics={"task_id": task_id, "task_title": title, **asdict(task), **compared},
+        # asdict leaves properties out.
         efficiency={**asdict(efficiency), "overall_efficiency": efficiency.overall_efficiency},
         strategic=asdict(interaction_strategy(task)),
         summary={
@@ -285,6 +278,7 @@ def _checked(form: type[M], found: Mapping[str, Any], prefix: str) -> M:
             f"{prefix}{'.'.join(map(str, each['loc']))}: {each['msg'][:1].lower()}{each['msg'][1:]}"
             for each in error.errors(include_url=False)
         )
+        # The row itself was read already, so that there is no line to name: the stage's file names the row.
         raise ConfigError("; ".join(problems)) from error
 
 
@@ -296,7 +290,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-REPORT = "web_interaction_report.json"
+REPORT = PART_STAGES["interaction"].rows
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -325,28 +319,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report."""
-    from pytest_agentbench.packs.research.call import Call
-
-    call = Call("interaction", args)
-    tell_unused(call)
-    output = args.output_dir or RESULTS / "web_interaction" / args.input_file.stem
-    return call.run(lambda: score_interaction(call, args.input_file, output))
+    return run_part("interaction", args)
 
 
-async def score_interaction(call: Call, file: Path, output: Path) -> None:
-    """Scores the reports of a file. Raises ConfigError where a file cannot be read."""
-    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
-    from pytest_agentbench.packs.research.records import ReportRow
-    from pytest_agentbench.store.output_files import write_document
-
+async def score_reports(call: Call, file: Path, output: Path) -> None:
+    """Score the reports of a file. Raises ConfigError where a file cannot be read."""
     tasks = read_tasks(call)
     rows = input_rows(call, file, ReportRow)
 
     async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
-        value = value_of(row)
+        value = require_value(row)
         domain, level = _placed(tasks, value)
         found = interaction_of(
-            report_of(value, file.stem),
+            make_report(value, file.stem),
             tasks.annotations,
             domain,
             level,
@@ -360,7 +345,7 @@ async def score_interaction(call: Call, file: Path, output: Path) -> None:
         document = outcome_document(file.stem, rows, results, "interaction_error")
         return (write_document(output / REPORT, document),)
 
-    await call.score("interaction", rows, score, label=label, write=write)
+    await call.score("interaction", rows, score, label=name_row, write=write)
 
 
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
@@ -368,9 +353,31 @@ def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]
     told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
     if told.domain is None and told.topic is None and tasks.queries is None:
         return None, told.complexity_level
-    return tasks.placed(told)
+    return tasks.domain_and_level(told)
 
 
 def _metadata(row: ReportRow) -> dict[str, Any]:
     found = (row.model_extra or {}).get("task_metadata")
     return {name: found.get(name) for name in ("domain", "complexity_level")} if isinstance(found, dict) else {}
+
+
+async def grade_report(grading: Grading) -> InteractionScore:
+    """Return how the agent of one item worked with the web. Raises ConfigError."""
+    task, row = grading.task, grading.material.row
+    level, compat = task.complexity_level, grading.scoring.compat
+    return interaction_of(grading.report, grading.annotations, task.domain, level, grading.config, row, compat=compat)
+
+
+def list_metrics(grading: Grading) -> Metrics:
+    """Yield the overall efficiency, with all others as its details."""
+    web = grading.score("interaction")
+    score = web.efficiency["overall_efficiency"]
+    details: dict[str, Any] = {"efficiency": web.efficiency, "strategic": web.strategic}
+    if score is None:
+        details["reason"] = f"not recorded: {', '.join(web.missing)}"
+    yield "interaction_efficiency", score, details
+
+
+def keep_evidence(score: InteractionScore) -> Mapping[str, Any]:
+    """Return nothing: it rests on what was recorded, which is kept of every report."""
+    return {}

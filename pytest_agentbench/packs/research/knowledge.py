@@ -1,4 +1,4 @@
-"""The knowledge base: units that reports have added, by model, kept across sessions; a file that only grows."""
+"""Knowledge base: units that reports have added, by model, kept across sessions; a file that only grows."""
 
 from __future__ import annotations
 
@@ -49,19 +49,20 @@ class Contribution(Record):
     units: tuple[Unit, ...] = ()
 
 
-def unit(text: str, quality: float) -> Unit:
+def make_unit(text: str, quality: float) -> Unit:
     """Return a unit, with the same id wherever it is drawn again."""
-    text = _writable(text)
+    text = _replace_surrogates(text)
+    # By the text without case and blanks: the same sentence drawn twice is one unit.
     return Unit(id=sha256(" ".join(text.split()).casefold().encode()).hexdigest()[:12], text=text, quality=quality)
 
 
-def contribution(
+def make_contribution(
     model: str, task_id: RowId, prompt: str, article: str, units: Sequence[Unit], batch: str | None = None
 ) -> Contribution:
     """Return what a report adds now."""
     return Contribution(
-        model=_writable(model),
-        task_id=_writable(task_id) if isinstance(task_id, str) else task_id,
+        model=_replace_surrogates(model),
+        task_id=_replace_surrogates(task_id) if isinstance(task_id, str) else task_id,
         task=prompt_key(prompt)[:16],
         article=article_digest(article),
         added=datetime.now(UTC).replace(microsecond=0),
@@ -79,14 +80,14 @@ class KnowledgeBase:
     def __init__(self, path: Path, retention_days: int | None = None) -> None:
         self.path = path
         self._retention = None if retention_days is None else timedelta(days=retention_days)
-        self._forget()
+        self._clear()
 
     def check(self) -> None:
         """Read the file: better now than when units are paid for."""
         with self._locked():
             pass
 
-    def enter(self, new: Contribution) -> list[Unit]:
+    def contribute(self, new: Contribution) -> list[Unit]:
         """Add what a report contributes, unless it stands there; return the units that are known to the report.
 
         Each unit is given once: those of the same model's reports on other tasks that were added before it, or before
@@ -94,11 +95,15 @@ class KnowledgeBase:
         """
         with self._locked():
             own = self._own.get(_report(new), [])
+            # A repeated call finds its own line and adds nothing: what is known stays what was known then.
             if all(self._lines[at].units != new.units for at in own):
                 own = [*own, self._append(new)]
+        # What counts is the place of the report's first line: lines that came since, its own too, were not known to
+        # it.
         begin = own[0]
         if (batch := self._lines[begin].batch) is not None:
             begin = self._batches[batch]
+        # Of other tasks only: another report on the same task repeats its knowledge and reuses nothing.
         known = (line for line in self._lines[:begin] if line.model == new.model and line.task != new.task)
         if self._retention is not None:
             since = self._lines[begin].added - self._retention
@@ -112,6 +117,8 @@ class KnowledgeBase:
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # A lock beside the file, which itself may be replaced; filelock lets the kernel free the locks of killed
+            # processes.
             with FileLock(f"{self.path}.lock", timeout=_LONGEST_WAIT):
                 self._read_on()
                 yield
@@ -128,9 +135,9 @@ class KnowledgeBase:
             file.write(line)
         self._size += len(line)
         self._line_number += 1
-        return self._take(new)
+        return self._remember(new)
 
-    def _take(self, line: Contribution) -> int:
+    def _remember(self, line: Contribution) -> int:
         at = len(self._lines)
         self._lines.append(line)
         self._own.setdefault(_report(line), []).append(at)
@@ -138,7 +145,7 @@ class KnowledgeBase:
             self._batches.setdefault(line.batch, at)
         return at
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._lines: list[Contribution] = []
         self._own: dict[tuple[str, str, str], list[int]] = {}
         self._batches: dict[str, int] = {}
@@ -147,25 +154,27 @@ class KnowledgeBase:
     def _read_on(self) -> None:
         """Read what other processes have added since; a last line that a killed one left half is taken off."""
         if not self.path.exists():
-            self._forget()
+            self._clear()
             return
         with self.path.open("r+b") as file:
             plain_size(file.fileno(), self.path, MAX_DOCUMENT)
+            # Shorter than it was: somebody has replaced it, and nothing that was read of it holds.
             if file.seek(0, os.SEEK_END) < self._size:
-                self._forget()
+                self._clear()
             file.seek(self._size)
             text = file.read()
+            # Lines are appended in one write, but a full disk or a kill can leave a part of one.
             half = text[text.rfind(b"\n") + 1 :]
             if half:
-                text = self._mended(file, text, half)
+                text = self._repair_end(file, text, half)
         lines = text.split(b"\n")[:-1]
-        found = [self._parsed(line, self._line_number + n) for n, line in enumerate(lines, 1) if line.strip()]
+        found = [self._parse_line(line, self._line_number + n) for n, line in enumerate(lines, 1) if line.strip()]
         for each in found:
-            self._take(each)
+            self._remember(each)
         self._line_number += len(lines)
         self._size += len(text)
 
-    def _mended(self, file: IO[bytes], text: bytes, half: bytes) -> bytes:
+    def _repair_end(self, file: IO[bytes], text: bytes, half: bytes) -> bytes:
         """Return what was read, with the end of its last line, or without that line."""
         if _is_contribution(half):
             file.write(b"\n")
@@ -174,7 +183,7 @@ class KnowledgeBase:
         file.truncate(self._size + len(text) - len(half))
         return text[: -len(half)]
 
-    def _parsed(self, line: bytes, number: int) -> Contribution:
+    def _parse_line(self, line: bytes, number: int) -> Contribution:
         try:
             return Contribution.model_validate_json(line)
         except ValidationError as error:
@@ -198,6 +207,7 @@ def _is_contribution(line: bytes) -> bool:
     return True
 
 
-def _writable(text: str) -> str:
-    """With `?` for halves of surrogate pairs, which no file of JSON has."""
+def _replace_surrogates(text: str) -> str:
+    """Return the text with `?` for halves of surrogate pairs, which no file of JSON has."""
+    # json.dumps of a lone surrogate makes a line that no other reader of JSON takes.
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The command lint: find what is wrong with the files of a benchmark of research reports."""
+"""Command lint: find what is wrong with the files of a benchmark of research reports."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.commands import (
     ANNOTATIONS,
@@ -25,7 +26,7 @@ from pytest_agentbench.packs.research.commands import (
     add_tasks,
 )
 from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
-from pytest_agentbench.packs.research.criteria import problems_of
+from pytest_agentbench.packs.research.criteria import find_problems
 from pytest_agentbench.packs.research.lint_rows import (
     Finding,
     Join,
@@ -43,7 +44,7 @@ from pytest_agentbench.packs.research.lint_rows import (
     same_articles,
     unknown_findings,
 )
-from pytest_agentbench.packs.research.race_judging import plain
+from pytest_agentbench.packs.research.race_judging import normalise_text
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, QueryRow, RaceCriteria, ReferenceRow, ReportRow
 from pytest_agentbench.sources.json_files import BadItem, read_items
 
@@ -93,6 +94,7 @@ def read_results(path: Path) -> list[ResultRow]:
         if isinstance(item, BadItem):
             problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
         elif not isinstance(item.value, dict) or not {*SHARES, *AMOUNTS} & item.value.keys():
+            # A report that came to nothing has a row without scores, which is as it should be.
             if not _failed(item.value):
                 problems.append(f"{path}:{item.line}:1: found no scores, expected a row of results")
         else:
@@ -130,6 +132,8 @@ def outliers(values: Sequence[float]) -> dict[int, float]:
         return {}
     middle = median(values)
     distances = [abs(value - middle) for value in values]
+    # 0.6745 makes MAD comparable with a standard deviation, 1.2533 (the square root of pi / 2) the mean deviation,
+    # which stands in where more than half of the scores are the same.
     unit = median(distances) / 0.6745 or 1.253314 * fsum(distances) / len(distances)
     return {at: distance / unit for at, distance in enumerate(distances) if unit and distance / unit > LIMIT}
 
@@ -156,7 +160,7 @@ R = TypeVar("R", QueryRow, RaceCriteria, ReferenceRow, ReportRow)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What is linted; None or empty for what there is not. `annotations` is a folder.
+    """Files to lint; None or empty for what there is not. `annotations` is a folder.
 
     `domain_map` says what annotations call a topic's domain.
     """
@@ -179,7 +183,7 @@ class Files:
 
 @dataclass(slots=True)
 class Linted:
-    """The findings, and how many rows were read of how many files."""
+    """Findings, and how many rows were read of how many files."""
 
     files: int = 0
     rows: int = 0
@@ -205,6 +209,7 @@ def lint(files: Files) -> Linted:
     for path in files.results:
         _results(path, linted)
     order = {path: number for number, path in enumerate(files.paths)}
+    # A row of criteria may be found by itself and against its query: the same finding twice is one.
     unique = dict.fromkeys(linted.findings)
     linted.findings = sorted(unique, key=lambda each: (order.get(each.path, len(order)), str(each.path), each.line))
     return linted
@@ -225,12 +230,12 @@ def _table(path: Path | None, record: type[R], linted: Linted) -> Table[R] | Non
 
 def _criteria_findings(table: Table[RaceCriteria]) -> Iterator[Finding]:
     for row in table.rows:
-        for problem in problems_of(row.value):
+        for problem in find_problems(row.value):
             yield Finding(table.path, row.line, "error", *problem)
         seen: dict[str, str] = {}
         for name, criteria in row.value.criterions.items():
             for each in criteria:
-                first = seen.setdefault(plain(each.criterion), name)
+                first = seen.setdefault(normalise_text(each.criterion), name)
                 if first != name:
                     found = f"{each.criterion!r}, which {first} has too"
                     yield Finding(table.path, row.line, "warning", f"criterions.{name}", found, "one dimension for it")
@@ -242,11 +247,15 @@ def _joins(
     references: Table[ReferenceRow] | None,
     reports: Sequence[Table[ReportRow]],
 ) -> Iterator[Join]:
-    """Report need all that is given; criteria and references are of queries, and queries want them."""
+    """Yield the joins of files.
+
+    Reports need all that is given; criteria and references are of queries, and queries want them.
+    """
     given: dict[str, Table[Any] | None] = {"query": queries, "criteria": criteria, "reference": references}
     for table in reports:
         for what, partners in given.items():
             if partners is not None:
+                # Criteria of queries without a report here are no mistake: the file serves many models.
                 yield Join(table, partners, what, "error", both_ways=what == "query")
     if queries is not None:
         if criteria is not None:
@@ -343,9 +352,6 @@ def _files(args: argparse.Namespace) -> Files:
     """Return what the options name, else what is there of the seed's layout. Raises ConfigError for what does not
     exist.
     """
-    from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.errors import ConfigError
-
     reports = tuple(args.input_file or ()) if args.raw_data_dir is None else _below(args.raw_data_dir)
     files = Files(
         queries=args.query_file,

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from pytest_agentbench.config.annotations import Annotations, TokenPrice
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.articles import cleaned
-from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.efficiency import annotations_of
+from pytest_agentbench.packs.research.annotations import Annotations, TokenPrice
+from pytest_agentbench.packs.research.articles import clean_by_rules
+from pytest_agentbench.packs.research.config import PoetConfig, annotations_of
 from pytest_agentbench.packs.research.records import (
-    Counted,
+    ArticleCounts,
     ExecutionMetrics,
     Language,
     QueryRow,
@@ -22,9 +21,10 @@ from pytest_agentbench.packs.research.records import (
     ReferenceRow,
     ReportRow,
     RowId,
-    counted,
+    count_article,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, language_of, prompt_key, read_research_rows
+from pytest_agentbench.terminal_text import shorten_text
 
 Severity = Literal["error", "warning", "review"]
 """`error`: a row cannot be scored, or would be scored wrongly. `warning`: probably wrong. `review`: have a look."""
@@ -35,7 +35,7 @@ _FOUND = re.compile(r"found (.*), expected (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`line` counts from 1. `field` is the way to a value of the row, "" for the row or the file itself."""
+    """Finding in a file. `line` counts from 1. `field` leads to a value of the row, "" is the row or the file."""
 
     path: Path
     line: int
@@ -54,6 +54,7 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
     for text in message.splitlines():
         place = _PLACE.match(text.removeprefix(str(path)))
         line, field, said = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
+        # Errors of all rooms are worded so; what is not stays whole as `found`.
         parts = _FOUND.fullmatch(said)
         found, expected = (parts[1], parts[2]) if parts else (said, "a row that can be read")
         yield Finding(path, line, "error", field, found, expected)
@@ -62,7 +63,7 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
 def quoted(text: str, length: int = 60) -> str:
     """Return a text as findings show it: on one line, its beginning."""
     line = " ".join(text.split())
-    return repr(line if len(line) <= length else f"{line[: length - 1]}…")
+    return repr(shorten_text(line, length))
 
 
 R = TypeVar("R", bound=QueryRow | RaceCriteria | ReferenceRow | ReportRow)
@@ -74,7 +75,7 @@ _FEWEST_CHINESE = 2
 
 @dataclass(frozen=True)
 class Table(Generic[R]):
-    """The rows of one file by line, those that cannot be read apart."""
+    """Rows of one file by line, those that cannot be read apart."""
 
     path: Path
     rows: tuple[GoodRow[R], ...]
@@ -117,6 +118,7 @@ def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Fin
     for row in table.rows:
         value = row.value
         said, seen = value.language, language_of(value.prompt)
+        # `zh` of a prompt with few Chinese characters may be meant: names and formulas can outnumber them.
         if said is not None and said != seen and (said == "en" or not _has_chinese(value.prompt)):
             yield Finding(table.path, row.line, "warning", "language", repr(said), f"{seen!r}, that of the prompt")
         if isinstance(value, ReportRow) and value.article.strip():
@@ -124,11 +126,12 @@ def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Fin
 
 
 def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> Iterator[Finding]:
-    """Report with the very text of another: a copy by mistake, or a reference that is scored against itself."""
+    """Yield reports with the very text of another: a copy by mistake, or a reference that is scored against itself."""
     first_of: dict[str, tuple[Path, int]] = {}
     for table in tables:
         for row in table.rows:
             text = row.value.article.strip()
+            # The key of prompts serves for articles too: blanks and width do not make two reports.
             first = first_of.setdefault(prompt_key(text), (table.path, row.line))
             if text and first != (table.path, row.line):
                 found = f"the text of {first[0]}:{first[1]}"
@@ -136,7 +139,8 @@ def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> I
 
 
 def _article_language(path: Path, line: int, article: str, expected: Language) -> Iterator[Finding]:
-    found = language_of(cleaned(article))
+    found = language_of(clean_by_rules(article))
+    # For review: an English query may ask for a report in Chinese.
     if found != expected:
         yield Finding(path, line, "review", "article", f"a text in {found!r}", f"{expected!r}, that of the query")
 
@@ -164,6 +168,7 @@ class Join:
 
 def join_findings(join: Join) -> Iterator[Finding]:
     """Yield rows whose partner has another id or another prompt, or that have none; then partners that have no row."""
+    # Reversed, so that the first of several rows counts, as where stages join them.
     by_prompt = {prompt_key(row.value.prompt): row for row in reversed(join.partners.rows)}
     by_id = {str(row.value.id): row for row in reversed(join.partners.rows)}
     found: set[str] = set()
@@ -223,7 +228,7 @@ def read_linted(folder: Path, config: PoetConfig, findings: list[Finding]) -> An
 
 
 def annotation_findings(annotations: Annotations) -> Iterator[Finding]:
-    """Domains whose experts cost nothing, levels that do not rise, types of tasks on no level."""
+    """Yield domains whose experts cost nothing, levels that do not rise, types of tasks on no level."""
     path = annotations.folder / _DOMAINS
     for name, expert in annotations.domains.items():
         for field in ("avg_task_time_hours", "avg_hourly_rate_usd"):
@@ -232,6 +237,7 @@ def annotation_findings(annotations: Annotations) -> Iterator[Finding]:
     path = annotations.folder / _LEVELS
     levels = [annotations.level(number) for number in sorted(annotations.levels)]
     for field in ("expert_time_multiplier", "difficulty_score"):
+        # By the levels' numbers: files may have them in any order.
         values = [getattr(level, field) for level in levels]
         if values != sorted(values):
             yield Finding(path, 1, "warning", field, str(values), "values that rise with the levels")
@@ -298,7 +304,8 @@ _TOKENS = ("input_tokens", "output_tokens")
 
 
 def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) -> Iterator[Finding]:
-    """Of every row of a file; the model whose prices count is the file's stem."""
+    """Yield findings in the metrics of every row; the model whose prices count is the file's stem."""
+    # Stored reports are of the model that their file is named after, here as in sessions.
     price = prices.get(table.path.stem)
     for row in table.rows:
         found = row.value.execution_metrics
@@ -306,7 +313,7 @@ def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) 
             yield Finding(table.path, row.line, "warning", "execution_metrics", "none", "what the agent's run measured")
             continue
         article = row.value.article
-        own = counted(article)
+        own = count_article(article)
         checks = (_lacking(found), _impossible(found, own.words), _uncounted(found, own, by_links="](" in article))
         for field, said, expected in (each for check in checks for each in check):
             yield Finding(table.path, row.line, "warning", f"execution_metrics.{field}", said, expected)
@@ -326,7 +333,7 @@ def _lacking(metrics: ExecutionMetrics) -> Iterator[tuple[str, str, str]]:
 
 
 def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, str, str]]:
-    """Parts of things, and what no run can have needed for an article of so many words."""
+    """Yield parts of things, and what no run can have needed for an article of so many words."""
     for field in _COUNTS:
         value = getattr(metrics, field)
         if value is not None and value != int(value):
@@ -337,15 +344,20 @@ def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, st
             yield f"token_usage.{field}", f"{value:g}", "a whole number"
     if words and metrics.total_duration_seconds == 0:
         yield "total_duration_seconds", "0", "the time that the report took"
+    # Fewer tokens than the article itself takes: numbers of another run, or made up.
     tokens = metrics.token_usage.output_tokens
     if tokens is not None and tokens < _FEWEST_TOKENS_A_WORD * words:
         yield "token_usage.output_tokens", f"{tokens:g}", f"enough for the {words} words of the article"
 
 
-def _uncounted(metrics: ExecutionMetrics, own: Counted, *, by_links: bool) -> Iterator[tuple[str, str, str]]:
-    """Count that are not the article's own; those of citations only where it has markers such as [3], or no links."""
+def _uncounted(metrics: ExecutionMetrics, own: ArticleCounts, *, by_links: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield counts that are not the article's own.
+
+    Those of citations only where it has markers such as [3], or no links.
+    """
     if metrics.word_count is not None and _far(metrics.word_count, own.words):
         yield "word_count", f"{metrics.word_count:g}", f"{own.words}, as the article has"
+    # Articles that cite by links have no markers to count, and say nothing of how many sources there are.
     if not own.citations and by_links:
         return
     if metrics.citation_count is not None and _far(metrics.citation_count, own.citations):
@@ -376,6 +388,7 @@ def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:
     for row in table.rows:
         metrics = row.value.execution_metrics or ExecutionMetrics()
         seconds, cost = metrics.total_duration_seconds, metrics.token_usage.total_cost_usd
+        # Zeros repeat in every file that was not measured, which other findings tell.
         if not seconds or not cost:
             continue
         first = first_of.setdefault((seconds, cost), row.line)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.packs.research.business_report.writing import add_report_language
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.business_report.writing import (
+    Outcome,
+    add_report_language,
+    write_models_comparison,
+)
 from pytest_agentbench.packs.research.call import Call
 from pytest_agentbench.packs.research.commands import (
     ANNOTATIONS,
@@ -25,16 +28,16 @@ from pytest_agentbench.packs.research.commands import (
     add_rows,
     add_tasks,
 )
-from pytest_agentbench.packs.research.efficiency import add_pricing, annotations_of
+from pytest_agentbench.packs.research.config import annotations_of
+from pytest_agentbench.packs.research.efficiency import add_pricing
 from pytest_agentbench.packs.research.fact.command import add_pages
+from pytest_agentbench.packs.research.inputs import warn_of_unused
 from pytest_agentbench.packs.research.race import add_judging
-from pytest_agentbench.packs.research.select_queries import SELECTED, add_threshold
+from pytest_agentbench.packs.research.select_queries import add_threshold
+from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, STAGES
 from pytest_agentbench.packs.research.strategic import add_knowledge_base
 
-if TYPE_CHECKING:
-    from pytest_agentbench.packs.research.business_report.writing import Outcome
-
-
+# Shell scripts set flags in all of these ways, and to the option itself.
 _YES, _NO = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
 
 
@@ -47,6 +50,7 @@ def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> No
     args.max_workers = args.max_workers or _number(environ, "N_TOTAL_PROCESS")
     args.limit = args.limit or _number(environ, "LIMIT")
     if args.only is None:
+        # Both together would mean no rows at all.
         wanted = [name for name in ("zh", "en") if _flag(environ, f"ONLY_{name.upper()}")]
         if len(wanted) > 1:
             raise ConfigError("found both ONLY_ZH and ONLY_EN, expected at most one")
@@ -59,7 +63,10 @@ def _names(text: str) -> list[str]:
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:
-    """`true`, or the option itself as the seed writes it: SKIP_CLEANING="--skip_cleaning"."""
+    """Return whether a variable is `true`, or the option itself as the seed writes it.
+
+    SKIP_CLEANING="--skip_cleaning".
+    """
     text = environ.get(name, "").strip()
     if text.lower() in _NO:
         return False
@@ -69,7 +76,7 @@ def _flag(environ: Mapping[str, str], name: str) -> bool:
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:
-    """`2`, or with its option as the seed writes it: LIMIT="--limit 2"."""
+    """Return the number of a variable: `2`, or with its option as the seed writes it: LIMIT="--limit 2"."""
     text = environ.get(name, "").strip()
     if not text:
         return None
@@ -128,8 +135,6 @@ def _missing(path: Path, need: str) -> Iterator[str]:
     if not path.is_file():
         yield f"{path}: there is no such file; {need}"
 
-
-T = TypeVar("T")
 
 RAW_QUERIES = Path("query_analysis/raw_query.md")
 
@@ -197,10 +202,8 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the pipeline."""
-    from pytest_agentbench.packs.research.call import Call
-    from pytest_agentbench.packs.research.commands import tell_unused
-
     heed_environment(args, os.environ)
+    # One folder: later stages read what earlier ones have written there.
     args.results_dir = args.output_dir
     args.query_file = args.query_file or QUERIES
     args.reference_file = None if args.pointwise else args.reference_file or REFERENCES
@@ -208,71 +211,33 @@ def run(args: argparse.Namespace) -> int:
     if args.threshold is None:
         args.threshold = call.config.query_selection.threshold
     models = target_models(args)
+    # All that is missing in one go, before criteria are paid for that nothing can use.
     require_inputs(call, models)
-    tell_unused(call)
+    warn_of_unused(call)
     return call.run(lambda: _pipeline(call, models))
 
 
 async def _pipeline(call: Call, models: list[str]) -> None:
-    from pytest_agentbench.packs.research.business_report.writing import compare
-
     args = call.args
+    # The judge is opened once for all stages, by the reports: their folder's models and script count.
     await call.asking(args.raw_data_dir / f"{models[0]}.jsonl")
-    if args.enable_query_selection:
-        await _select(call)
-    await _criteria(call)
+    for stage in STAGES:
+        if stage.name not in PARTS:
+            await stage.load().prepare_queries(call)
     outcomes = {}
     for model in models:
-        call.model = model if len(models) > 1 else None
+        call.begin_model(model if len(models) > 1 else None)
         if (outcome := await _score(call, model)) is not None:
             outcomes[model] = outcome
-    compare(call, outcomes, args.output_dir / "poet")
-
-
-async def _select(call: Call) -> None:
-    """Write query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too."""
-    from pytest_agentbench.packs.research.select_queries import score_queries
-
-    args = call.args
-    args.export_selected, args.convert_to_jsonl = True, args.query_file
-    await score_queries(call, args.raw_query_file, args.raw_query_file.parent)
-    args.query_file = args.raw_query_file.with_name(SELECTED)
-
-
-async def _criteria(call: Call) -> None:
-    """Make those that the file of criteria lacks."""
-    from pytest_agentbench.packs.research.criteria import make_criteria_file
-
-    made = make_criteria_file(call, call.args.query_file, call.args.criteria_file)
-    await _stage(call, "criteria", made)
+    write_models_comparison(call, outcomes, args.output_dir / "poet")
 
 
 async def _score(call: Call, model: str) -> Outcome | None:
-    """Return all parts of one model's reports, of which one that cannot be had keeps no other from being scored."""
-    from pytest_agentbench.packs.research.efficiency import score_efficiency
-    from pytest_agentbench.packs.research.fact.command import all_stages
-    from pytest_agentbench.packs.research.interaction import score_interaction
-    from pytest_agentbench.packs.research.poet import score_poet
-    from pytest_agentbench.packs.research.race import judge_reports
-    from pytest_agentbench.packs.research.strategic import score_strategic
-
-    args = call.args
-    reports, results = args.raw_data_dir / f"{model}.jsonl", args.output_dir
-    before = call.ledger.snapshot()
-    await _stage(call, "race", judge_reports(call, model, results / "race" / model))
-    await _stage(call, "fact", all_stages(call, reports, results / "fact" / model, args.query_file))
-    await _stage(call, "efficiency", score_efficiency(call, reports, results / "efficiency" / model))
-    await _stage(call, "strategic", score_strategic(call, reports, results / "strategic" / model))
-    await _stage(call, "interaction", score_interaction(call, reports, results / "web_interaction" / model))
-    return await _stage(
-        call, "poet", score_poet(call, model, reports, results / "poet" / model, call.ledger.since(before))
-    )
-
-
-async def _stage(call: Call, name: str, stage: Coroutine[Any, Any, T]) -> T | None:
-    """Return what a stage gives; None, once it is told, where it could not be run."""
-    try:
-        return await stage
-    except AgentbenchError as error:
-        call.lost(name, error)
-        return None
+    """Return the business report's rows of one model; a part that cannot be had keeps no other from being scored."""
+    reports, results = call.args.raw_data_dir / f"{model}.jsonl", call.args.output_dir
+    outcome = None
+    for part, stage in PART_STAGES.items():
+        # Each for itself: reports without references still get their citations checked.
+        found = await call.attempt(part, stage.load().score_reports(call, reports, results / stage.folder / model))
+        outcome = found if isinstance(found, Outcome) else None
+    return outcome

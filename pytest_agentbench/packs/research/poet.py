@@ -1,18 +1,33 @@
-"""The stage poet: the parts of a report put together (seed 003), and the command that reports on them."""
+"""Stage poet: the parts of a report put together (seed 003), and the command that reports on them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.packs.research.arithmetic import complexity_adaptability
-from pytest_agentbench.packs.research.business_report.figures import MOST_LINES, PART_FIELDS, Missing, PoetRow
-from pytest_agentbench.packs.research.business_report.writing import Outcome, add_report_language, compare, report_on
+from pytest_agentbench.packs.research.arithmetic import (
+    complexity_adaptability,
+    poet,
+    weights_of,
+)
+from pytest_agentbench.packs.research.business_report.figures import (
+    MOST_LINES,
+    PART_FIELDS,
+    EvidencePart,
+    Missing,
+    PoetRow,
+)
+from pytest_agentbench.packs.research.business_report.writing import (
+    Outcome,
+    add_report_language,
+    write_model_report,
+    write_models_comparison,
+)
+from pytest_agentbench.packs.research.call import Call
 from pytest_agentbench.packs.research.commands import (
     RAW_DATA,
     add,
@@ -21,133 +36,36 @@ from pytest_agentbench.packs.research.commands import (
     add_results,
     add_rows,
     add_tasks,
-    read_tasks,
-    report_of,
-    tell_unused,
 )
 from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.efficiency import EfficiencyScore, add_pricing, resource_efficiency
-from pytest_agentbench.packs.research.fact.citations import Counts
-from pytest_agentbench.packs.research.fact.rows import CitedPage
-from pytest_agentbench.packs.research.race_judging import Scored
-from pytest_agentbench.packs.research.records import RaceDimension, Report
+from pytest_agentbench.packs.research.efficiency import add_pricing, efficiency_of, resource_efficiency
+from pytest_agentbench.packs.research.inputs import (
+    input_rows,
+    make_report,
+    name_row,
+    read_tasks,
+    require_value,
+    warn_of_unused,
+)
+from pytest_agentbench.packs.research.records import Report, ReportRow
+from pytest_agentbench.packs.research.results import StageResults
 from pytest_agentbench.packs.research.rows import prompt_key
-from pytest_agentbench.packs.research.strategic import StrategicScore
+from pytest_agentbench.packs.research.scores import (
+    NO_POINTS,
+    NO_QUALITY,
+    EfficiencyScore,
+    FactPart,
+    Parts,
+    RacePart,
+    StrategicScore,
+    fact_lines,
+    race_lines,
+)
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models.pricing import Spent
-    from pytest_agentbench.packs.research.call import Call
-    from pytest_agentbench.packs.research.commands import Tasks
-    from pytest_agentbench.packs.research.records import ReportRow
-    from pytest_agentbench.packs.research.results import StageResults
+    from pytest_agentbench.packs.research.grading import Grading, Metrics
+    from pytest_agentbench.packs.research.inputs import Tasks
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
-
-
-COMPAT_RACE_MAX = 5.0
-"""What the original divides RACE's 0-1 by."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoetWeights:
-    """How much each part counts, and the top of RACE's scale."""
-
-    efficiency: float = 0.3
-    quality: float = 0.5
-    strategic: float = 0.2
-    race: float = 0.7
-    fact: float = 0.3
-    race_max: float = 1.0
-    fact_max: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Poet:
-    """The composite and its parts, 0-1. `reasons` says why a None is one: a missing part leaves the others."""
-
-    score: float | None
-    efficiency: float | None
-    quality: float | None
-    strategic: float | None
-    reasons: tuple[str, ...] = ()
-
-
-def quality_value(
-    race: float | None,
-    fact_accuracy: float | None,
-    weights: PoetWeights = PoetWeights(),
-) -> float | None:
-    """`0.7 RACE / race_max + 0.3 citation accuracy`, each at most 1; None where one is missing."""
-    if race is None or fact_accuracy is None:
-        return None
-    return weights.race * min(1.0, race / weights.race_max) + weights.fact * min(1.0, fact_accuracy / weights.fact_max)
-
-
-def poet(
-    efficiency: float | None,
-    race: float | None,
-    fact_accuracy: float | None,
-    strategic: float | None,
-    why: Mapping[str, str],
-    weights: PoetWeights = PoetWeights(),
-) -> Poet:
-    """Put the parts together. `why` says for `efficiency`, `race`, `fact` and `strategic` why they are missing."""
-    parts = {"efficiency": efficiency, "race": race, "fact": fact_accuracy, "strategic": strategic}
-    missing = [name for name, value in parts.items() if value is None]
-    quality = quality_value(race, fact_accuracy, weights)
-    score = None
-    if efficiency is not None and quality is not None and strategic is not None:
-        score = weights.efficiency * efficiency + weights.quality * quality + weights.strategic * strategic
-    return Poet(
-        score, efficiency, quality, strategic, tuple(f"{name}: {why.get(name, 'not scored')}" for name in missing)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RacePart:
-    """A report's RACE scores, 0-1, with the lines that `race_evidence` gives."""
-
-    overall: float
-    dimensions: Mapping[RaceDimension, float | None]
-    evidence: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FactPart:
-    """A report's citations by their labels, with the lines that `fact_evidence` gives."""
-
-    counts: Counts
-    evidence: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What is known of a report. `why` says of each part that is None why it is."""
-
-    race: RacePart | None = None
-    fact: FactPart | None = None
-    efficiency: EfficiencyScore | None = None
-    strategic: StrategicScore | None = None
-    why: Mapping[Missing, str] | None = None
-
-
-def weights_of(config: PoetConfig, *, compat: bool = False) -> PoetWeights:
-    """Return the weights of a configuration. Its top of RACE's scale is the original's, heeded with `compat` only."""
-    own, quality, tops = config.poet_weights, config.quality_value_weights, config.evaluation_parameters
-    return PoetWeights(
-        efficiency=own.efficiency_value,
-        quality=own.quality_value,
-        strategic=own.strategic_value,
-        race=quality.race_score,
-        fact=quality.fact_score,
-        race_max=tops.race_score_max if compat else 1.0,
-        fact_max=tops.fact_accuracy_max,
-    )
-
-
-def quality_of(parts: Parts, weights: PoetWeights) -> float | None:
-    """Return a report's quality, 0-1; None without RACE or without a citation that could be checked."""
-    accuracy = None if parts.fact is None else parts.fact.counts.accuracy
-    return quality_value(None if parts.race is None else parts.race.overall, accuracy, weights)
 
 
 def adaptability_of(quality: float | None, task: EfficiencyScore) -> float | None:
@@ -175,9 +93,9 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
         "model_name": report.model,
         "prompt_key": prompt_key(report.prompt),
         "language": report.language,
-        "overall_poet_score": _within(found.score),
+        "overall_poet_score": _cap_at_one(found.score),
         "efficiency_score": found.efficiency,
-        "quality_score": _within(found.quality),
+        "quality_score": _cap_at_one(found.quality),
         "strategic_score": found.strategic,
         "fact_accuracy": accuracy,
         "input_tokens": report.metrics.token_usage.input_tokens,
@@ -201,6 +119,7 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
     if strategic is not None:
         row |= {
             "knowledge_units_created": len(strategic.created),
+            # Where nothing was known yet nothing can be reused: 0 would look like a failing.
             "knowledge_units_reused": len(strategic.reused) if strategic.known or strategic.reused else None,
             "knowledge_creation_value": strategic.knowledge_creation_value,
             "strategic_scores": strategic.scores,
@@ -208,43 +127,21 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
     return PoetRow.model_validate({**row, "reasons": _reasons(row, parts)})
 
 
+# Fields that have the same name in both are the same figures; a new one of the score needs its field in the row
+# alone.
 _SHARED = set(EfficiencyScore.model_fields) & set(PoetRow.model_fields)
-
-
-def race_evidence(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, ...]:
-    """Return the criteria by which a report has the fewest points, one a line."""
-    entries = sorted(
-        ((each, name) for name, scores in scored.items() for each in scores), key=lambda entry: entry[0].target
-    )
-    return tuple(
-        f"{name}: {each.criterion}: {each.target:g}"
-        f"{'' if each.reference is None else f' (reference: {each.reference:g})'}"
-        f"{': ' if each.analysis else ''}{each.analysis}"
-        for each, name in entries[:MOST_LINES]
-    )
-
-
-def fact_evidence(pages: Mapping[str, CitedPage]) -> tuple[str, ...]:
-    """Return the statements that their pages do not back, one a line."""
-    found = (
-        f"{page.facts[verdict.idx]} ({url})"
-        for url, page in pages.items()
-        for verdict in page.validate_res or ()
-        if verdict.result == "unsupported" and 0 <= verdict.idx < len(page.facts)
-    )
-    return tuple(line for line, _ in zip(found, range(MOST_LINES), strict=False))
 
 
 def _evidence(parts: Parts) -> dict[str, tuple[str, ...]]:
     found = {
         "race": () if parts.race is None else parts.race.evidence,
         "fact": () if parts.fact is None else parts.fact.evidence,
-        "strategic": () if parts.strategic is None else _weakest(parts.strategic),
+        "strategic": () if parts.strategic is None else _weakest_scores(parts.strategic),
     }
     return {part: lines for part, lines in found.items() if lines}
 
 
-def _weakest(strategic: StrategicScore) -> tuple[str, ...]:
+def _weakest_scores(strategic: StrategicScore) -> tuple[str, ...]:
     ranked = sorted(strategic.scores.items(), key=lambda entry: entry[1])[:MOST_LINES]
     return tuple(f"{name}: {score:g}: {strategic.score_reasons.get(name, '')}".rstrip(": ") for name, score in ranked)
 
@@ -262,8 +159,9 @@ def _reasons(row: Mapping[str, object], parts: Parts) -> dict[Missing, str]:
     return {part: why.get(part, "not scored") for part in missing}
 
 
-def _within(value: float | None) -> float | None:
-    """Without what rounding adds to the top of the scale."""
+def _cap_at_one(value: float | None) -> float | None:
+    """Return the value without what rounding adds to the top of the scale."""
+    # Weights that sum to 1 within 1e-6 give composites up to 1.000001, which rows refuse.
     return None if value is None else min(1.0, value)
 
 
@@ -302,14 +200,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report of one model, or of each."""
-    from pytest_agentbench.packs.research.call import Call
-
     if args.session is not None:
         from pytest_agentbench.packs.research.business_report.writing import report_on_session
 
         return report_on_session(args)
     call = Call("poet", args)
-    tell_unused(call)
+    warn_of_unused(call)
     return call.run(lambda: _models(call))
 
 
@@ -318,7 +214,7 @@ async def _models(call: Call) -> None:
     if args.model is not None or args.input_file is not None:
         file = args.input_file or args.raw_data_dir / f"{args.model}.jsonl"
         model = args.model or file.stem
-        await score_poet(call, model, file, args.output_dir or args.results_dir / "poet" / model)
+        await score_reports(call, file, args.output_dir or args.results_dir / "poet" / model, model)
         return
     files = sorted(args.raw_data_dir.glob("*.jsonl"))
     if not files:
@@ -326,43 +222,39 @@ async def _models(call: Call) -> None:
     output = args.output_dir or args.results_dir / "poet"
     outcomes = {}
     for file in files:
-        call.model = file.stem if len(files) > 1 else None
-        outcomes[file.stem] = await score_poet(call, file.stem, file, output / file.stem)
-    compare(call, outcomes, output)
+        call.begin_model(file.stem if len(files) > 1 else None)
+        outcomes[file.stem] = await score_reports(call, file, output / file.stem)
+    write_models_comparison(call, outcomes, output)
 
 
-async def score_poet(
-    call: Call, model: str, file: Path, output: Path, spent: Mapping[str, Spent] = MappingProxyType({})
-) -> Outcome:
-    """Write the business report on the reports of a file. `spent` is what judges cost for them, by stage.
+async def score_reports(call: Call, file: Path, output: Path, model: str | None = None) -> Outcome:
+    """Write the business report on the reports of a file, of `model` (default: the file's stem).
 
     Raises ConfigError where a file cannot be read.
     """
-    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
-    from pytest_agentbench.packs.research.records import ReportRow
-    from pytest_agentbench.packs.research.results import StageResults
-
+    model = model or file.stem
     tasks, stages = read_tasks(call), StageResults(call, call.args.results_dir, model)
 
     def row_of(row: GoodRow[ReportRow] | LostRow) -> PoetRow:
-        value = value_of(row)
-        report = report_of(value, model)
+        value = require_value(row)
+        report = make_report(value, model)
         return poet_of(report, _parts(call, tasks, stages, value, report), call.config, compat=call.args.compat)
 
-    return await report_on(call, model, input_rows(call, file, ReportRow), row_of, label, output, spent)
+    return await write_model_report(
+        call, model, input_rows(call, file, ReportRow), row_of, name_row, output, call.spent
+    )
 
 
 def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, report: Report) -> Parts:
     """Return what other stages found out, and the efficiency: computed where there are annotations, else as it is
     stored.
     """
-    from pytest_agentbench.packs.research.efficiency import efficiency_of
-
+    # Computed anew where it can be: a stored efficiency may rest on annotations of another day.
     found = stages.parts(row, efficiency=tasks.annotations is None)
     if tasks.annotations is None:
         return found
     try:
-        domain, level = tasks.placed(row)
+        domain, level = tasks.domain_and_level(row)
         priced_as = call.args.model_pricing
         efficiency = efficiency_of(
             report, tasks.annotations, domain, level, call.config, priced_as=priced_as, compat=call.args.compat
@@ -370,3 +262,37 @@ def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, repor
     except AgentbenchError as error:
         return replace(found, why={**(found.why or {}), "efficiency": str(error)})
     return replace(found, efficiency=efficiency)
+
+
+async def grade_report(grading: Grading) -> PoetRow:
+    """Return one item's row in a business report, by what its parts have come to."""
+    race, fact = grading.score("race"), grading.score("fact")
+    shared = race is not None and race.overall is not None
+    names: tuple[EvidencePart, ...] = ("race", "fact", "efficiency", "strategic")
+    why: dict[Missing, str] = {name: reason for name in names if (reason := grading.why(name)) is not None}
+    if race is not None and race.overall is None:
+        why["race"] = NO_POINTS
+    parts = Parts(
+        race=RacePart(race.overall, race.dimensions, race_lines(race.scored[0])) if shared else None,
+        fact=None if fact is None else FactPart(fact.counts, fact_lines(fact.pages)),
+        efficiency=grading.score("efficiency"),
+        strategic=grading.score("strategic"),
+        why=why,
+    )
+    return poet_of(grading.report, parts, grading.config, compat=grading.scoring.compat)
+
+
+def list_metrics(grading: Grading) -> Metrics:
+    """Yield the quality and the composite."""
+    row = grading.score("poet")
+    why = [(part, f"{part}: {reason}") for part, reason in row.reasons.items()]
+    of_quality = "; ".join(reason for part, reason in why if part in ("race", "fact"))
+    of_all = "; ".join(reason for _, reason in why)
+    quality, score = row.quality_score, row.overall_poet_score
+    yield "quality", quality, {} if quality is not None else {"reason": of_quality or NO_QUALITY}
+    yield "poet", score, {} if score is not None else {"reason": of_all or NO_QUALITY}
+
+
+def keep_evidence(score: PoetRow) -> Mapping[str, Any]:
+    """Return the row, from which `agentbench research poet --session` makes a business report."""
+    return {"summary": score.model_dump(mode="json")}

@@ -18,11 +18,15 @@ from pytest_agentbench.packs.research.records import QueryRow
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
 from pytest_agentbench.sources.json_files import BadItem, read_items
 
+# Both ways of the sample, `**Query 1: title**` and `**Query** **1: title**`: the original finds 42 of its 44 queries.
+# Titles may have `*` and either colon.
 _HEADING = re.compile(
     r"^####[ \t]+\*\*[ \t]*Query[ \t]*(?:\*\*[ \t]*\*\*[ \t]*)?(\d{1,9})[ \t]*[:：]([^\n]*)$", re.MULTILINE
 )
 _SECTION = re.compile(r"^#{1,3}[ \t]+([^\n]*)$", re.MULTILINE)
+# What ends a query: the next heading of any level, or a rule `* * *`.
 _ENDS = re.compile(r"^(?:#{1,6}\s|\*\s\*\s\*)", re.MULTILINE)
+# As OWASP lists them for CSV: a cell of a stranger's text is opened in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """How a cell begins that a spreadsheet would run."""
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
@@ -64,6 +68,7 @@ def markdown_queries(text: str) -> list[RawQuery]:
             topic, section = _plain(section[1]) or None, next(sections, None)
         end = _ENDS.search(text, heading.end())
         block = text[heading.end() : end.start() if end else len(text)].strip()
+        # Counted on from the heading before: from the beginning each time, long files take quadratic time.
         line, counted = line + text.count("\n", counted, heading.start()), heading.start()
         found.append(RawQuery(int(heading[1]), _plain(heading[2]), _unquoted(block), line, topic))
     return found
@@ -75,6 +80,7 @@ def _plain(heading: str) -> str:
 
 def _unquoted(block: str) -> str:
     closing = _QUOTES.get(block[:1])
+    # The last one: the content may have quotes of its own.
     end = block.rfind(closing) if closing else -1
     return block[1:end].strip() if end > 0 else block
 
@@ -146,11 +152,13 @@ def _json(path: Path) -> Queries:
 
 def _csv(path: Path, text: str) -> Queries:
     delimiter = _delimiter(path, text)
+    # newline="": the reader itself tells line ends from those within quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     line = 1
     try:
         for cells in reader:
+            # `line_num` is the row's last line: texts in quotes have several.
             begun, line = line, reader.line_num + 1
             if not any(cell.strip() for cell in cells):
                 continue
@@ -200,6 +208,7 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(cell: str, field: str) -> Any:
+    # Back and forth the same: `007` and `1.0` stay texts, or ids of two files would no longer meet.
     whole = field in ("id", "complexity_level") and cell.isascii() and cell.isdecimal() and str(int(cell)) == cell
     return int(cell) if whole else cell
 
@@ -250,6 +259,7 @@ def _text(path: Path, warn: Callable[[str], None]) -> str:
 def _chinese(content: bytes) -> str | None:
     """Return the text where GBK makes Chinese of it, None where it makes rare characters of other letters."""
     try:
+        # A superset of GBK that decodes nearly everything, other encodings too: what comes of it has to look Chinese.
         text = content.decode("gb18030")
     except UnicodeDecodeError:
         return None
@@ -260,6 +270,7 @@ def _chinese(content: bytes) -> str | None:
 
 def _is_usual(character: str) -> bool:
     try:
+        # GB2312 has the 6,763 usual characters; wrongly decoded bytes make rare ones.
         character.encode("gb2312")
     except UnicodeEncodeError:
         return False

@@ -1,4 +1,4 @@
-"""The stage race: the quality of a model's reports, its rows, means and command."""
+"""Stage race: the quality of a model's reports, its rows, means and command."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import fsum
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import model_validator
-
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.packs.research.asking import Unscored
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import (
     CRITERIA,
@@ -26,68 +25,39 @@ from pytest_agentbench.packs.research.commands import (
     add_config,
     add_judge,
     add_rows,
-    joined,
-    spoken,
 )
-from pytest_agentbench.packs.research.criteria import lacks, problems_of
-from pytest_agentbench.packs.research.race_judging import RaceJudged, RaceQuestion
+from pytest_agentbench.packs.research.criteria import find_problems, find_unusable
+from pytest_agentbench.packs.research.inputs import (
+    chosen_rows,
+    failed_row,
+    input_rows,
+    join_rows,
+    language_of_row,
+    name_row,
+    require_value,
+)
+from pytest_agentbench.packs.research.race_judging import RaceJudged, RaceQuestion, judge_race, strip_apparatus
 from pytest_agentbench.packs.research.records import (
+    RACE_DIMENSIONS,
+    CriterionScore,
     Language,
     QueryRow,
     RaceCriteria,
-    RaceDimension,
     ReferenceRow,
     ReportRow,
     RowId,
-    Share,
+    article_digest,
 )
-from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key
+from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key, read_research_rows
+from pytest_agentbench.packs.research.scores import LABELS, LONGEST_EVIDENCE, NO_POINTS, RaceRow
+from pytest_agentbench.packs.research.stages import PART_STAGES
+from pytest_agentbench.statistics.estimates import mean_known
+from pytest_agentbench.store.files import require_writable, write_rows, write_text
 
 if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.config import PoetConfig
+    from pytest_agentbench.packs.research.grading import Grading, Metrics
     from pytest_agentbench.packs.research.records import Cleaning
-
-
-LABELS = {
-    "comprehensiveness": "Comprehensiveness",
-    "insight": "Insight",
-    "instruction_following": "Instruction Following",
-    "readability": "Readability",
-    "overall_score": "Overall Score",
-}
-"""The scores of a row, with their names in race_result.txt, in its order."""
-
-
-class RaceRow(QueryRow):
-    """A row of raw_results.jsonl, scores 0-1; null where target and reference both have 0 points.
-
-    `race_error` says why it has no scores, `article_digest` which article they are of (research/report.py).
-    """
-
-    comprehensiveness: Share | None = None
-    insight: Share | None = None
-    instruction_following: Share | None = None
-    readability: Share | None = None
-    overall_score: Share | None = None
-    race_weighted_dims: Share | None = None
-    race_sd: float | None = None
-    race_error: str | None = None
-    article_digest: str | None = None
-
-    @model_validator(mode="after")
-    def _has_scores(self) -> Self:
-        missing = [name for name in LABELS if name not in self.model_fields_set]
-        if self.race_error is None and missing:
-            raise ValueError(f"found no {', '.join(missing)}, expected the scores, or race_error")
-        return self
-
-    @property
-    def scored(self) -> Self:
-        """Return the row itself. Raises Unscored where it has no score."""
-        if self.race_error is not None:
-            raise Unscored(self.race_error)
-        if self.overall_score is None:
-            raise Unscored("the article and the reference have 0 points both, so there is nothing to share")
-        return self
 
 
 def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged) -> RaceRow:
@@ -95,6 +65,8 @@ def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged)
 
     Raises Unscored where nothing can be shared.
     """
+    # Rows have no language in the original: only where the prompt would be told wrong is the field worth a
+    # difference.
     spoken: dict[str, Any] = {} if language == language_of(prompt) else {"language": language}
     sd = {} if judged.sd is None else {"race_sd": judged.sd}
     return RaceRow(
@@ -129,53 +101,45 @@ def _entry(scored: Mapping[str, Any]) -> dict[str, Any]:
 
 def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
     """Return the mean of each score by its name, over the rows that have it; None where none has."""
-    return {name: _mean(getattr(row, name) for row in rows) for name in LABELS}
+    return {name: mean_known(getattr(row, name) for row in rows) for name in LABELS}
 
 
 def result_text(means: Mapping[str, float | None]) -> str:
-    """race_result.txt: five lines with four decimals, `null` where nothing is scored."""
+    """Return race_result.txt: five lines with four decimals, `null` where nothing is scored."""
     said = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
     return "".join(f"{label}: {said[name]}\n" for name, label in LABELS.items())
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fsum(known) / len(known) if known else None
-
-
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """The files that reports are joined with. `references` None: reports are judged alone.
-
-    `weights` are those of the dimensions where the config has them in place of each query's own.
-    """
+    """Files that reports are joined with. `references` None: reports are judged alone."""
 
     criteria: Joined[RaceCriteria]
     references: Joined[ReferenceRow] | None
     queries: Joined[QueryRow] | None
-    weights: Mapping[RaceDimension, float] | None
+    config: PoetConfig
 
     @classmethod
     def read(cls, call: Call, criteria: Path, references: Path | None, queries: Path | None) -> Partners:
         """Tell what is wrong with rows. Raises ConfigError where a file cannot be read."""
-        config = call.config
         found = cls(
-            joined(call, criteria, RaceCriteria),
-            joined(call, references, ReferenceRow) if references is not None else None,
-            joined(call, queries, QueryRow) if queries is not None else None,
-            None if config.query_selection.enable_dynamic_weighting else config.race_weights.by_dimension,
+            join_rows(call, criteria, RaceCriteria),
+            join_rows(call, references, ReferenceRow) if references is not None else None,
+            join_rows(call, queries, QueryRow) if queries is not None else None,
+            call.config,
         )
         for row in found.criteria:
-            for problem in problems_of(row):
+            for problem in find_problems(row):
                 call.warn(f"{criteria}: {row.id!r}: {problem}")
         return found
 
     def language(self, report: ReportRow) -> Language:
         """Return the language of the report's query."""
         try:
-            return spoken(report if self.queries is None else self.queries.partner(report))
+            return language_of_row(report if self.queries is None else self.queries.partner(report))
+        # The rows are being chosen here: an error would end all of them for one.
         except ConfigError:  # told once the report is judged
-            return spoken(report)
+            return language_of_row(report)
 
     def question(self, report: ReportRow) -> RaceQuestion:
         """Return what is judged.
@@ -184,11 +148,8 @@ class Partners:
         """
         if self.queries is not None:
             self.queries.partner(report)
-        criteria = self.criteria.partner(report)
-        if self.weights is not None:
-            criteria = criteria.model_copy(update={"dimension_weight": dict(self.weights)})
-        if problems := list(lacks(criteria)):
-            raise ConfigError(f"{self.criteria.path}: {criteria.id!r}: {'; '.join(map(str, problems))}")
+        found = self.criteria.partner(report)
+        criteria = _usable(found, self.config, f"{self.criteria.path}: {found.id!r}")
         return RaceQuestion(
             case_id=case_id(report.id),
             language=self.language(report),
@@ -205,8 +166,10 @@ class Partners:
         return [row for row in self.queries or () if prompt_key(row.prompt) not in answered]
 
 
+_MOST_CRITERIA = 100
+"""Of a report, that an evaluation keeps what the judge said of."""
 _USAGE = 2
-RESULT, ROWS, DETAILS = "race_result.txt", "raw_results.jsonl", "race_details.jsonl"
+RESULT, ROWS, DETAILS = "race_result.txt", PART_STAGES["race"].rows, "race_details.jsonl"
 _RESULTS = RESULTS / "race"
 
 
@@ -234,7 +197,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_judging(parser: argparse.ArgumentParser) -> None:
-    """How reports are judged."""
+    """Add how reports are judged."""
     from pytest_agentbench.options import parse_positive
 
     group = parser.add_argument_group("the judging")
@@ -248,16 +211,15 @@ def add_judging(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge the reports, or computes the means of stored scores."""
-    from pytest_agentbench.packs.research.call import Call
-
+    """Judge the reports, or compute the means of stored scores."""
     if (problem := _wrong_usage(args)) is not None:
         print(f"agentbench research race: {problem}", file=sys.stderr)
         return _USAGE
     call = Call("race", args)
     if args.raw_results is not None:
         return call.run(lambda: stored_scores(call, args.raw_results, args.output_dir))
-    return call.run(lambda: judge_reports(call, args.model, args.output_dir or _RESULTS / args.model))
+    reports = args.raw_data_dir / f"{args.model}.jsonl"
+    return call.run(lambda: score_reports(call, reports, args.output_dir or _RESULTS / args.model))
 
 
 def _wrong_usage(args: argparse.Namespace) -> str | None:
@@ -274,45 +236,38 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
 
 async def stored_scores(call: Call, file: Path, output: Path) -> None:
     """Write race_result.txt of a raw_results.jsonl. Raises ConfigError where that cannot be read."""
-    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
-    from pytest_agentbench.store.output_files import write_text
 
     async def score(row: GoodRow[RaceRow] | LostRow) -> RaceRow:
-        return value_of(row).scored
+        return require_value(row).scored
 
     def write(results: Sequence[RaceRow | AgentbenchError | None]) -> tuple[Path, ...]:
         scored = [result for result in results if isinstance(result, RaceRow)]
         return (write_text(output / RESULT, result_text(race_means(scored))),)
 
-    results = await call.score("race", input_rows(call, file, RaceRow), score, label=label, write=write)
+    results = await call.score("race", input_rows(call, file, RaceRow), score, label=name_row, write=write)
     _tell([result for result in results if isinstance(result, RaceRow)])
 
 
-async def judge_reports(call: Call, model: str, output: Path) -> None:
-    """Judge the reports of one model. Raises ConfigError where a file cannot be read, or no judge is named."""
-    from pytest_agentbench.cli.output import printable
-    from pytest_agentbench.packs.research.commands import chosen_rows, failed_row, label, value_of
-    from pytest_agentbench.packs.research.race_judging import judge_race, strip_apparatus
-    from pytest_agentbench.packs.research.records import ReportRow, article_digest
-    from pytest_agentbench.packs.research.rows import read_research_rows
-    from pytest_agentbench.store.output_files import require_writable, write_rows, write_text
-
-    args, reports = call.args, call.args.raw_data_dir / f"{model}.jsonl"
+async def score_reports(call: Call, reports: Path, output: Path) -> None:
+    """Judge the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named."""
+    args = call.args
     partners = Partners.read(call, args.criteria_file, _references(args), _queries(args))
     found = list(read_research_rows(reports, ReportRow))
     rows = chosen_rows(call, reports, found, partners.language)
     if unanswered := partners.unanswered(found):
         call.warn(f"{reports}: found no report of these queries: {', '.join(repr(query.id) for query in unanswered)}")
+    # Before anything is asked: a missing key, or a result that cannot be written, would be found only after paying.
     asking = await call.asking(reports)
     require_writable(output / RESULT, output / ROWS, output / DETAILS)
 
     async def score(row: GoodRow[ReportRow] | LostRow) -> tuple[RaceRow, RaceJudged]:
-        question = await strip_apparatus(asking, partners.question(value_of(row)), _cleaning(args))
+        question = await strip_apparatus(asking, partners.question(require_value(row)), _cleaning(args))
         judged = await judge_race(
             asking, question, samples=args.samples, position_swap=args.position_swap, compat=args.compat
         )
-        scored = race_row(value_of(row).id, question.query, question.language, judged)
-        return scored.model_copy(update={"article_digest": article_digest(value_of(row).article)}), judged
+        # The digest tells later stages which article the scores are of: reports are replaced under the same id.
+        scored = race_row(require_value(row).id, question.query, question.language, judged)
+        return scored.model_copy(update={"article_digest": article_digest(require_value(row).article)}), judged
 
     def write(results: Sequence[tuple[RaceRow, RaceJudged] | AgentbenchError | None]) -> tuple[Path, ...]:
         lines: list[dict[str, Any]] = []
@@ -329,7 +284,7 @@ async def judge_reports(call: Call, model: str, output: Path) -> None:
             write_rows(output / DETAILS, [race_details(row.id, judged) for row, judged in scored]),
         )
 
-    results = await call.score("race", rows, score, label=label, write=write)
+    results = await call.score("race", rows, score, label=name_row, write=write)
     if call.model is not None:
         print(f"{printable(call.model)}:")
     _tell([result[0] for result in results if isinstance(result, tuple)])
@@ -349,11 +304,69 @@ def _queries(args: argparse.Namespace) -> Path | None:
 
 def _tell(rows: Sequence[RaceRow]) -> None:
     """Print the means, also those of each language where there are several."""
-    from pytest_agentbench.packs.research.commands import spoken
-
     print(result_text(race_means(rows)), end="")
     by_language: dict[Language, list[RaceRow]] = {}
     for row in rows:
-        by_language.setdefault(spoken(row), []).append(row)
+        by_language.setdefault(language_of_row(row), []).append(row)
     for language, group in sorted(by_language.items()) if len(by_language) > 1 else ():
         print(f"Overall Score ({language}, {len(group)} of {len(rows)}): {race_means(group)['overall_score']:.4f}")
+
+
+async def grade_report(grading: Grading) -> RaceJudged:
+    """Return what the judge says of the quality of one item's report. Raises Unscored, ConfigError."""
+    scoring, criteria = grading.scoring, grading.material.criteria
+    assert criteria is not None
+    question = RaceQuestion(
+        case_id=grading.case.case_id,
+        language=grading.task.language,
+        query=grading.task.prompt,
+        article=grading.report.article,
+        reference=grading.material.reference,
+        criteria=_usable(criteria, grading.config, str(grading.task.criteria)),
+    )
+    question = await strip_apparatus(grading.asking, question, scoring.cleaning)
+    return await judge_race(
+        grading.asking, question, samples=scoring.samples, position_swap=scoring.position_swap, compat=scoring.compat
+    )
+
+
+def list_metrics(grading: Grading) -> Metrics:
+    """Yield the overall score, those of the dimensions, their weighted sum and the spread over the samples."""
+    race = grading.score("race")
+    none = {"reason": NO_POINTS}
+    draws = [draw.overall for draw in race.draws]
+    yield "race", race.overall, {"draws": draws} if race.overall is not None else none
+    for name in RACE_DIMENSIONS:
+        yield f"race_{name}", race.dimensions[name], {} if race.dimensions[name] is not None else none
+    yield "race_weighted_dims", race.weighted_dimensions, {} if race.weighted_dimensions is not None else none
+    # Of one sample there is no spread, and a metric without a score would look like a failure.
+    if race.sd is not None:
+        yield "race_sd", race.sd, {}
+
+
+def keep_evidence(score: RaceJudged) -> Mapping[str, Any]:
+    """Return what the judge said by the first criteria of the first draw."""
+    criteria = (
+        CriterionScore(
+            dimension=name,
+            criterion=clip_middle(each.criterion, LONGEST_EVIDENCE),
+            target=each.target,
+            reference=each.reference,
+            analysis=clip_middle(each.analysis, LONGEST_EVIDENCE),
+        )
+        for name, scored in score.scored[0].items()
+        for each in scored
+    )
+    return {"criteria": tuple(islice(criteria, _MOST_CRITERIA))}
+
+
+def _usable(criteria: RaceCriteria, config: PoetConfig, place: str) -> RaceCriteria:
+    """Return the criteria with the weights that the configuration wants.
+
+    Raises ConfigError, which names their `place`, where a dimension lacks.
+    """
+    if not config.query_selection.enable_dynamic_weighting:
+        criteria = criteria.model_copy(update={"dimension_weight": dict(config.race_weights.by_dimension)})
+    if problems := list(find_unusable(criteria)):
+        raise ConfigError(f"{place}: {'; '.join(map(str, problems))}")
+    return criteria

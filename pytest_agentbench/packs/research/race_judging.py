@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
-from pytest_agentbench.packs.research.articles import clean, cleaned
+from pytest_agentbench.packs.research.articles import clean_by_model, clean_by_rules
 from pytest_agentbench.packs.research.asking import (
     NUMBER,
     PROMPT_VERSION,
@@ -20,9 +20,9 @@ from pytest_agentbench.packs.research.asking import (
     WORDINGS,
     Asking,
     Unscored,
-    listed,
+    gather_all,
+    list_schema,
     stage_messages,
-    together,
 )
 from pytest_agentbench.packs.research.records import (
     RACE_DIMENSIONS,
@@ -32,6 +32,7 @@ from pytest_agentbench.packs.research.records import (
     RaceCriterion,
     RaceDimension,
 )
+from pytest_agentbench.statistics.estimates import mean
 
 # RACE: criterion scores of a judge to the scores of a report (seed 003; DeepResearch Bench, section 3.1).
 #
@@ -69,7 +70,7 @@ class Race:
 
 
 class UnmatchedCriteria(ValueError):
-    """What keeps a judge's scores from being those of the criteria: `missing`, `unknown` and `repeated` texts."""
+    """Error of scores that are not those of the criteria: `missing`, `unknown` and `repeated` texts."""
 
     def __init__(self, missing: Sequence[str], unknown: Sequence[str], repeated: Sequence[str]) -> None:
         self.missing, self.unknown, self.repeated = tuple(missing), tuple(unknown), tuple(repeated)
@@ -84,47 +85,52 @@ def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]
     their text, and one that is not found weighs as the mean of its dimension's. Raises UnmatchedCriteria (else).
     """
     if not compat:
-        require_all(criteria, scored)
-    totals = {name: _totals(criteria.criterions[name], scored[name], compat) for name in RACE_DIMENSIONS}
+        require_all_criteria(criteria, scored)
+    totals = {name: _weigh_scores(criteria.criterions[name], scored[name], compat) for name in RACE_DIMENSIONS}
     weights = _shares(criteria.dimension_weight)
     target = _weighted({name: total[0] for name, total in totals.items()}, weights)
     if any(each.reference is None for scores in scored.values() for each in scores):
+        # Pointwise there is nothing to share the points with: the share of all possible points takes its place.
         return _race({name: total[0] / TOP for name, total in totals.items()}, weights, target / TOP, target, None)
     reference = _weighted({name: total[1] for name, total in totals.items()}, weights)
-    dimensions = {name: share(*total) for name, total in totals.items()}
-    return _race(dimensions, weights, share(target, reference), target, reference)
+    dimensions = {name: target_share(*total) for name, total in totals.items()}
+    return _race(dimensions, weights, target_share(target, reference), target, reference)
 
 
-def share(target: float, reference: float) -> float | None:
+def target_share(target: float, reference: float) -> float | None:
     """Return the target's part of both, None where there is nothing to share."""
+    # 0 of 0 points: nobody can be called better, and 0.5 would say that they are equally good.
     return target / (target + reference) if target + reference else None
 
 
 def _shares(weights: Mapping[RaceDimension, float]) -> dict[RaceDimension, float]:
     total = fsum(weights[name] for name in RACE_DIMENSIONS)
+    # Files made by hand have weights in percent, or ones that sum to 0.999: shares make these all the same.
     return {name: weights[name] / total for name in RACE_DIMENSIONS}
 
 
 def _weighted(values: Mapping[RaceDimension, float], shares: Mapping[RaceDimension, float]) -> float:
     mean = fsum(values[name] * shares[name] for name in RACE_DIMENSIONS)
-    return _among(mean, values.values())
+    return _keep_in_range(mean, values.values())
 
 
-def _among(mean: float, values: Collection[float]) -> float:
+def _keep_in_range(mean: float, values: Collection[float]) -> float:
     """Return the mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than
     all.
     """
+    # fsum of shares that sum to 1 - 2^-53 makes 5.999999999999999 of sixes, and rows of equal scores would differ by
+    # it.
     return min(max(mean, min(values)), max(values))
 
 
-def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]]) -> None:
+def require_all_criteria(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]]) -> None:
     """Raise UnmatchedCriteria unless every criterion is scored once, under its own text but for case and blanks."""
     missing, unknown, repeated = [], [], []
     for name in RACE_DIMENSIONS:
-        wanted = {plain(each.criterion): each.criterion for each in criteria.criterions[name]}
+        wanted = {normalise_text(each.criterion): each.criterion for each in criteria.criterions[name]}
         found: set[str] = set()
         for each in scored.get(name, ()):
-            key = plain(each.criterion)
+            key = normalise_text(each.criterion)
             if key not in wanted:
                 unknown.append(each.criterion)
             elif key in found:
@@ -135,22 +141,25 @@ def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[
         raise UnmatchedCriteria(missing, unknown, repeated)
 
 
-def plain(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return a criterion's text as it is compared: without case, with single blanks."""
     return " ".join(text.split()).casefold()
 
 
-def _totals(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
+def _weigh_scores(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
     """Return the weighted means of target and reference, 0-10; the latter is 0 where there is none."""
     exact = {each.criterion: each.weight for each in criteria}
-    weight_of = {plain(text): weight for text, weight in exact.items()}
+    weight_of = {normalise_text(text): weight for text, weight in exact.items()}
     target = reference = total = 0.0
     for each in scored:
+        # The very text first: two criteria may differ by case alone.
         weight = exact.get(each.criterion)
         if weight is None:
-            weight = weight_of.get(plain(each.criterion))
+            weight = weight_of.get(normalise_text(each.criterion))
+        # The original's: a part of the text, else the mean weight. A judge that words a criterion anew so weighs it
+        # anew.
         if weight is None and compat:
-            weight = _closest(plain(each.criterion), weight_of)
+            weight = _find_weight(normalise_text(each.criterion), weight_of)
         assert weight is not None
         target += each.target * weight
         reference += (each.reference or 0.0) * weight
@@ -158,13 +167,14 @@ def _totals(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat:
     if not total:
         return 0.0, 0.0
     return (
-        _among(target / total, [each.target for each in scored]),
-        _among(reference / total, [each.reference or 0.0 for each in scored]),
+        _keep_in_range(target / total, [each.target for each in scored]),
+        _keep_in_range(reference / total, [each.reference or 0.0 for each in scored]),
     )
 
 
-def _closest(text: str, weights: Mapping[str, float]) -> float:
+def _find_weight(text: str, weights: Mapping[str, float]) -> float:
     for known, weight in weights.items():
+        # The first that matches, in the order of the file, as the original does it.
         if text in known or known in text:
             return weight
     return sum(weights.values()) / len(weights)
@@ -189,7 +199,7 @@ _Score = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class RaceQuestion:
-    """What is judged: texts as the judge sees them. `reference` None: the article is judged alone."""
+    """Question of a judge: texts as the judge sees them. `reference` None: the article is judged alone."""
 
     case_id: str
     language: Language
@@ -201,7 +211,7 @@ class RaceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RaceJudged:
-    """The means over all draws. `sd` is the standard deviation of the overall score over the samples, None for one.
+    """Means over all draws. `sd` is the standard deviation of the overall score over the samples, None for one.
 
     A sample is the mean of both orders where both are asked: what the order does is no part of the spread. `draws` are
     what each came to, in the article's point of view, `scored` what the judge said in each.
@@ -233,6 +243,7 @@ def _reply(entry: type[ReplyPart]) -> type[ReplyPart]:
     return create_model("_Reply", __base__=ReplyPart, **fields)
 
 
+# A model with a field for each dimension, so that a reply without one names it as missing.
 _PAIRS, _SINGLES = _reply(_Pair), _reply(_Single)
 
 
@@ -244,10 +255,13 @@ async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Clea
         return question
     texts = [question.article, *([] if question.reference is None else [question.reference])]
     if cleaning == "model":
-        asked = (clean(asking, question.case_id, question.language, text, number=n) for n, text in enumerate(texts, 1))
-        texts = await together(*asked)
+        asked = (
+            clean_by_model(asking, question.case_id, question.language, text, number=n)
+            for n, text in enumerate(texts, 1)
+        )
+        texts = await gather_all(*asked)
     else:
-        texts = [cleaned(text) for text in texts]
+        texts = [clean_by_rules(text) for text in texts]
     return replace(question, article=texts[0], reference=texts[1] if len(texts) > 1 else None)
 
 
@@ -264,13 +278,14 @@ async def judge_race(
     Raises Unscored where a draw is missing, and where there is no text to judge.
     """
     for name, text in {"article": question.article, "reference": question.reference}.items():
+        # An empty article would be compared all the same, and an empty reference gives any report all the points.
         if text is not None and not text.strip():
             raise Unscored(f"the {name} is empty")
     orders = (False, True) if position_swap and question.reference is not None else (False,)
     draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
     asked = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
-    scored = await together(*asked)
-    return _together([race(question.criteria, each, compat=compat) for each in scored], scored, len(orders))
+    scored = await gather_all(*asked)
+    return _average_draws([race(question.criteria, each, compat=compat) for each in scored], scored, len(orders))
 
 
 async def _draw(
@@ -284,6 +299,7 @@ async def _draw(
     else:
         task, form = wording.race_pairwise, _PAIRS
         both = (question.article, question.reference)
+        # Judges tend to favour the first of two texts: asked in both orders, the means are free of that.
         first, second = reversed(both) if swapped else both
         material = {"article_1": first, "article_2": second}
     messages = stage_messages(question.language, task.format(), query=question.query, **material, criteria=criteria)
@@ -291,8 +307,8 @@ async def _draw(
         STAGE,
         question.case_id,
         messages,
-        response_format(pairwise=question.reference is not None),
-        lambda text: parse(text, form, question.criteria, swapped=swapped, compat=compat),
+        reply_format(pairwise=question.reference is not None),
+        lambda text: parse_scores(text, form, question.criteria, swapped=swapped, compat=compat),
         version=PROMPT_VERSION,
         draw=number,
         request=request,
@@ -304,6 +320,7 @@ def criteria_text(criteria: RaceCriteria) -> str:
     parts = []
     for name in RACE_DIMENSIONS:
         lines = [
+            # Weights stay out of sight: they are the arithmetic's, and a judge that knew them could count them twice.
             f"- {_one_line(each.criterion)}\n  {_one_line(each.explanation)}".rstrip()
             for each in criteria.criterions[name]
         ]
@@ -312,18 +329,18 @@ def criteria_text(criteria: RaceCriteria) -> str:
 
 
 def _one_line(text: str) -> str:
-    """So that a text cannot look like further criteria."""
+    """Return the text on one line, so that it cannot look like further criteria."""
     return " ".join(text.split())
 
 
-def response_format(*, pairwise: bool) -> dict[str, Any]:
+def reply_format(*, pairwise: bool) -> dict[str, Any]:
     """Return a strict schema of the reply."""
     scores = ("article_1_score", "article_2_score") if pairwise else ("target_score",)
-    entries = listed(criterion=TEXT, analysis=TEXT, **dict.fromkeys(scores, NUMBER))
+    entries = list_schema(criterion=TEXT, analysis=TEXT, **dict.fromkeys(scores, NUMBER))
     return structured(f"research_{STAGE}", dict.fromkeys(RACE_DIMENSIONS, entries))
 
 
-def parse(
+def parse_scores(
     text: str, form: type[ReplyPart], criteria: RaceCriteria, *, swapped: bool = False, compat: bool = False
 ) -> dict[RaceDimension, tuple[Scored, ...]]:
     """Return the scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its
@@ -336,10 +353,10 @@ def parse(
     if compat:
         return found
     try:
-        require_all(criteria, found)
+        require_all_criteria(criteria, found)
     except UnmatchedCriteria as error:
         raise InvalidReply(str(error)) from error
-    return {name: _own_texts(criteria, name, scores) for name, scores in found.items()}
+    return {name: _match_criteria(criteria, name, scores) for name, scores in found.items()}
 
 
 def _scored(entry: Any, swapped: bool) -> Scored:
@@ -350,22 +367,25 @@ def _scored(entry: Any, swapped: bool) -> Scored:
     return Scored(entry.criterion, target, reference, entry.analysis)
 
 
-def _own_texts(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Scored]) -> tuple[Scored, ...]:
-    by_key = {plain(each.criterion): each for each in scores}
-    ordered = [(each.criterion, by_key[plain(each.criterion)]) for each in criteria.criterions[name]]
+def _match_criteria(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Scored]) -> tuple[Scored, ...]:
+    by_key = {normalise_text(each.criterion): each for each in scores}
+    ordered = [(each.criterion, by_key[normalise_text(each.criterion)]) for each in criteria.criterions[name]]
     return tuple(Scored(text, each.target, each.reference, each.analysis) for text, each in ordered)
 
 
-def _together(
+def _average_draws(
     draws: Sequence[Race], scored: Sequence[Mapping[RaceDimension, tuple[Scored, ...]]], orders: int
 ) -> RaceJudged:
     overall = [draw.overall for draw in draws]
+    # Draws come in pairs of both orders, next to each other: their mean is one sample, or the spread would be that of
+    # the order.
     samples = [_mean(overall[at : at + orders]) for at in range(0, len(overall), orders)]
     known = [sample for sample in samples if sample is not None]
     return RaceJudged(
         overall=_mean(overall),
         dimensions={name: _mean([draw.dimensions[name] for draw in draws]) for name in RACE_DIMENSIONS},
         weighted_dimensions=_mean([draw.weighted_dimensions for draw in draws]),
+        # Of samples (n - 1): few draws stand for all that could be drawn.
         sd=stdev(known) if len(known) > 1 else None,
         draws=tuple(draws),
         scored=tuple(dict(each) for each in scored),
@@ -373,6 +393,6 @@ def _together(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where any is."""
+    """Return the mean, None where any value is."""
     known = [value for value in values if value is not None]
-    return fsum(known) / len(known) if known and len(known) == len(values) else None
+    return mean(known) if len(known) == len(values) else None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
 
-from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.parts import CasePart
+from pytest_agentbench.packs.research.stages import PARTS, Part
+from pytest_agentbench.records.base import CasePart, Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
@@ -23,9 +23,6 @@ Language = Literal["zh", "en"]
 
 RowId = StrictInt | StrictStr
 """As the file has it: `1`, `"1"` and `"01"` stay apart. Rows are joined by the text of it."""
-
-Part = Literal["race", "fact", "efficiency", "strategic", "interaction", "poet"]
-PARTS: tuple[Part, ...] = ("race", "fact", "efficiency", "strategic", "interaction", "poet")
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -48,7 +45,7 @@ def _none_known(usage: Any) -> Any:
 
 
 class ExecutionMetrics(Record):
-    """How a report came about (seed 003, `execution_metrics`). What is not known is None, never a default."""
+    """Execution of a report's agent (seed 003, `execution_metrics`). What is not known is None, never a default."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -76,7 +73,7 @@ class RaceCriterion(Record):
 
 
 class RaceCriteria(Record):
-    """What RACE judges a query's reports by."""
+    """Criteria by which RACE judges a query's reports."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -131,32 +128,9 @@ class ReferenceRow(Record):
 Cleaning = Literal["deterministic", "model", "none"]
 """What an article is rid of before RACE judges it: by rules, by a model, or not at all."""
 
-SCORES: dict[Part, tuple[str, ...]] = {
-    "race": ("race", *(f"race_{name}" for name in RACE_DIMENSIONS), "race_weighted_dims", "race_sd"),
-    "fact": ("fact_accuracy", "fact_citations", "fact_valid_citations", "fact_supported_per_1000_words"),
-    "efficiency": ("efficiency", "time_saving", "cost_saving_usd", "automation", "resource_efficiency"),
-    "strategic": ("strategic", "complexity_adaptability", "knowledge_units", "knowledge_creation_value"),
-    "interaction": ("interaction_efficiency",),
-    "poet": ("quality", "poet"),
-}
-"""The scores of each part, as metrics have them. Those of UNBOUNDED have units of their own, all others are 0-1."""
-
-UNBOUNDED = frozenset(
-    {
-        *("fact_citations", "fact_valid_citations", "fact_supported_per_1000_words"),
-        *("cost_saving_usd", "resource_efficiency", "knowledge_units", "knowledge_creation_value", "time_saving"),
-    }
-)
-
-ANNOTATED: tuple[Part, ...] = ("efficiency", "strategic", "interaction", "poet")
-"""The parts that compare with an expert, so that they need annotations."""
-
-JUDGED: tuple[Part, ...] = ("race", "fact", "strategic", "poet")
-"""The parts that ask a judge."""
-
 
 class RowPlace(NamedTuple):
-    """Where a row of a file stands: its 1-based `line`, its bytes, and the SHA-256 of what it says."""
+    """Place of a row in a file: its 1-based `line`, its bytes, and the SHA-256 of what it says."""
 
     path: Path
     line: int
@@ -169,7 +143,7 @@ class RowPlace(NamedTuple):
 
 
 class ResearchScoring(Record):
-    """How the reports of a reports.yaml are scored. `thresholds` are least values of SCORES.
+    """Settings by which the reports of a reports.yaml are scored. `thresholds` are least values of its metrics.
 
     `annotations` is a folder, `config` a file such as poet_algorithm_config.json, `knowledge_base` one that grows.
     """
@@ -214,7 +188,7 @@ class ResearchTask(CasePart):
 
 
 class CriterionScore(Record):
-    """What a judge said of one criterion, 0-10, in the first draw. `reference` is None where there was none."""
+    """Scores that a judge gave by one criterion, 0-10, in the first draw. `reference` is None where there was none."""
 
     dimension: RaceDimension
     criterion: str
@@ -243,7 +217,7 @@ def task_of_case(case: Case) -> ResearchTask:
 
 
 class StageCost(Record):
-    """What judging took at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+    """Cost of judging at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
 
     requests: int
     input_tokens: int
@@ -253,7 +227,7 @@ class StageCost(Record):
 
 
 class ResearchScores(Record):
-    """What the scores of a report rest on; texts are cut short. The scores themselves are the evaluation's metrics.
+    """Evidence of a report's scores; texts are cut short. The scores themselves are the evaluation's metrics.
 
     `language` to `complexity_level` are as the report was scored. `statements` are the first of those that cite a page,
     `statements_left_out` counts the others. `strategic` has the judge's eight scores (1-5) with their reasons,
@@ -281,12 +255,14 @@ class ResearchScores(Record):
     judge_scripted: bool = False
 
 
+# Seed 003's definitions, digit for digit: [3] is a citation, [3, 4] none, and words are U+4E00 to U+9FFF or runs of
+# ASCII letters. Other counts would not compare.
 _MARKER = re.compile(r"\[([0-9]+)\]")
 _WORD = re.compile("[\u4e00-\u9fff]|[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ArticleCounts:
     """`citations` are markers such as `[3]`, `sources` the numbers among them, `words` Chinese characters and runs of
     Latin letters."""
 
@@ -295,10 +271,11 @@ class Counted:
     words: int
 
 
-def counted(article: str) -> Counted:
+def count_article(article: str) -> ArticleCounts:
     """Return what is in the text of a report."""
+    # [01] and [1] are one source.
     markers = _MARKER.findall(article)
-    return Counted(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))
+    return ArticleCounts(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,5 +295,6 @@ class Report:
 
 
 def article_digest(article: str) -> str:
-    """16 hex digits by which results tell what article they are of."""
+    """Return 16 hex digits by which results tell what article they are of."""
+    # surrogatepass: JSON may hold half of a surrogate pair, which utf-8 refuses.
     return sha256(article.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What reports show of research reports: where their rows are, what judges voted, what a failed one rests on."""
+"""Section of report.json on research reports: where their rows are, what judges voted, what a failed one rests on."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.packs.research.records import (
-    PARTS,
-    RACE_DIMENSIONS,
-    SCORES,
-    CriterionScore,
-    ResearchScores,
-    task_of_case,
-)
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, CriterionScore, ResearchScores, task_of_case
+from pytest_agentbench.packs.research.stages import PARTS, SCORES
 from pytest_agentbench.reports.sections import ReportSection
-from pytest_agentbench.reports.text import sendable
+from pytest_agentbench.terminal_text import sendable
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.case import Case
@@ -36,7 +30,7 @@ _ROW_SCHEMA = {
 
 
 class ResearchSection(ReportSection):
-    """The section `research` of report.json."""
+    """Section `research` of report.json."""
 
     def page_script(self) -> str:
         """Return what the page shows of a report's verdict and of the models' means."""
@@ -51,6 +45,7 @@ class ResearchSection(ReportSection):
         row_id = task_of_case(case).row_id
         scored = evaluation if evaluation is not None and evaluation.part(ResearchScores) is not None else None
         return {
+            # As files have them, ids may hold halves of surrogate pairs, which report.json cannot.
             "row_id": sendable(row_id) if isinstance(row_id, str) else row_id,
             "evaluation": scored and scored.fingerprint,
         }
@@ -74,6 +69,8 @@ class ResearchSection(ReportSection):
             "scores": draws,
             "pass_at": _EVEN if compared else None,
         }
+        # Twice as many draws as samples: only then both orders were asked, as a report without a reference has but
+        # one.
         swapped = compared and scoring.position_swap and len(draws) == 2 * scoring.samples
         return [votes | ({"order": "swapped"} if swapped else {})]
 
@@ -119,12 +116,14 @@ def _made_of(evaluation: Evaluation) -> str:
 def _dimensions(failed: Collection[str]) -> Collection[str]:
     """Return those that failed, or all where RACE as a whole did."""
     named = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
+    # Where RACE as a whole failed, each dimension may be why.
     return named if named and not {"race", "race_weighted_dims", "quality"} & set(failed) else RACE_DIMENSIONS
 
 
 def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:
     """Yield those in which the report lost most against its reference, or has least where there is none."""
     asked = [each for each in criteria if each.dimension in dimensions]
+    # What was lost against the reference counts, not how low the score is: a weak reference shares its weakness.
     for each in sorted(asked, key=lambda each: each.target - (each.reference or 0))[:_MOST]:
         against = f" against {each.reference:g}" if each.reference is not None else " of 10"
         said = f" ({each.analysis})" if each.analysis.strip() else ""

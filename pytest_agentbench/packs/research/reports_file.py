@@ -22,20 +22,20 @@ from pytest_agentbench.config.base import (
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
 from pytest_agentbench.config.dataset_file import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import CaseServers
-from pytest_agentbench.packs.research.records import ANNOTATED, PARTS, SCORES, UNBOUNDED, Cleaning, Part
+from pytest_agentbench.config.sections import CaseServers
+from pytest_agentbench.packs.research.records import Cleaning
+from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, UNBOUNDED, Part
 from pytest_agentbench.records.base import AtLeastOne, Tags
 from pytest_agentbench.records.case import RunnerSpec
 from pytest_agentbench.records.check_specs import Text
 
-_NEEDED: tuple[Part, ...] = ("race", "fact", "efficiency", "strategic")
-"""What the composite is made of."""
-_LOWER_IS_BETTER = frozenset({"race_sd"})
+_NEEDED = PART_STAGES["poet"].made_of
 
 
 def _some_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if not parts:
         raise ValueError(f"found none, expected at least one of {', '.join(PARTS)}")
+    # In the order of the table, however the file has them: fingerprints hang on it.
     return tuple(name for name in PARTS if name in parts)
 
 
@@ -94,6 +94,7 @@ class ReportsFile(ConfigFile):
         scope = scope_of(info)
         if reports == ():
             raise ValueError("found none, expected at least one path or pattern")
+        # Without a scope the file is only checked by itself, as an editor does.
         if scope is None or reports is None:
             return reports
         complain(((at,), text) for at, each in enumerate(reports) for text in find_data_file_problems(each, scope))
@@ -134,11 +135,11 @@ class ReportsFile(ConfigFile):
     def _lacks(self) -> Iterator[tuple[Loc, str]]:
         if self.reports is None and self.queries is None:
             yield (), "found neither reports nor queries, expected stored reports, or queries that a runner answers"
-        if "race" in self.parts and self.criteria is None:
-            yield (), f"found no criteria, which race needs; {_or_without(self.parts, 'race')}"
-        compared = [name for name in ANNOTATED if name in self.parts]
-        if compared and self.annotations is None:
-            yield (), f"found no annotations, which {_and(compared)} need; {_or_without(self.parts, *compared)}"
+        for field in dict.fromkeys(field for stage in PART_STAGES.values() for field in stage.inputs):
+            users = [part for part in self.parts if field in PART_STAGES[part].inputs]
+            if users and getattr(self, field) is None:
+                need = "need" if len(users) > 1 else "needs"
+                yield (), f"found no {field}, which {_and(users)} {need}; {_or_without(self.parts, *users)}"
         missing = [name for name in _NEEDED if name not in self.parts]
         if "poet" in self.parts and missing:
             yield ("parts",), f"found poet without {_and(missing)}, which it is made of"
@@ -151,13 +152,15 @@ def _shared_stems(reports: tuple[str, ...], scope: Scope) -> Iterator[tuple[Loc,
     first: dict[str, Path] = {}
     for at, pattern in enumerate(reports):
         for path in match_files(pattern, scope.folder):
+            # The stem is the model of all reports in the file: two would be mixed under one name.
             other = first.setdefault(path.stem, path)
             if other != path:
                 yield (at,), f"found {path} and {other}, which are of one model ({path.stem!r}); rename one"
 
 
 def _threshold_problems(thresholds: Mapping[str, float], parts: tuple[Part, ...]) -> Iterator[tuple[Loc, str]]:
-    scored = {name: part for part, names in SCORES.items() for name in names if name not in _LOWER_IS_BETTER}
+    stages = PART_STAGES.items()
+    scored = {name: part for part, stage in stages for name in stage.metrics if name not in stage.lower_is_better}
     for name, least in thresholds.items():
         if name not in scored:
             known = ", ".join(score for score, part in scored.items() if part in parts)

@@ -10,25 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ConfigDict
 
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import Document, read_document
-from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.arithmetic import weights_of
 from pytest_agentbench.packs.research.asking import Unscored
-from pytest_agentbench.packs.research.business_report.figures import Missing
-from pytest_agentbench.packs.research.commands import joined, joined_briefly
-from pytest_agentbench.packs.research.efficiency import EfficiencyScore
-from pytest_agentbench.packs.research.fact.rows import FactRow, counts_of
-from pytest_agentbench.packs.research.poet import (
-    FactPart,
-    Parts,
-    RacePart,
-    fact_evidence,
-    quality_of,
-    race_evidence,
-    weights_of,
-)
-from pytest_agentbench.packs.research.race import RaceRow
+from pytest_agentbench.packs.research.business_report.figures import EvidencePart, Missing
+from pytest_agentbench.packs.research.fact.rows import FactRow, count_row
+from pytest_agentbench.packs.research.inputs import join_briefs, join_rows
 from pytest_agentbench.packs.research.race_judging import Scored
 from pytest_agentbench.packs.research.records import (
     RACE_DIMENSIONS,
@@ -39,7 +28,18 @@ from pytest_agentbench.packs.research.records import (
     article_digest,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, read_research_rows
-from pytest_agentbench.packs.research.strategic import StrategicScore
+from pytest_agentbench.packs.research.scores import (
+    EfficiencyScore,
+    FactPart,
+    Parts,
+    RacePart,
+    RaceRow,
+    StrategicScore,
+    fact_lines,
+    quality_of,
+    race_lines,
+)
+from pytest_agentbench.packs.research.stages import PART_STAGES
 from pytest_agentbench.records.base import Record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _Outcome(Record):
 
 
 class _Criterion(Record):
-    """What a judge said by one criterion; pointwise it has `target_score` alone."""
+    """Scores by one criterion; pointwise it has `target_score` alone."""
 
     criterion: str
     analysis: str = ""
@@ -83,8 +83,8 @@ class _Details(Record):
     draws: tuple[_Draw, ...]
 
     @property
-    def said(self) -> dict[RaceDimension, tuple[Scored, ...]]:
-        """Return the first draw, from the article's point of view."""
+    def first_draw(self) -> dict[RaceDimension, tuple[Scored, ...]]:
+        """Return the scores of the first draw, from the article's point of view."""
         found: dict[RaceDimension, tuple[Scored, ...]] = {}
         for name, entries in self.draws[0].judge_details.items() if self.draws else ():
             targets = [
@@ -109,7 +109,7 @@ class _Fact:
 
 
 class StageResults:
-    """The results of a model's reports below a folder such as `results`. Each file is read when it is first needed.
+    """Results of a model's reports below a folder such as `results`. Each file is read when it is first needed.
 
     Raises ConfigError for files that are there and cannot be read at all.
     """
@@ -120,11 +120,11 @@ class StageResults:
     def parts(self, row: ReportRow, *, efficiency: bool) -> Parts:
         """Return what is there of a report, and why the rest is not. `efficiency`: whether that is looked for too."""
         why: dict[Missing, str] = {}
-        race = _or_why(why, "race", lambda: self._race(row))
-        fact = _or_why(why, "fact", lambda: self._fact(row))
-        strategic = _or_why(why, "strategic", lambda: self._outcome("strategic", row, StrategicScore))
+        race = _try_part(why, "race", lambda: self._race(row))
+        fact = _try_part(why, "fact", lambda: self._fact(row))
+        strategic = _try_part(why, "strategic", lambda: self._outcome("strategic", row, StrategicScore))
         work = (
-            _or_why(why, "efficiency", lambda: self._outcome("efficiency", row, EfficiencyScore))
+            _try_part(why, "efficiency", lambda: self._outcome("efficiency", row, EfficiencyScore))
             if efficiency
             else None
         )
@@ -133,7 +133,7 @@ class StageResults:
     def quality(self, row: ReportRow, *, compat: bool) -> tuple[float | None, str]:
         """Return a report's quality, 0-1, or None and why."""
         why: dict[Missing, str] = {}
-        parts = Parts(_or_why(why, "race", lambda: self._race(row)), _or_why(why, "fact", lambda: self._fact(row)))
+        parts = Parts(_try_part(why, "race", lambda: self._race(row)), _try_part(why, "fact", lambda: self._fact(row)))
         quality = quality_of(parts, weights_of(self._call.config, compat=compat))
         if quality is None and not why:
             why["fact"] = "none of its citations could be checked"
@@ -141,7 +141,9 @@ class StageResults:
 
     def _race(self, row: ReportRow) -> RacePart:
         found = self._partner("race", self._race_rows, row).scored
+        # The report may have been replaced since under the same id and prompt.
         self._require_same("race", row, found.article_digest)
+        # `scored` raises where it is None.
         assert found.overall_score is not None
         dimensions = {name: getattr(found, name) for name in RACE_DIMENSIONS}
         return RacePart(found.overall_score, dimensions, self._race_evidence.get(str(row.id), ()))
@@ -153,38 +155,41 @@ class StageResults:
             raise Unscored(found.part)
         return found.part
 
-    def _outcome(self, part: Missing, row: ReportRow, form: type[S]) -> S:
+    def _outcome(self, part: EvidencePart, row: ReportRow, form: type[S]) -> S:
         found = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
         known = {name: value for name, value in (found.model_extra or {}).items() if name in form.model_fields}
         error = (found.model_extra or {}).get(f"{part}_error")
+        # A row may say why it is incomplete and have its other figures all the same.
         if error is not None and f"{part}_score" not in known:
             raise Unscored(str(error))
         self._require_same(part, row, (found.model_extra or {}).get("article_digest"))
-        score = _valid(self._path(part), 1, known, form)
+        score = _validate_row(self._path(part), 1, known, form)
         metrics = row.execution_metrics or ExecutionMetrics()
+        # The article may be the same and what was recorded of the run another.
         if isinstance(score, EfficiencyScore) and not score.rests_on(metrics):
             raise Unscored(self._stale(part, "execution_metrics"))
         return score
 
-    def _require_same(self, part: Missing, row: ReportRow, digest: object) -> None:
+    def _require_same(self, part: EvidencePart, row: ReportRow, digest: object) -> None:
         """Raise Unscored for what is told to be of another article."""
         if digest is not None and digest != article_digest(row.article):
             raise Unscored(self._stale(part, "article"))
 
-    def _stale(self, part: Missing, what: str) -> str:
+    def _stale(self, part: EvidencePart, what: str) -> str:
         return f"{self._path(part)}: is of another {what} than the report has now; run agentbench research {part} again"
 
-    def _partner(self, part: Missing, rows: Joined[Any] | None, row: ReportRow) -> Any:
+    def _partner(self, part: EvidencePart, rows: Joined[Any] | None, row: ReportRow) -> Any:
         if rows is None:
             raise Unscored(f"{self._path(part)} is not there; run agentbench research {part}")
         return rows.partner(row)
 
-    def _path(self, part: Missing) -> Path:
-        return self._folder / part / self._model / _FILES[part]
+    def _path(self, part: EvidencePart) -> Path:
+        stage = PART_STAGES[part]
+        return self._folder / stage.folder / self._model / stage.rows
 
-    def _rows(self, part: Missing, form: Any) -> Joined[Any] | None:
+    def _rows(self, part: EvidencePart, form: Any) -> Joined[Any] | None:
         path = self._path(part)
-        return joined(self._call, path, form) if path.is_file() else None
+        return join_rows(self._call, path, form) if path.is_file() else None
 
     @cached_property
     def _race_rows(self) -> Joined[RaceRow] | None:
@@ -193,41 +198,33 @@ class StageResults:
     @cached_property
     def _fact_rows(self) -> Joined[_Fact] | None:
         path = self._path("fact")
-        return joined_briefly(self._call, path, FactRow, _fact) if path.is_file() else None
+        return join_briefs(self._call, path, FactRow, _summarise_fact) if path.is_file() else None
 
     @cached_property
     def _efficiency_rows(self) -> Joined[_Outcome] | None:
-        return _outcomes(self._call, self._path("efficiency"))
+        return _read_outcomes(self._call, self._path("efficiency"))
 
     @cached_property
     def _strategic_rows(self) -> Joined[_Outcome] | None:
-        return _outcomes(self._call, self._path("strategic"))
+        return _read_outcomes(self._call, self._path("strategic"))
 
     @cached_property
     def _race_evidence(self) -> dict[str, tuple[str, ...]]:
         """Return what the judge said first of each report, by its id, where that is kept."""
         path = self._path("race").with_name("race_details.jsonl")
         rows = read_research_rows(path, _Details) if path.is_file() else ()
-        return {str(row.value.id): race_evidence(row.value.said) for row in rows if isinstance(row, GoodRow)}
+        return {str(row.value.id): race_lines(row.value.first_draw) for row in rows if isinstance(row, GoodRow)}
 
 
-_FILES: dict[Missing, str] = {
-    "race": "raw_results.jsonl",
-    "fact": "validated.jsonl",
-    "efficiency": "efficiency_report.json",
-    "strategic": "strategic_report.json",
-}
-
-
-def _fact(row: FactRow) -> _Fact:
+def _summarise_fact(row: FactRow) -> _Fact:
     try:
-        part: FactPart | str = FactPart(counts_of(row), fact_evidence(row.citations_deduped or {}))
+        part: FactPart | str = FactPart(count_row(row), fact_lines(row.citations_deduped or {}))
     except Unscored as error:
         part = str(error)
     return _Fact(row.id, row.prompt, article_digest(row.article), part)
 
 
-def _or_why(why: dict[Missing, str], part: Missing, find: Callable[[], T]) -> T | None:
+def _try_part(why: dict[Missing, str], part: EvidencePart, find: Callable[[], T]) -> T | None:
     try:
         return find()
     except AgentbenchError as error:
@@ -235,7 +232,7 @@ def _or_why(why: dict[Missing, str], part: Missing, find: Callable[[], T]) -> T 
         return None
 
 
-def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
+def _read_outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
     if not path.is_file():
         return None
     document = read_document(path)
@@ -244,9 +241,10 @@ def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
         raise ConfigError(f"{path}:1:1: results: missing, expected a list with an object for each report")
     found = []
     for number, row in enumerate(rows):
+        # The document knows the line of each row of its list: problems name it.
         line = document.problem(("results", number), "").line
         try:
-            found.append((line, _valid(path, line, row, _Outcome)))
+            found.append((line, _validate_row(path, line, row, _Outcome)))
         except ConfigError as error:
             if not _is_lost(row):
                 call.warn(str(error))
@@ -258,5 +256,5 @@ def _is_lost(row: Any) -> bool:
     return isinstance(row, dict) and any(name.endswith("_error") for name in row)
 
 
-def _valid(path: Path, line: int, row: Any, form: type[R]) -> R:
+def _validate_row(path: Path, line: int, row: Any, form: type[R]) -> R:
     return validate(Document(path, b"", row, place=lambda _: (line, 1)), form, Scope(str(path.parent)))

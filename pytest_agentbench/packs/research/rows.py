@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pytest_agentbench.bounded.files import open_file
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import Document, Loc
-from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     ExecutionMetrics,
@@ -30,13 +29,16 @@ from pytest_agentbench.packs.research.records import (
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.sources.items import describe_kind
 from pytest_agentbench.sources.json_files import BadItem, Item, locate_value, parse_value, read_items
+from pytest_agentbench.terminal_text import shorten_text
 
+# U+3400 to U+9FFF: CJK with extension A. `count_article` counts words by the seed's own range, which begins at
+# U+4E00.
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _LETTERS = re.compile("[^\\W\\d_]")
 
 
 class Prompted(Protocol):
-    """What every kind of row has."""
+    """Row with an id and a query, as every kind of row is."""
 
     @property
     def id(self) -> RowId:
@@ -81,12 +83,15 @@ def prompt_key(prompt: str) -> str:
     """Return what rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form
     only.
     """
+    # NFKC, as the same prompt comes with full-width and half-width punctuation from different editors; surrogatepass,
+    # as a JSON file may have half of a pair.
     return sha256(" ".join(unicodedata.normalize("NFKC", prompt).split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def language_of(text: str) -> Language:
-    """Chinese where a third of the letters is: queries mix in names and abbreviations."""
+    """Return Chinese where a third of the letters is: queries mix in names and abbreviations."""
     letters = len(_LETTERS.findall(text))
+    # A third and not a half: one Latin letter counts like one Chinese character, and `OpenAI` has six.
     return "zh" if letters and len(_CHINESE.findall(text)) * 3 >= letters else "en"
 
 
@@ -107,7 +112,7 @@ def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | Los
                 yield GoodRow(item.line, value, item.value, item.offset, len(item.raw))
 
 
-def distinct(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
+def mark_repeated(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
     """Yield the same, but a row that has the prompt or the id of one before it is lost."""
     prompts: dict[str, int] = {}
     ids: dict[str, int] = {}
@@ -115,6 +120,7 @@ def distinct(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodR
         if isinstance(row, LostRow):
             yield row
             continue
+        # Ids are compared as texts, for one file may have 1 where the other has "1".
         key, name = prompt_key(row.value.prompt), str(row.value.id)
         prompt, first = prompts.get(key), ids.get(name)
         prompts.setdefault(key, row.line)
@@ -139,7 +145,7 @@ def _document(path: Path, item: Item) -> Document:
 
 
 class Joined(Generic[P]):
-    """The rows of one file by their prompts. `problems` are what is wrong with them together: duplicates.
+    """Rows of one file by their prompts. `problems` are what is wrong with them together: duplicates.
 
     The first of several rows of one prompt counts.
     """
@@ -155,6 +161,7 @@ class Joined(Generic[P]):
                 self.problems.append(f"{path}:{line}:1: prompt: found that of line {self._rows[key][0]} again")
             if name in ids:
                 self.problems.append(f"{path}:{line}:1: id: found {row.id!r} again, first on line {ids[name]}")
+            # The first counts here and in criteria.jsonl, so that a row added below another changes nothing.
             self._rows.setdefault(key, (line, row))
             ids.setdefault(name, line)
 
@@ -174,6 +181,7 @@ class Joined(Generic[P]):
         if found is None:
             raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
         line, partner = found
+        # A prompt with two ids means that files of two versions are mixed, and all other joins of them may be wrong.
         if str(partner.id) != str(row.id):
             raise ConfigError(
                 f"{self.path}:{line}:1: id: found {partner.id!r} for the prompt that has the id {row.id!r} elsewhere "
@@ -183,8 +191,7 @@ class Joined(Generic[P]):
 
 
 def _short(prompt: str) -> str:
-    text = " ".join(prompt.split())
-    return repr(text if len(text) <= 60 else f"{text[:59]}…")
+    return repr(shorten_text(" ".join(prompt.split()), 60))
 
 
 StoredRow = TypeVar("StoredRow", ReportRow, RaceCriteria, ReferenceRow)
@@ -195,7 +202,7 @@ _RECORDED = frozenset({"task_metadata", "interaction_metrics", "quality_metrics"
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The texts of a report. `article`, `metrics` and further fields of its `row` are of a stored one."""
+    """Texts of a report. `article`, `metrics` and further fields of its `row` are of a stored one."""
 
     article: str | None
     metrics: ExecutionMetrics
@@ -218,7 +225,7 @@ def read_material(task: ResearchTask) -> Material:
     )
 
 
-def place(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
+def place_of_row(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
     """Return where a row of a file stands that says `said`."""
     digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
     return RowPlace(path, row.line, row.offset, row.size, digest)
@@ -227,6 +234,7 @@ def place(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
 def report_content(row: ReportRow) -> str:
     """Return what of a report can change its scores."""
     metrics = row.execution_metrics.model_dump(mode="json") if row.execution_metrics is not None else None
+    # Other fields may change without changing a score, so that stored evaluations stand.
     further = {name: value for name, value in (row.model_extra or {}).items() if name in _RECORDED}
     return json.dumps([row.article, metrics, further], sort_keys=True)
 
@@ -252,6 +260,8 @@ def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[S
     try:
         with open_file(place.path, limit=None) as file:
             file.seek(place.offset)
+            # Read where it stood when it was collected, and compared by its digest: a file that has changed since is
+            # told.
             row = record.model_validate(parse_value(file.read(place.size)))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: the row cannot be read any more; run again: {error}") from error

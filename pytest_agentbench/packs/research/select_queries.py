@@ -1,4 +1,4 @@
-"""The stage select-queries: a judge scores queries by seven dimensions, and the valuable ones are kept (seed 003)."""
+"""Stage select-queries: a judge scores queries by seven dimensions, and the valuable ones are kept (seed 003)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from pytest_agentbench.packs.research.asking import (
     WORDINGS,
     Asking,
     Unscored,
-    exactly,
-    parts,
+    object_schema,
+    parse_objects,
     stage_messages,
 )
+from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import add, add_config, add_judge, add_rows
-from pytest_agentbench.packs.research.query_files import ProposedQuery, as_cell
+from pytest_agentbench.packs.research.inputs import chosen_rows, input_rows, language_of_row, name_row, require_value
+from pytest_agentbench.packs.research.query_files import ProposedQuery, as_cell, read_queries
 from pytest_agentbench.packs.research.records import Language, QueryRow, RowId
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.store.files import require_writable, write_document, write_rows, write_text
 
 if TYPE_CHECKING:
-    from pytest_agentbench.packs.research.call import Call
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
 
 
@@ -67,10 +69,11 @@ class LackingScores(AgentbenchError):
 
 
 def query_value(scores: Mapping[str, float]) -> float:
-    """`round(sum(s w) / sum(w), 2)` of scores of 1-5 by `key`. Raises LackingScores."""
+    """Return `round(sum(s w) / sum(w), 2)` of scores of 1-5 by `key`. Raises LackingScores."""
     missing = [each.key for each in QUERY_DIMENSIONS if each.key not in scores]
     if missing:
         raise LackingScores(f"found no score of {', '.join(missing)}, expected all seven dimensions")
+    # 1 but for rounding; the formula of seed 003 divides by it, and results are to be equal to the last bit.
     total = sum(each.weight for each in QUERY_DIMENSIONS)
     return round(sum(scores[each.key] * each.weight for each in QUERY_DIMENSIONS) / total, 2)
 
@@ -88,7 +91,7 @@ class DimensionScore(Record):
 
 
 class ScoringResult(Record):
-    """As query_scores.json has it."""
+    """Scores of a query, as query_scores.json has them."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -97,7 +100,7 @@ class ScoringResult(Record):
 
 
 class Classification(Record):
-    """What a judge takes a query for; None where it cannot tell."""
+    """Class of a query by a judge's guess; None where it cannot tell."""
 
     domain: str | None = None
     complexity_level: Annotated[StrictInt, Field(ge=LOWEST, le=TOP)] | None = None
@@ -132,6 +135,7 @@ def scored_query(
     query: ProposedQuery, result: Mapping[str, Any], classification: Classification | None = None
 ) -> ScoredQuery:
     """Return the row of a query that a judge has scored."""
+    # Its further fields stay with the query through all files.
     own = query.model_dump(exclude_unset=True, exclude={"id", "title", "prompt"})
     return ScoredQuery(
         query_number=query.id,
@@ -158,7 +162,8 @@ def failed_scores_row(data: Mapping[str, Any] | None, line: int, error: Exceptio
 
 
 def csv_rows(queries: Sequence[ScoredQuery]) -> list[list[Any]]:
-    """query_scores.csv: the header, then the queries by score, the best first."""
+    """Return the rows of query_scores.csv: the header, then the queries by score, the best first."""
+    # By the negative value and not reversed: queries of one score stay in the order of their file.
     ranked = sorted(queries, key=lambda query: -query.value)
     return [list(CSV_HEADER), *(_csv_row(rank, query) for rank, query in enumerate(ranked, 1))]
 
@@ -199,6 +204,7 @@ def query_row(query: ScoredQuery, language: str) -> dict[str, Any]:
 
 
 def _known(own: Any, judged: Any) -> tuple[Any, Literal["query", "judge"] | None]:
+    # A guess of the judge's never replaces what the query's own file says; the row tells where each comes from.
     if own is not None:
         return own, "query"
     return (judged, "judge") if judged is not None else (None, None)
@@ -206,7 +212,7 @@ def _known(own: Any, judged: Any) -> tuple[Any, Literal["query", "judge"] | None
 
 _JUDGED_STAGE = "select"
 
-_SCORE = exactly(reason=TEXT, score={"type": "integer", "description": "1 to 5."})
+_SCORE = object_schema(reason=TEXT, score={"type": "integer", "description": "1 to 5."})
 _FORMAT = structured(
     f"research_{_JUDGED_STAGE}",
     {
@@ -245,7 +251,8 @@ async def score_query(
 
 
 def _parse(text: str) -> tuple[dict[str, _Score], Classification]:
-    found = parts(text, (each.letter for each in QUERY_DIMENSIONS), _Score)
+    found = parse_objects(text, (each.letter for each in QUERY_DIMENSIONS), _Score)
+    # Domain and level in the same request: a second one would show the judge the same query again.
     told = validate_form(read_json_object(text), _Classification)
     return (
         {each.key: found[each.letter] for each in QUERY_DIMENSIONS},
@@ -282,7 +289,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_threshold(parser: argparse._ActionsContainer) -> None:
-    """Which queries are kept."""
+    """Add the score from which queries are kept."""
     text = "keep from this score (default: the config's, 4.0)"
     add(parser, "--threshold", type=_threshold, metavar="SCORE", help=text)
 
@@ -296,9 +303,7 @@ def _threshold(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Scores the queries, or reads their scores, and keeps those that reach the threshold."""
-    from pytest_agentbench.packs.research.call import Call
-
+    """Score the queries, or read their scores, and keep those that reach the threshold."""
     call = Call("select-queries", args)
     source: Path = args.from_scores or args.input_file
     output: Path = args.output_dir or source.parent
@@ -310,20 +315,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def score_queries(call: Call, file: Path, output: Path) -> None:
-    """Scores the queries of a file. Raises ConfigError where it cannot be read, or no judge is named."""
-    from pytest_agentbench.packs.research.call import case_id
-    from pytest_agentbench.packs.research.commands import chosen_rows, label, spoken, value_of
-    from pytest_agentbench.packs.research.query_files import read_queries
-    from pytest_agentbench.store.output_files import require_writable, write_document, write_text
-
+    """Score the queries of a file. Raises ConfigError where it cannot be read, or no judge is named."""
     rows = chosen_rows(call, file, read_queries(file, call.warn))
     asking = await call.asking(file)
     converted = [path for path in (call.args.convert_to_jsonl,) if path is not None]
     require_writable(output / SCORES, output / TABLE, output / SELECTED, *converted)
 
     async def score(row: GoodRow[ProposedQuery] | LostRow) -> ScoredQuery:
-        query = value_of(row)
-        return scored_query(query, *await score_query(asking, case_id(query.id), spoken(query), query.prompt))
+        query = require_value(row)
+        return scored_query(query, *await score_query(asking, case_id(query.id), language_of_row(query), query.prompt))
 
     def write(results: Sequence[ScoredQuery | AgentbenchError | None]) -> tuple[Path, ...]:
         scored = [result for result in results if isinstance(result, ScoredQuery)]
@@ -336,21 +336,35 @@ async def score_queries(call: Call, file: Path, output: Path) -> None:
         ]
         return (
             write_document(output / SCORES, document),
+            # With a byte order mark, without which Excel takes the headers for another encoding.
             write_text(output / TABLE, table.getvalue(), encoding="utf-8-sig"),
             *_write_kept(call, scored, output),
         )
 
-    results = await call.score(STAGE, rows, score, label=label, write=write)
+    results = await call.score(STAGE, rows, score, label=name_row, write=write)
     _tell(call, [result for result in results if isinstance(result, ScoredQuery)])
+
+
+async def prepare_queries(call: Call) -> None:
+    """Select the queries of the whole pipeline, where its options ask for that.
+
+    Writes query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too. Raises ConfigError:
+    without queries there is nothing to go on with.
+    """
+    args = call.args
+    if args.enable_query_selection:
+        args.export_selected, args.convert_to_jsonl = True, args.query_file
+        await score_queries(call, args.raw_query_file, args.raw_query_file.parent)
+        args.query_file = args.raw_query_file.with_name(SELECTED)
 
 
 async def select_scored(call: Call, file: Path, output: Path) -> None:
     """Keep queries by the scores of a query_scores.json. Raises ConfigError where that cannot be read."""
-    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
 
     async def score(row: GoodRow[ScoredQuery] | LostRow) -> ScoredQuery:
-        query = value_of(row)
+        query = require_value(row)
         value, result = query.value, query.scoring_result
+        # The seven scores count; a sum that does not fit them is a file that was edited by hand.
         if result is not None and result.overall_score not in (None, value):
             call.warn(
                 f"{file}:{row.line}:1: overall_score: found {result.overall_score}, the seven scores give {value}"
@@ -360,27 +374,26 @@ async def select_scored(call: Call, file: Path, output: Path) -> None:
     def write(results: Sequence[ScoredQuery | AgentbenchError | None]) -> tuple[Path, ...]:
         return _write_kept(call, [result for result in results if isinstance(result, ScoredQuery)], output)
 
-    results = await call.score(STAGE, input_rows(call, file, ScoredQuery), score, label=label, write=write)
+    results = await call.score(STAGE, input_rows(call, file, ScoredQuery), score, label=name_row, write=write)
     _tell(call, [result for result in results if isinstance(result, ScoredQuery)])
 
 
 def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tuple[Path, ...]:
     """Return the files of the queries that reach the threshold, in the order of the input."""
-    from pytest_agentbench.packs.research.commands import spoken
-    from pytest_agentbench.store.output_files import write_rows
-
+    # In the order of the input and under their own ids, which a rank would change with every new query.
     kept = [query for query in scored if query.value >= call.args.threshold]
     files = []
     if call.args.export_selected:
         files.append(write_rows(output / SELECTED, [selected_row(query) for query in kept]))
     if call.args.convert_to_jsonl is not None:
-        lines = [query_row(query, spoken(query)) for query in kept]
+        lines = [query_row(query, language_of_row(query)) for query in kept]
         files.append(write_rows(call.args.convert_to_jsonl, lines))
     return tuple(files)
 
 
 def _tell(call: Call, scored: Sequence[ScoredQuery]) -> None:
     """Print how many queries are kept, also at both thresholds of the seed."""
+    # Seed 003 names both, in different places: people who compare with it look for either.
     for threshold in sorted({*_NAMED_THRESHOLDS, call.args.threshold}):
         kept = sum(query.value >= threshold for query in scored)
         chosen = " (chosen)" if threshold == call.args.threshold else ""

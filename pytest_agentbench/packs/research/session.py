@@ -1,9 +1,8 @@
-"""Research reports in a session: the stored ones as runs, and what all of them share."""
+"""State that the research reports of a session share: configuration, annotations, knowledge, pages of the web."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -12,15 +11,11 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.records import ResearchScoring, task_of_case
-from pytest_agentbench.packs.research.rows import read_material
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import RunContext, RunEnd
+from pytest_agentbench.packs.research.records import ResearchScoring
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.annotations import Annotations
     from pytest_agentbench.engine.services import Services
+    from pytest_agentbench.packs.research.annotations import Annotations
     from pytest_agentbench.packs.research.config import PoetConfig
     from pytest_agentbench.packs.research.fact.pages import Pages
     from pytest_agentbench.packs.research.knowledge import KnowledgeBase
@@ -40,7 +35,7 @@ def explain_missing_report(artifact: RunArtifact) -> list[str]:
 
 
 class ResearchSession:
-    """What all reports of a session share. Files are read again where they change."""
+    """State that all reports of a session share. Files are read again where they change."""
 
     def __init__(self, services: Services) -> None:
         self._output, self._subjects = services.output, services.subjects
@@ -56,6 +51,7 @@ class ResearchSession:
         path = scoring.config
         if path is None:
             return PoetConfig()
+        # Time and size, not the content: this is asked for each report.
         key = path, _stamp(path)
         if key not in self._configs:
             self._configs[key] = read_poet_config(path)
@@ -63,7 +59,7 @@ class ResearchSession:
 
     def annotations(self, scoring: ResearchScoring) -> Annotations | None:
         """Return the annotations, None where no part needs any. Raises ConfigError."""
-        from pytest_agentbench.packs.research.efficiency import annotations_of
+        from pytest_agentbench.packs.research.config import annotations_of
 
         folder = scoring.annotations
         if folder is None:
@@ -80,6 +76,7 @@ class ResearchSession:
 
         path = scoring.knowledge_base or self._output / KNOWLEDGE_BASE
         days = self.config(scoring).knowledge_base_settings.knowledge_retention_days
+        # One object for all reports with this file, for it keeps what it has read.
         return self._bases.setdefault((path, days), KnowledgeBase(path, days))
 
     @cached_property
@@ -103,6 +100,7 @@ class ResearchSession:
         if network not in self._pages:
             opened = Pages(self._output, PageSettings.of(network)).__aenter__()
             self._pages[network] = asyncio.ensure_future(opened)
+        # Shared by all reports: one that is cancelled must not take the pages from the others.
         return await asyncio.shield(self._pages[network])
 
     async def close(self) -> None:
@@ -122,38 +120,3 @@ def _stamp(path: Path) -> _Stamp:
 
 STORED_METRICS = "execution_metrics"
 """In a run's metadata: what the file says of how the report came about."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredReports:
-    """A runner that asks nobody, like Predictions: a run's final output is the article of the case's row.
-
-    An article is one run, however often the session repeats others.
-    """
-
-    path: Path
-    samples: int = 1
-
-    @property
-    def model_id(self) -> str:
-        """Return what stands for a model in ids and reports: the file's name without its suffix."""
-        return self.path.stem
-
-    def digest(self, case: Case, repetition: int) -> str | None:
-        """SHA-256 of what the row says of article and execution_metrics."""
-        article = task_of_case(case).article
-        return article.digest if article is not None else None
-
-    async def __call__(self, case: Case, context: RunContext) -> RunEnd:
-        """Return the run is `failed` where the article is empty. Raises ConfigError where the file has changed."""
-        task = task_of_case(case)
-        material = read_material(task)
-        context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, context.repetition))
-        metadata = {STORED_METRICS: material.metrics.model_dump(mode="json")}
-        article = material.article or ""
-        if not article.strip():
-            line = task.article.line if task.article is not None else 1
-            message = f"{self.path.name}:{line}: article: found an empty text, expected a report"
-            return RunEnd("failed", RunError(code="empty_article", message=message), metadata)
-        context.trace.final_output(article)
-        return RunEnd("success", metadata=metadata)

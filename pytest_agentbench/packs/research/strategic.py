@@ -1,11 +1,11 @@
-"""The stage strategic: what a report is worth beyond its task, by a judge's scores and the knowledge that it adds."""
+"""Stage strategic: what a report is worth beyond its task, by a judge's scores and the knowledge that it adds."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -15,26 +15,30 @@ from pydantic import Field, StringConstraints
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.models.replies import ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.packs.research.arithmetic import (
+    SHORTEST_HOURS,
     STRATEGIC_LOWEST,
     STRATEGIC_SCORES,
     STRATEGIC_TOP,
     StrategicWeights,
     clamped,
+    complexity_adaptability,
     knowledge_creation_value,
     strategic_value,
+    task_of,
 )
-from pytest_agentbench.packs.research.articles import Passages, words_of
+from pytest_agentbench.packs.research.articles import Passages, split_words
 from pytest_agentbench.packs.research.asking import (
     NUMBER,
     PROMPT_VERSION,
     TEXT,
     WORDINGS,
     Asking,
-    exactly,
-    listed,
-    parts,
+    list_schema,
+    object_schema,
+    parse_objects,
     stage_messages,
 )
 from pytest_agentbench.packs.research.commands import (
@@ -45,28 +49,35 @@ from pytest_agentbench.packs.research.commands import (
     add_results,
     add_rows,
     add_tasks,
-    outcome_document,
-    read_tasks,
-    report_of,
-    tell_unused,
 )
 from pytest_agentbench.packs.research.config import KnowledgeBaseSettings, PoetConfig
-from pytest_agentbench.packs.research.knowledge import KnowledgeBase, Unit, contribution, unit
-from pytest_agentbench.packs.research.records import Language, NotNegative, Report, Share
-from pytest_agentbench.records.base import Record
+from pytest_agentbench.packs.research.inputs import (
+    input_rows,
+    make_report,
+    name_row,
+    outcome_document,
+    read_tasks,
+    require_value,
+    run_part,
+)
+from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase, Unit, make_contribution, make_unit
+from pytest_agentbench.packs.research.records import Language, Report, ReportRow, article_digest
+from pytest_agentbench.packs.research.results import StageResults
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_QUALITY, StrategicScore
+from pytest_agentbench.packs.research.stages import PART_STAGES
+from pytest_agentbench.store.files import require_writable, write_document
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call
-    from pytest_agentbench.packs.research.commands import Tasks
-    from pytest_agentbench.packs.research.records import ReportRow
-    from pytest_agentbench.packs.research.results import StageResults
+    from pytest_agentbench.packs.research.grading import Grading, Metrics
+    from pytest_agentbench.packs.research.inputs import Tasks
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
 
 
 STAGE, KNOWLEDGE_STAGE, REUSE_STAGE = "strategic", "knowledge", "reuse"
 
-_FORMAT = structured(f"research_{STAGE}", {name: exactly(reason=TEXT, score=NUMBER) for name in STRATEGIC_SCORES})
-_KNOWLEDGE_FORMAT = structured(f"research_{KNOWLEDGE_STAGE}", {"units": listed(text=TEXT, quality=NUMBER)})
+_FORMAT = structured(f"research_{STAGE}", {name: object_schema(reason=TEXT, score=NUMBER) for name in STRATEGIC_SCORES})
+_KNOWLEDGE_FORMAT = structured(f"research_{KNOWLEDGE_STAGE}", {"units": list_schema(text=TEXT, quality=NUMBER)})
 _REUSE_FORMAT = structured(f"research_{REUSE_STAGE}", {"reused": {"type": "array", "items": TEXT}})
 
 
@@ -97,7 +108,7 @@ async def judge_strategic(
 
 
 def _parse(text: str) -> dict[str, tuple[float, str]]:
-    scores = parts(text, STRATEGIC_SCORES, _Score)
+    scores = parse_objects(text, STRATEGIC_SCORES, _Score)
     return {name: (each.score, each.reason) for name, each in scores.items()}
 
 
@@ -107,7 +118,7 @@ async def draw_knowledge(asking: Asking, case_id: str, language: Language, artic
     messages = stage_messages(language, task, article=article)
 
     def parse(text: str) -> list[Unit]:
-        units = (unit(each.text, each.quality) for each in read_json(text, _Knowledge).units[:most])
+        units = (make_unit(each.text, each.quality) for each in read_json(text, _Knowledge).units[:most])
         return list({each.id: each for each in units}.values())
 
     return await asking(KNOWLEDGE_STAGE, case_id, messages, _KNOWLEDGE_FORMAT, parse, version=PROMPT_VERSION)
@@ -134,26 +145,8 @@ async def confirm_reuse(
 _MOST_CANDIDATES = 50
 """Known units that a judge is shown at most: those of which the article has the largest share."""
 
-_words = lru_cache(maxsize=2**15)(words_of)
-
-
-class StrategicScore(Record):
-    """A report's strategic value, 0-1: the judge's eight scores (1-5) with their reasons, and units of knowledge.
-
-    `known` counts what was known before, `created` are those that were not, `repeated` counts drawn ones that were, or
-    that another one of the article says too, `below_quality` those under the least quality; `reused` are known ones
-    that it uses.
-    """
-
-    strategic_score: Share
-    scores: dict[str, float]
-    score_reasons: dict[str, str] = Field(default_factory=dict)
-    known: int = 0
-    created: tuple[Unit, ...]
-    repeated: int
-    below_quality: int
-    reused: tuple[Unit, ...]
-    knowledge_creation_value: NotNegative
+# Every unit of the base is compared with every report of a call.
+_words = lru_cache(maxsize=2**15)(split_words)
 
 
 async def strategic_of(
@@ -178,8 +171,11 @@ async def strategic_of(
     drawn = await draw_knowledge(asking, report.case_id, report.language, report.article, most)
     good = [each for each in drawn if each.quality >= settings.min_knowledge_quality_threshold]
     async with turn or nullcontext():
-        known = base.enter(contribution(report.model, report.id, report.prompt, report.article, good, batch))
+        # Between the two requests: a call that is repeated finds its own units there, and asks nothing else than the
+        # first.
+        known = base.contribute(make_contribution(report.model, report.id, report.prompt, report.article, good, batch))
     created = new_units(good, known, settings.knowledge_similarity_threshold)
+    # Words and judge both have to say so: a contradiction has the same words, and a judge is asked about few units.
     candidates = found_units(report.article, known, settings)
     reused = (
         await confirm_reuse(asking, report.case_id, report.language, report.article, candidates) if candidates else []
@@ -213,11 +209,11 @@ def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> 
 def found_units(article: str, known: Sequence[Unit], settings: KnowledgeBaseSettings) -> list[Unit]:
     """Return the known units that three sentences of the article have the words of, so that it may state them."""
     passages, share = Passages(article), settings.knowledge_similarity_threshold
-    found = [each for each in known if passages.have(_words(each.text), share)]
+    found = [each for each in known if passages.contain(_words(each.text), share)]
     return sorted(found, key=lambda each: -passages.share_of(_words(each.text)))[:_MOST_CANDIDATES]
 
 
-REPORT = "strategic_report.json"
+REPORT = PART_STAGES["strategic"].rows
 _MEANS = ("strategic_score", "complexity_adaptability", "knowledge_creation_value", "knowledge_units_created")
 
 
@@ -243,7 +239,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_knowledge_base(parser: argparse._ActionsContainer) -> None:
-    """Where knowledge is kept."""
+    """Add where knowledge is kept."""
     add(
         parser,
         "--knowledge_base_path",
@@ -255,24 +251,13 @@ def add_knowledge_base(parser: argparse._ActionsContainer) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report."""
-    from pytest_agentbench.packs.research.call import Call
-
-    call = Call("strategic", args)
-    tell_unused(call)
-    output = args.output_dir or args.results_dir / "strategic" / args.input_file.stem
-    return call.run(lambda: score_strategic(call, args.input_file, output))
+    return run_part("strategic", args)
 
 
-async def score_strategic(call: Call, file: Path, output: Path) -> None:
-    """Scores the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named, and
+async def score_reports(call: Call, file: Path, output: Path) -> None:
+    """Score the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named, and
     UnwritableError before anything is asked where the report cannot be written.
     """
-    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
-    from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase
-    from pytest_agentbench.packs.research.records import ReportRow, article_digest
-    from pytest_agentbench.packs.research.results import StageResults
-    from pytest_agentbench.store.output_files import require_writable, write_document
-
     args, config, model = call.args, call.config, file.stem
     tasks, stages = read_tasks(call), StageResults(call, args.results_dir, model)
     path = args.knowledge_base_path or config.knowledge_base or args.kept / KNOWLEDGE_BASE
@@ -286,11 +271,12 @@ async def score_strategic(call: Call, file: Path, output: Path) -> None:
     async def score(numbered: tuple[int, GoodRow[ReportRow] | LostRow]) -> dict[str, Any]:
         number, row = numbered
         try:
-            report = report_of(value_of(row), model)
-            found = await strategic_of(asking, report, base, config, turns.turn(number))
+            report = make_report(require_value(row), model)
+            found = await strategic_of(asking, report, base, config, turns.wait_turn(number))
         finally:
-            turns.over(number)
-        adaptability, why = _adaptability(call, tasks, stages, value_of(row))
+            # Also for a row that has failed, or all rows behind it would wait for ever.
+            turns.finish(number)
+        adaptability, why = _adaptability(call, tasks, stages, require_value(row))
         return {
             "id": report.id,
             "prompt": report.prompt,
@@ -307,20 +293,18 @@ async def score_strategic(call: Call, file: Path, output: Path) -> None:
         return (write_document(output / REPORT, document),)
 
     numbered = list(enumerate(rows))
-    await call.score("strategic", numbered, score, label=lambda each: label(each[1]), write=write)
+    await call.score("strategic", numbered, score, label=lambda each: name_row(each[1]), write=write)
 
 
 def _adaptability(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow) -> tuple[float | None, str]:
     """Return a report's adaptability to complexity, or None and why."""
-    from pytest_agentbench.packs.research.arithmetic import SHORTEST_HOURS, complexity_adaptability
-    from pytest_agentbench.packs.research.efficiency import task_of
-
     if tasks.annotations is None:
         return None, "there are no annotations"
     try:
-        task = task_of(tasks.annotations, call.config, *tasks.placed(row))
+        task = task_of(tasks.annotations, call.config, *tasks.domain_and_level(row))
     except AgentbenchError as error:
         return None, str(error)
+    # Told before the quality is looked for: no RACE or FACT would change it.
     if task.expert.hours < SHORTEST_HOURS:
         return None, f"an expert needs {task.expert.hours:g} h, less than {SHORTEST_HOURS:g} h"
     quality, why = stages.quality(row, compat=call.args.compat)
@@ -335,15 +319,46 @@ class _Turns:
         self._next = 0
 
     @asynccontextmanager
-    async def turn(self, number: int) -> AsyncIterator[None]:
+    async def wait_turn(self, number: int) -> AsyncIterator[None]:
         """Wait until all rows before have had theirs, or have failed."""
+        # Not a queue: rows that fail before their turn never wait for it, and are passed over.
         while self._next < number:
             await self._over[self._next].wait()
             while self._next < number and self._over[self._next].is_set():
                 self._next += 1
         yield
-        self.over(number)
+        self.finish(number)
 
-    def over(self, number: int) -> None:
-        """The row has had its turn, or will not take it."""
+    def finish(self, number: int) -> None:
+        """Note that the row has had its turn, or will not take it."""
         self._over[number].set()
+
+
+async def grade_report(grading: Grading) -> StrategicScore:
+    """Return what one item's report is worth beyond its task. Raises Unscored, ConfigError, UnwritableError."""
+    base, session = grading.session.knowledge_base(grading.scoring), grading.session
+    return await strategic_of(grading.asking, grading.report, base, grading.config, batch=session.batch)
+
+
+def list_metrics(grading: Grading) -> Metrics:
+    """Yield the strategic value, the adaptability to complexity, and the knowledge that is new."""
+    strategic, row = grading.score("strategic"), grading.score("poet")
+    yield "strategic", strategic.strategic_score, {"scores": strategic.scores}
+    adapted = row.complexity_adaptability
+    short = "an expert takes less than half an hour, or no efficiency is scored"
+    reason = NO_QUALITY if row.quality_score is None else short
+    yield "complexity_adaptability", adapted, {} if adapted is not None else {"reason": reason}
+    drawn = {"reused": len(strategic.reused), "repeated": strategic.repeated, "below_quality": strategic.below_quality}
+    yield "knowledge_units", float(len(strategic.created)), drawn
+    yield "knowledge_creation_value", strategic.knowledge_creation_value, {}
+
+
+def keep_evidence(score: StrategicScore) -> Mapping[str, Any]:
+    """Return the judge's scores with their reasons, and the new units of knowledge."""
+    return {
+        "strategic": {
+            name: (value, clip_middle(score.score_reasons.get(name, ""), LONGEST_EVIDENCE))
+            for name, value in score.scores.items()
+        },
+        "knowledge": tuple((clip_middle(each.text, LONGEST_EVIDENCE), each.quality) for each in score.created),
+    }

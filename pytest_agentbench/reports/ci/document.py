@@ -1,26 +1,33 @@
-"""The report as Markdown: a comment on a pull request, GitHub's job summary, the comparison with a baseline."""
+"""The report in CI: a Markdown comment, GitHub's job summary and annotations, the comparison with a baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.reports.assertion import group_by_file
 from pytest_agentbench.reports.ci import sections
-from pytest_agentbench.reports.ci.jobs import Places
 from pytest_agentbench.reports.ci.sections import (
     SENTENCE,
     SHOWN,
     STYLE,
     Block,
+    Places,
+    Trouble,
     case_link,
     code,
     folded,
     folding_list,
     join_blocks,
+    leads_outside,
     table,
+    troubles,
 )
 from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
-from pytest_agentbench.reports.table import percent
+from pytest_agentbench.reports.table import Terminal, format_percent
+from pytest_agentbench.terminal_text import legible, on_github, shorten_text
 
 _NOTES = 3
 _ICONS = {"worse": "❌ ", "better": "✅ "}
@@ -67,7 +74,7 @@ def _row(model: Mapping[str, Any]) -> Sequence[str]:
     return (
         name,
         str(measure["cases"]),
-        *(STYLE.dash if measure[side] is None else percent(measure[side]) for side in ("baseline", "current")),
+        *(STYLE.dash if measure[side] is None else format_percent(measure[side]) for side in ("baseline", "current")),
         STYLE.dash if measure["difference"] is None else f"{points(measure['difference'])} points",
         STYLE.dash if measure["ci95"] is None else " to ".join(map(points, measure["ci95"])),
         STYLE.dash if p_value is None else p_text(p_value).removeprefix("p ").removeprefix("= "),
@@ -140,5 +147,112 @@ def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMM
         *sections.datasets(report),
         *sections.matrix(report, places),
     ]
+    # Counted in bytes, of which there are never fewer than GitHub's characters
     head = f"{MARKER}\n"
     return head + join_blocks(blocks, sections.facts(report), limit - len(head))
+
+
+MOST = 10
+"""Annotations of one level that GitHub shows of a step."""
+SUMMARY = 1_000_000
+"""Bytes of a step's summary: GitHub refuses all of it above 1 MiB."""
+
+
+def write_job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
+    """Add the report to the step's summary ($GITHUB_STEP_SUMMARY), beside what others wrote there.
+
+    Raises UnwritableError, also where those have left no room.
+    """
+    try:
+        taken = path.stat().st_size if path.exists() else 0
+        # Other steps of the job write to this file too, and GitHub refuses all of it for a byte too many
+        room = SUMMARY - taken
+        if room < 10_000:
+            raise UnwritableError(f"{path}: the step's summary holds {taken:,} bytes already, GitHub takes 1 MiB")
+        with path.open("ab") as file:
+            file.write(f"\n{report_markdown(report, places, room - 1)}".encode())
+    except OSError as error:
+        raise UnwritableError(f"{path}: the job summary cannot be written: {error.strerror or error}") from error
+
+
+def write_annotations(terminal: Terminal, report: Mapping[str, Any], root: Path) -> None:
+    """Print the annotations of a session in GitHub Actions; `root` is pytest's root directory."""
+    if on_github():
+        for line in case_annotations(report, Places(root)):
+            terminal.write_line(line)
+
+
+def case_annotations(report: Mapping[str, Any], places: Places) -> list[str]:
+    """Return workflow commands that mark what could not be read or did not pass: at most ten, and a notice on the rest.
+
+    They are errors where the session failed. Where it did not (a gate lets some cases fail), they are warnings.
+    """
+    # An error in a job that passed would make people look for what is wrong
+    level = "warning" if report["session"]["exit_status"] == 0 else "error"
+    notes = [*_gate_notes(report), *_unread_notes(report, places), *_case_notes(report, places)]
+    lines = [workflow_command(level, message, **properties) for message, properties in notes[:MOST]]
+    if lacking := len(notes) - MOST:
+        lines += [workflow_command("notice", _rest_of(lacking), title="agentbench")] if lacking > 0 else []
+    return lines
+
+
+def _gate_notes(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    gate = report["session"]["gate"]
+    if gate["passed"] is False:
+        yield "\n".join(gate["reasons"]), {"title": "agentbench: gate failed"}
+
+
+def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield one for each case file that could not be read, at the first line that is wrong."""
+    for file, problems in group_by_file(report["session"].get("uncollected") or ()).items():
+        path, line = places.in_repository(file), problems[0]["line"]
+        said = "\n".join(_describe_problem(problem, line) for problem in problems)
+        yield said, {**_annotation_place(path, line), "title": f"collection error in {path}"}
+
+
+def _describe_problem(problem: Mapping[str, Any], shown: int | None) -> str:
+    """Describe what is wrong, with its line unless that is where it is `shown`."""
+    line = problem["line"]
+    return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
+
+
+def _annotation_place(path: str, line: int | None) -> dict[str, Any]:
+    """Return where GitHub shows it: at a line of the repository, else at none."""
+    return {} if leads_outside(path) else {"file": path, "line": line}
+
+
+def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield one for each case, over all models: failures first, then errors."""
+    for outcome, said in (("failed", "failed"), ("error", "ended in an error")):
+        for found in troubles(report, outcome):
+            row = found[0].row
+            names = ", ".join(each.row["model_id"] for each in found)
+            place = _annotation_place(places.path(row), places.line(row))
+            yield "\n".join(map(_sentence, found)), {**place, "title": f"{row['case_id']} {said} on {names}"}
+
+
+def _sentence(trouble: Trouble) -> str:
+    often = f" ({trouble.often})" if trouble.often else ""
+    return f"{trouble.row['model_id']}{often}: {trouble.reason}"
+
+
+def _rest_of(lacking: int) -> str:
+    return f"{lacking:,} more did not pass: see the job summary"
+
+
+_LONGEST_MESSAGE = 1_000
+
+
+def workflow_command(name: str, message: str, **properties: str | int | None) -> str:
+    """Return a workflow command on one line. Nothing in message and properties can end it or begin another one."""
+    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{name}{' ' if given else ''}{given}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    cut = legible(shorten_text(text, _LONGEST_MESSAGE))
+    return cut.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from pytest_agentbench.reports import text
-from pytest_agentbench.reports.assertion import by_file
-from pytest_agentbench.reports.ci.jobs import Places
+from pytest_agentbench.reports.assertion import group_by_file
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.table import (
     Style,
-    cost,
+    cost_text,
+    format_percent,
+    format_seconds,
     grading_line,
-    judged,
+    judged_text,
     model_marks,
-    percent,
-    subject,
-    tokens,
+    subject_title,
+    tokens_text,
     totals_lines,
 )
-from pytest_agentbench.terminal_text import visible_line
+from pytest_agentbench.terminal_text import shorten_text, visible_line
 
 NAME = 120
 SENTENCE = 300
@@ -39,8 +41,7 @@ def code(text: str, limit: int = NAME) -> str:
     mentions, issues and emoji in the finished page, but not in `<code>`; for mail addresses even there, in texts that
     no element or comment divides.
     """
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return f"<code>{_MEANT.sub(_reference, visible_line(cut))}</code>"
+    return f"<code>{_MEANT.sub(_reference, visible_line(shorten_text(text, limit)))}</code>"
 
 
 def _reference(match: re.Match[str]) -> str:
@@ -64,7 +65,7 @@ class Block:
         """Return the block in at most `room` bytes; None where its head and one line do not fit."""
         kept, left = [], room - _size(self.head) - _size(self.tail) - _NOTE
         for item in self.items:
-            left -= _size(item) + 1
+            left -= _size(item) + 1  # bytes, for GitHub counts these; one for the end of the line
             if left < 0:
                 break
             kept.append(item)
@@ -105,6 +106,7 @@ def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list
 
 def join_blocks(blocks: Iterable[Block], last: str, limit: int) -> str:
     """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. What does not fit is left out."""
+    # Room for the last line and the note is kept back: they say what the reader does not see
     room = limit - _size(last) - 1 - _NOTE
     texts, dropped = [], 0
     for block in blocks:
@@ -162,6 +164,7 @@ def troubles(report: Mapping[str, Any], outcome: str) -> list[list[Trouble]]:
     return list(cases.values())
 
 
+# Wide enough that `clip` never cuts: a page folds lines by itself
 STYLE = Style(width=10_000, fancy=True)
 SHOWN = 20
 """How many lines of a list are open."""
@@ -179,8 +182,9 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
     elif gate["passed"] is None:
         said = totals_lines(totals, STYLE)[0]
     else:
-        rate = "no run was judged" if gate["pass_rate"] is None else f"pass rate {percent(gate['pass_rate'])}"
+        rate = "no run was judged" if gate["pass_rate"] is None else f"pass rate {format_percent(gate['pass_rate'])}"
         said = f"gate {'passed' if passed else 'failed'}: {rate}, {totals_lines(totals, STYLE)[0]}"
+    # Green only where something ran: an empty session may pass its gate by doing nothing
     head = f"## {_ICONS[passed if totals['runs'] or passed is False else None]} agentbench: {said}"
     faults = session.get("faults") or []
     reasons = [*gate["reasons"], *(fault for fault in faults if fault not in gate["reasons"])]
@@ -201,7 +205,7 @@ def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
 
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the case files that could not be collected as a whole, with what is wrong in them."""
-    found = by_file(report["session"].get("uncollected") or ())
+    found = group_by_file(report["session"].get("uncollected") or ())
     head = f"### Collection errors in {_count_text(len(found), 'file')}"
     lines = [_unread_file(file, problems, places) for file, problems in found.items()]
     return folding_list(head, lines, SHOWN, "more have collection errors")
@@ -226,7 +230,7 @@ def models(report: Mapping[str, Any]) -> list[Block]:
     if not found:
         return []
     scored = any(model["mean_score"] is not None for model in found)
-    titles = [subject(found), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
+    titles = [subject_title(found), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
     titles += ["score", "95 % interval", "judged"] if scored else []
     rows = []
     for model in found:
@@ -235,9 +239,9 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         if scored:
             score = model["mean_score"]
             cells += [STYLE.dash if score is None else f"{score:.2f}", _range(model["score_ci95"], 1, "{:.2f}")]
-            cells.append(judged(model))
-        seconds = text.seconds(model["duration_seconds"]["mean"], STYLE.dash)
-        rows.append([*cells, cost(model, STYLE), tokens(model, STYLE), seconds])
+            cells.append(judged_text(model))
+        seconds = format_seconds(model["duration_seconds"]["mean"], STYLE.dash)
+        rows.append([*cells, cost_text(model, STYLE), tokens_text(model, STYLE), seconds])
     blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
     marks = [f"- {code(model['model_id'])}: {code('; '.join(said))}" for model in found if (said := model_marks(model))]
     return [*blocks, *folding_list("", marks, SHOWN, "more")]
@@ -316,7 +320,7 @@ def facts(report: Mapping[str, Any]) -> str:
     session = report["session"]
     parts = [
         code(session["started_at"]) if session["started_at"] else "",
-        text.seconds(session["duration_seconds"], ""),
+        format_seconds(session["duration_seconds"], ""),
     ]
     parts += totals_lines(report["totals"], STYLE)[1:]
     parts += filter(None, [grading_line(report["runs"])])
@@ -365,7 +369,7 @@ def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _percent(rate: float | None) -> str:
-    return STYLE.dash if rate is None else percent(rate)
+    return STYLE.dash if rate is None else format_percent(rate)
 
 
 def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str = "") -> str:
@@ -377,3 +381,56 @@ def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str
 
 def _count_text(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+_WORKSPACES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR", "WORKSPACE")
+"""The folder of the repository, as GitHub, GitLab and Jenkins name it."""
+
+
+class Places:
+    """Finds the places of runs whose node ids begin at `root` (pytest's root directory)."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str] = os.environ) -> None:
+        workspace = next((environ[name] for name in _WORKSPACES if environ.get(name)), None)
+        self._above = None if workspace is None else os.path.relpath(root.resolve(), Path(workspace).resolve())
+        self._tree = _tree_address(environ)
+
+    def path(self, row: Mapping[str, Any]) -> str:
+        """Return the file of the run's case: from the repository's folder where CI names it, else from pytest's."""
+        return self.in_repository(row["nodeid"].partition("::")[0])
+
+    def in_repository(self, file: str) -> str:
+        """Return the path in the repository of a file that is named from pytest's root directory."""
+        return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
+
+    def line(self, row: Mapping[str, Any]) -> int | None:
+        """Return the line of the case, from 1; None where an older version wrote the report."""
+        line: int | None = row.get("line")
+        return line
+
+    def link(self, row: Mapping[str, Any]) -> str | None:
+        """Return the address of the case's line at the tested commit; None outside of GitHub, GitLab and the
+        repository.
+        """
+        return self.address(self.path(row), self.line(row))
+
+    def address(self, path: str, line: int | None) -> str | None:
+        """Return the address of a path in the repository."""
+        if self._tree is None or self._above is None or leads_outside(path):
+            return None
+        return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
+
+
+def leads_outside(path: str) -> bool:
+    """Return whether a path, as `Places` gives it, leads out of the repository."""
+    return path.startswith(("../", "/"))
+
+
+def _tree_address(environ: Mapping[str, str]) -> str | None:
+    """Return the address below which the tested commit's files are."""
+    if environ.get("GITHUB_REPOSITORY") and environ.get("GITHUB_SHA"):
+        server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
+        return f"{server}/{environ['GITHUB_REPOSITORY']}/blob/{environ['GITHUB_SHA']}"
+    if environ.get("CI_PROJECT_URL") and environ.get("CI_COMMIT_SHA"):
+        return f"{environ['CI_PROJECT_URL']}/-/blob/{environ['CI_COMMIT_SHA']}"
+    return None

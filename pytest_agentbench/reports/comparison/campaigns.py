@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, has_verdict
 from pytest_agentbench.reports.reading import read_report
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.statistics.estimates import mean_of
 
 _MESSAGE = 200
 
@@ -57,7 +57,7 @@ class CaseRuns:
 
     @property
     def pass_rate(self) -> float | None:
-        """Over its judged runs, None where there are none."""
+        """Return the pass rate over its judged runs, None where there are none."""
         return self.counts.pass_rate
 
     def first(self, runs: int) -> Sample:
@@ -66,7 +66,9 @@ class CaseRuns:
         figures: dict[str, list[float]] = defaultdict(list)
         for name, value in (figure for run in taken for figure in run.values.items()):
             figures[name].append(value)
-        return Sample(fmean(run.passed for run in taken), {name: fmean(values) for name, values in figures.items()})
+        return Sample(
+            mean_of([run.passed for run in taken]), {name: mean_of(values) for name, values in figures.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Campaign:
         }
 
 
-def campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
+def build_campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
     """Return what of a report is compared, of one `model` or of all.
 
     Raises ConfigError for a model it does not have.
@@ -117,14 +119,15 @@ def campaign(report: Mapping[str, Any], name: str | None = None, model: str | No
         name=name,
         started_at=session.get("started_at"),
         profiles=session.get("profiles") or {},
-        models={each: {key: _case(key, rows) for key, rows in cases.items()} for each, cases in groups.items()},
+        models={each: {key: _gather_case(key, rows) for key, rows in cases.items()} for each, cases in groups.items()},
         scripted=frozenset(row["model_id"] for row in report["runs"] if row.get("scripted")),
         command=tuple(session.get("command") or ()),
         model=model,
     )
 
 
-def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
+def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
+    # By repetition, not as they were reported: xdist reports in another order each time, and the first runs count
     judged = [row for row in sorted(rows, key=lambda row: row["repetition"]) if has_verdict(row)]
     verdicts = [verdict for row in rows for verdict in row.get("judged", ())]
     failed = next((row for row in rows if row["outcome"] == "failed"), None)
@@ -132,7 +135,7 @@ def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
         key=key,
         must_pass=any(row["must_pass"] for row in rows),
         counts=Counts.of(row["outcome"] for row in rows),
-        judged=tuple(Judged(row["outcome"] == "passed", _figures(row)) for row in judged),
+        judged=tuple(Judged(row["outcome"] == "passed", _list_figures(row)) for row in judged),
         prints=frozenset((row["repetition"], row["fingerprint"]) for row in rows if row["fingerprint"]),
         reused=frozenset(
             (row["repetition"], row["fingerprint"]) for row in rows if row["reused"] and row["fingerprint"]
@@ -145,7 +148,7 @@ def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
     )
 
 
-def _figures(row: Row) -> dict[str, float]:
+def _list_figures(row: Row) -> dict[str, float]:
     """Return what is known of a run, by name."""
     figures = {
         "score": row["final_score"],
@@ -159,9 +162,10 @@ def _figures(row: Row) -> dict[str, float]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def named_report(text: str) -> tuple[Path, str | None]:
+def split_report_name(text: str) -> tuple[Path, str | None]:
     """Return the file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
     path, mark, model = text.rpartition("#")
+    # A file whose name holds a `#` is meant as it stands
     return (Path(path), model) if mark and path and model and not Path(text).exists() else (Path(text), None)
 
 
@@ -170,8 +174,8 @@ def read_campaign(text: str, here: Path) -> tuple[Campaign, dict[str, Any]]:
 
     Raises ConfigError for a file that is no report.json, and for a model without a run in it.
     """
-    path, model = named_report(text)
+    path, model = split_report_name(text)
     report = read_report(path)
     whole, here = path.resolve(), here.resolve()
     name = whole.relative_to(here) if whole.is_relative_to(here) else path
-    return campaign(report, name.as_posix(), model), report
+    return build_campaign(report, name.as_posix(), model), report

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from statistics import fmean
 
 from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample
 from pytest_agentbench.reports.comparison.results import (
@@ -23,6 +22,7 @@ from pytest_agentbench.reports.comparison.results import (
 from pytest_agentbench.reports.comparison.wording import summary
 from pytest_agentbench.reports.gate import MIN_COMPLETION, CaseKey, Counts
 from pytest_agentbench.statistics import paired
+from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.statistics.paired import (
     FEWEST_CHANGED,
     difference_interval,
@@ -36,7 +36,7 @@ _BY_OUTCOME = ("--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip", "--st
 
 
 def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Sentences about both sides as a whole."""
+    """Return sentences about both sides as a whole."""
     for old, new in matched:
         if old != new and (baseline.model is None or current.model is None):
             yield f"{new} is compared with {old}, the only model of {baseline.label}."
@@ -58,7 +58,7 @@ def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, st
 
 
 def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -> Iterator[str]:
-    """Sentences about one model: what was left out, and whether both sides ran the same."""
+    """Return sentences about one model: what was left out, and whether both sides ran the same."""
     old, new = baseline.models[model.baseline_model_id], current.models[model.model_id]
     labels = baseline.label, current.label
     if model.baseline_model_id == model.model_id:
@@ -71,10 +71,10 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
             )
         taken = sum(len(after.reused & before.prints) for before, after in common)
         if taken:
-            yield _reused(model.model_id, taken, sum(len(after.prints) for _, after in common))
+            yield _describe_reuse(model.model_id, taken, sum(len(after.prints) for _, after in common))
     pairs = [(old[key], new[key]) for key in new if key in old]
-    yield from _other_measures(model.model_id, pairs)
-    yield from _uneven(model.model_id, pairs, labels)
+    yield from _describe_other_measures(model.model_id, pairs)
+    yield from _describe_uneven(model.model_id, pairs, labels)
     for side, cases, counts in zip(labels, (old, new), model.runs, strict=True):
         if replayed := sum(case.replayed for case in cases.values()):
             yield (
@@ -103,7 +103,7 @@ def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelCompar
     )
 
 
-def _reused(model_id: str, taken: int, runs: int) -> str:
+def _describe_reuse(model_id: str, taken: int, runs: int) -> str:
     came = f"{taken} of {runs} runs of {model_id} came from the store with the baseline's fingerprints"
     if taken < runs:
         return f"{came}: nothing that they depend on changed, so they are most likely the same runs."
@@ -113,8 +113,8 @@ def _reused(model_id: str, taken: int, runs: int) -> str:
     )
 
 
-def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -> Iterator[str]:
-    """Sentences on what the cases on both sides are measured by, where it is not the same."""
+def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -> Iterator[str]:
+    """Return sentences on what the cases on both sides are measured by, where it is not the same."""
     both = [(before, after) for before, after in pairs if before.judges and after.judges]
     for what, changed in (
         ("judge", sum(before.judges != after.judges for before, after in both)),
@@ -126,6 +126,7 @@ def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -
                 "differs may be that."
             )
     measured = [(before, after) for before, after in pairs if before.measures and after.measures]
+    # Another judge or rubric changes the measure too, and has been said above
     same_judged = [each for each in measured if each[0].judges == each[1].judges and each[0].rubrics == each[1].rubrics]
     if changed := sum(before.measures != after.measures for before, after in same_judged):
         yield (
@@ -134,7 +135,9 @@ def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -
         )
 
 
-def _uneven(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]], labels: tuple[str, str]) -> Iterator[str]:
+def _describe_uneven(
+    model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]], labels: tuple[str, str]
+) -> Iterator[str]:
     """Yield a sentence for each side on which cases were judged more often than on the other."""
     counts = [(before.counts.judged, after.counts.judged) for before, after in pairs]
     for more, label in enumerate(labels):
@@ -169,9 +172,11 @@ def compare(
     often on one side only as many runs count there as on the other: the mean of many runs scatters less than that of
     few, so where nothing differs their differences are not as often positive as negative, which the test rests on.
     """
-    matched = _matched(baseline, current)
-    compared = [_compare(baseline.models[old], current.models[new], old, new, len(matched)) for old, new in matched]
-    models = tuple(_concluded(compared))
+    matched = _match_models(baseline, current)
+    compared = [
+        _compare_model(baseline.models[old], current.models[new], old, new, len(matched)) for old, new in matched
+    ]
+    models = tuple(_conclude(compared))
     return Comparison(
         baseline,
         current,
@@ -188,19 +193,21 @@ def compare(
     )
 
 
-def _matched(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:
+def _match_models(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:
     common = [(model, model) for model in current.models if model in baseline.models]
     if not common and len(baseline.models) == len(current.models) == 1:
+        # Renaming the one model, or trying another, is what people compare most
         return [(*baseline.models, *current.models)]  # type: ignore[list-item]
     return common
 
 
-def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int) -> ModelComparison:
+def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, models: int) -> ModelComparison:
     """Return one model without its verdicts, which depend on the others'."""
     common = sorted(old.keys() & new.keys())  # in no file's order: what is drawn for the tests does not depend on it
     both = [(old[key], new[key]) for key in common]
     counted = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
     pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in counted]
+    # Holm begins with the smallest p value against ALPHA / models: what a model alone can be sure to reach
     alpha = paired.ALPHA / models
     rates = [(before.pass_rate, after.pass_rate) for before, after in pairs]
     single = all(runs == 1 for _, runs in counted)
@@ -208,36 +215,38 @@ def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int
         before.key: after_rate - before_rate
         for ((before, _), _), (before_rate, after_rate) in zip(counted, rates, strict=True)
     }
-    changes = [_change(old[key], new[key], tested[key]) for key in new if key in old and _differ(old[key], new[key])]
+    changes = [
+        _make_change(old[key], new[key], tested[key]) for key in new if key in old and _rates_differ(old[key], new[key])
+    ]
     return ModelComparison(
         baseline_model_id=old_model,
         model_id=new_model,
-        runs=(_counts(old), _counts(new)),
+        runs=(_sum_counts(old), _sum_counts(new)),
         only_baseline=tuple(key[0] for key in old if key not in new),
         only_current=tuple(key[0] for key in new if key not in old),
         unjudged=tuple(pair[0].key[0] for pair in both if not all(side.judged for side in pair)),
-        pass_rate=_tested(rates, alpha, rate=True, single=single),
-        score=_tested(_values(pairs, SCORE), alpha),
-        others={name: _told(_values(pairs, name)) for name in _names(pairs)},
-        regressions=tuple(sorted((change for change in changes if change.difference < 0), key=_severity)),
-        gains=tuple(sorted((change for change in changes if change.difference > 0), key=_severity)),
+        pass_rate=_test_difference(rates, alpha, rate=True, single=single),
+        score=_test_difference(_pair_values(pairs, SCORE), alpha),
+        others={name: _measure_difference(_pair_values(pairs, name)) for name in _figure_names(pairs)},
+        regressions=tuple(sorted((change for change in changes if change.difference < 0), key=_rank_change)),
+        gains=tuple(sorted((change for change in changes if change.difference > 0), key=_rank_change)),
         by_chance=(),
         summary="",
     )
 
 
-def _differ(before: CaseRuns, after: CaseRuns) -> bool:
+def _rates_differ(before: CaseRuns, after: CaseRuns) -> bool:
     rates = before.pass_rate, after.pass_rate
     return None not in rates and rates[0] != rates[1]
 
 
-def _counts(cases: Cases) -> Counts:
+def _sum_counts(cases: Cases) -> Counts:
     every = [case.counts for case in cases.values()]
     fields = [(each.passed, each.failed, each.errors, each.skipped) for each in every]
     return Counts(*(reduce(add, column) for column in zip(*fields, strict=True)))
 
 
-def _values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
+def _pair_values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
     """Return a figure of the cases that have it on both sides."""
     return [
         (before.values[name], after.values[name])
@@ -246,35 +255,36 @@ def _values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
     ]
 
 
-def _names(pairs: Pairs) -> list[str]:
+def _figure_names(pairs: Pairs) -> list[str]:
     """Return the figures of either side but the score, in order of first appearance."""
     found = dict.fromkeys(name for pair in pairs for side in pair for name in side.values)
     return [name for name in found if name != SCORE]
 
 
-def _told(values: Sequence[tuple[float, float]]) -> Measure:
-    """Means, difference and intervals, which so few changed cases as can show nothing have none of."""
+def _measure_difference(values: Sequence[tuple[float, float]]) -> Measure:
+    """Return means, difference and intervals; no interval for so few changed cases as can show nothing."""
     if not values:
         return Measure(cases=0)
     differences = [after - before for before, after in values]
+    # A resample of differences that are nearly all 0 is 0 most of the time: its interval would look certain
     resampled = sum(map(bool, differences)) >= FEWEST_CHANGED
     return Measure(
         cases=len(values),
-        baseline=fmean(before for before, _ in values),
-        current=fmean(after for _, after in values),
+        baseline=mean_of([before for before, _ in values]),
+        current=mean_of([after for _, after in values]),
         difference=paired.mean_difference(differences),
         ci95=difference_interval(differences),
         bootstrap_ci95=bootstrap_interval([(difference,) for difference in differences]) if resampled else None,
     )
 
 
-def _tested(
+def _test_difference(
     values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
 ) -> Measure:
     """Return the same with its test, and what so many cases could show at `alpha`: of a pass `rate`, maybe of single
     runs.
     """
-    told = _told(values)
+    told = _measure_difference(values)
     if not values:
         return told
     differences = [after - before for before, after in values]
@@ -295,17 +305,18 @@ def _tested(
     )
 
 
-def _severity(change: Change) -> tuple[bool, float]:
+def _rank_change(change: Change) -> tuple[bool, float]:
     """Return what must pass comes first, then the largest change."""
     return not change.must_pass, -abs(change.difference)
 
 
-def _change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
+def _make_change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
     assert before.pass_rate is not None
     assert after.pass_rate is not None
     old, new = before.counts, after.counts
     difference = after.pass_rate - before.pass_rate
     nodeid, message = (after if difference < 0 else before).failure or (None, None)
+    # One run each has p = 1 at best, whatever changed
     repeated = min(old.judged, new.judged) > 1
     return Change(
         case=after.key[0],
@@ -321,18 +332,18 @@ def _change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
     )
 
 
-def _concluded(models: Sequence[ModelComparison]) -> list[ModelComparison]:
+def _conclude(models: Sequence[ModelComparison]) -> list[ModelComparison]:
     """Return the verdicts, by p values that Holm adjusted over the models; pass rate and score are a family each."""
-    rates = _judged([model.pass_rate for model in models])
-    scores = _judged([model.score for model in models])
+    rates = _adjust_measures([model.pass_rate for model in models])
+    scores = _adjust_measures([model.score for model in models])
     concluded = [
         replace(model, pass_rate=rate, score=score) for model, rate, score in zip(models, rates, scores, strict=True)
     ]
     tested = sum(rate.p_value is not None for rate in rates)
-    return [replace(_without_chance(model), summary=summary(model, tested)) for model in concluded]
+    return [replace(_drop_chance(model), summary=summary(model, tested)) for model in concluded]
 
 
-def _without_chance(model: ModelComparison) -> ModelComparison:
+def _drop_chance(model: ModelComparison) -> ModelComparison:
     """Return the model with those changes as regressions and gains that the test supports.
 
     Where it finds the pass rate worse, these are the cases that it goes by, and the other way round. Else a case has to
@@ -341,12 +352,14 @@ def _without_chance(model: ModelComparison) -> ModelComparison:
     """
     changes = [*model.regressions, *model.gains]
     alone = [change for change in changes if change.p_value is not None]
+    # Cases of one run cannot be told apart by themselves, but they are looked through too: they count in Holm's number
     others = [1.0] * (model.pass_rate.cases - len(alone))
     adjusted = paired.holm([*(change.p_value or 0.0 for change in alone), *others])
     certain = {id(change) for change, p_value in zip(alone, adjusted, strict=False) if p_value <= paired.ALPHA}
     way = {WORSE: -1, BETTER: 1}.get(model.pass_rate.verdict or "", 0)
 
     def supported(change: Change) -> bool:
+        # `tested` is of as many runs as both sides have, `difference` of all: the case must go the way by both
         by_all = way * change.tested > 0 and way * change.difference > 0
         return by_all or id(change) in certain or (change.must_pass and change.difference < 0)
 
@@ -358,13 +371,13 @@ def _without_chance(model: ModelComparison) -> ModelComparison:
     )
 
 
-def _judged(measures: Sequence[Measure]) -> list[Measure]:
+def _adjust_measures(measures: Sequence[Measure]) -> list[Measure]:
     tested = [measure.p_value for measure in measures if measure.p_value is not None]
     adjusted = iter(paired.holm(tested))
-    return [_verdict(measure, next(adjusted) if measure.p_value is not None else None) for measure in measures]
+    return [_decide_measure(measure, next(adjusted) if measure.p_value is not None else None) for measure in measures]
 
 
-def _verdict(measure: Measure, p_adjusted: float | None) -> Measure:
+def _decide_measure(measure: Measure, p_adjusted: float | None) -> Measure:
     if p_adjusted is None or measure.difference is None:
         return replace(measure, verdict=NOTHING)
     if p_adjusted <= paired.ALPHA:

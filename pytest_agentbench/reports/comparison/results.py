@@ -38,7 +38,7 @@ class Measure:
     verdict: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return as JSON has it."""
+        """Return the record as report.json has it."""
         return {**asdict(self), "ci95": pair(self.ci95), "bootstrap_ci95": pair(self.bootstrap_ci95)}
 
 
@@ -63,7 +63,7 @@ class Change:
     message: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return as JSON has it."""
+        """Return the record as report.json has it."""
         sides = {"baseline": self.baseline, "current": self.current}
         return {
             **{name: value for name, value in asdict(self).items() if name != "tested"},
@@ -143,7 +143,7 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """Sentences on what fails a gate: a significant regression, too many worse cases, what is not there to compare.
+        """Return sentences on what fails a gate: a significant regression, too many worse cases, nothing to compare.
 
         How complete a current side of a single model is, its session's own gate says.
         """
@@ -151,7 +151,7 @@ class Comparison:
 
     @property
     def incomplete(self) -> list[str]:
-        """Sentences on models of which too many runs have no verdict on the current side."""
+        """Return sentences on models of which too many runs have no verdict on the current side."""
         missing = {model.model_id: describe_shortfall(model.runs[1], self.min_completion) for model in self.models}
         return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
 
@@ -164,10 +164,12 @@ class Comparison:
                     f"Nothing of {model.model_id} could be compared with {self.baseline.label}: no case has a verdict "
                     "on both sides."
                 )
+            # A baseline of which half is missing proves nothing; one without any verdict has been named above
             if model.runs[0].judged and (missing := describe_shortfall(model.runs[0], self.min_completion)) is not None:
                 yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
             if model.pass_rate.verdict == WORSE:
                 yield f"Significant regression: {model.summary}"
+        # All that fell, not only what the test supports: who sets this limit counts cases
         worse = sum(len(model.worse) for model in self.models)
         if self.max_regressions is not None and worse > self.max_regressions:
             named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.worse]

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.reports import text
 from pytest_agentbench.reports.table import (
     Markup,
     Style,
     Terminal,
-    column,
-    fit,
-    percent,
+    count_cells,
+    fit_columns,
+    format_count,
+    format_money,
+    format_number,
+    format_percent,
+    format_seconds,
+    make_column,
+    pad_cells,
     style_of,
     write_row,
     write_titles,
 )
-from pytest_agentbench.reports.text import count, money, number, seconds
+from pytest_agentbench.terminal_text import visible_line
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.results import Measure, ModelComparison
@@ -50,8 +55,9 @@ def summary(model: ModelComparison, models: int) -> str:
     measure = model.pass_rate
     if measure.baseline is None or measure.current is None or measure.difference is None:
         return f"{name}: no case has a verdict on both sides."
+    rates = f"{format_percent(measure.baseline)} -> {format_percent(measure.current)}"
     said = (
-        f"{name}: pass rate {percent(measure.baseline)} -> {percent(measure.current)} over {_cases(measure.cases)} "
+        f"{name}: pass rate {rates} over {_cases(measure.cases)} "
         f"({_evidence(measure, models)}): {VERDICTS[measure.verdict or 'nothing_compared']}."
     )
     return " ".join([said, *_limits(measure)])
@@ -78,10 +84,11 @@ def change_text(change: Mapping[str, Any]) -> str:
 
 
 def measure_cells(name: str, measure: Mapping[str, Any]) -> list[str]:
-    """Baseline, current, difference, interval and p value of a figure; a dash for what is undefined."""
+    """Return baseline, current, difference, interval and p value of a figure; a dash for what is undefined."""
     rate = name == "pass_rate"
     sides = [_level(name, measure[side], rate=rate) for side in ("baseline", "current")]
     signed = [_signed(name, value, rate=rate) for value in (measure["difference"], *(measure["ci95"] or ()))]
+    # Adjusted where there is a verdict, for that is what it goes by; other figures are shown but not tested
     p_value = measure["p_value"] if measure["p_adjusted"] is None else measure["p_adjusted"]
     return [
         *sides,
@@ -92,7 +99,7 @@ def measure_cells(name: str, measure: Mapping[str, Any]) -> list[str]:
 
 
 def left_out(cases: Mapping[str, Any], named: int) -> Iterator[str]:
-    """Sentences about cases that have no partner, or no verdict on a side; the first `named` ones by name."""
+    """Return sentences about cases without a partner, or a verdict on a side; the first `named` ones by name."""
     titles = {
         "only_baseline": "only in the baseline",
         "only_current": "not in the baseline",
@@ -105,12 +112,13 @@ def left_out(cases: Mapping[str, Any], named: int) -> Iterator[str]:
 
 
 def p_text(p_value: float) -> str:
-    """`p = 0.031`, two digits; `p < 0.0001`."""
+    """Return `p = 0.031`, in two digits, or `p < 0.0001`."""
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
 def points(difference: float) -> str:
     """Return a difference of rates in percentage points, signed."""
+    # A difference that rounds to nothing has no direction
     shown = f"{difference * 100:+.1f}"
     return "0.0" if shown in ("+0.0", "-0.0") else shown
 
@@ -118,7 +126,7 @@ def points(difference: float) -> str:
 def _level(name: str, value: float | None, *, rate: bool) -> str:
     if value is None:
         return "-"
-    return percent(value) if rate else _in_unit(name, value)
+    return format_percent(value) if rate else _in_unit(name, value)
 
 
 def _signed(name: str, value: float | None, *, rate: bool) -> str:
@@ -133,12 +141,12 @@ def _signed(name: str, value: float | None, *, rate: bool) -> str:
 def _in_unit(name: str, value: float) -> str:
     match name:
         case "duration_seconds":
-            return seconds(value)
+            return format_seconds(value)
         case "tokens.total":
-            return count(round(value))
+            return format_count(round(value))
         case "cost_usd.run" | "cost_usd.judge":
-            return money(value)
-    return number(value)
+            return format_money(value)
+    return format_number(value)
 
 
 def _cases(cases: int) -> str:
@@ -172,7 +180,7 @@ def _limits(measure: Measure) -> Sequence[str]:
 
 
 def _rounded_up(cases: int) -> str:
-    """Two digits say what an estimate can."""
+    """Return two digits of an estimate, which says no more."""
     step: int = 10 ** max(0, len(str(cases)) - 2)
     return f"{-(-cases // step) * step:,}"
 
@@ -188,13 +196,13 @@ _LAST_DROPPED = (0, 1, 2, 3, 5, 4)
 
 
 def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bool = False) -> None:
-    """Each model's verdict and regressions, then notes; `full`: with all figures, changes and cases without partner."""
+    """Write each model's verdict and regressions, then notes; `full`: all figures, changes, cases without partner."""
     style, listed = style_of(reporter), LISTED_IN_FULL if full else LISTED
-    reporter.write_line(text.visible(compared_with(comparison)), bold=True)
+    reporter.write_line(visible_line(compared_with(comparison)), bold=True)
     for model in comparison["models"]:
         if full:
             reporter.line("")
-        reporter.write_line(f"  {text.visible(model['summary'])}", **_COLOURS.get(model["verdict"], {}))
+        reporter.write_line(f"  {visible_line(model['summary'])}", **_COLOURS.get(model["verdict"], {}))
         if full:
             _write_figures(reporter, model, style)
         _write_changes(reporter, "regressions", model["regressions"], style, listed)
@@ -207,24 +215,24 @@ def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bo
             if by_chance := model.get("by_chance"):
                 reporter.write_line(f"  {chance_text(by_chance)}")
         for line in left_out(model["cases"], listed):
-            reporter.write_line(f"  {text.visible(line)}")
+            reporter.write_line(f"  {visible_line(line)}")
     for side, models in (("baseline", comparison["only_baseline"]), ("current", comparison["only_current"])):
         if models:
-            reporter.write_line(f"  only in the {side} report: {text.visible(', '.join(models))}")
+            reporter.write_line(f"  only in the {side} report: {visible_line(', '.join(models))}")
     for note in comparison["notes"]:
-        reporter.write_line(f"  note: {text.visible(note)}", yellow=True)
+        reporter.write_line(f"  note: {visible_line(note)}", yellow=True)
 
 
 def write_failures(reporter: Terminal, failures: Sequence[str]) -> None:
-    """Why the comparison fails a gate; nothing where it does not."""
+    """Write why the comparison fails a gate; nothing where it does not."""
     if failures:
         reporter.write_line("comparison failed:", red=True, bold=True)
     for reason in failures:
-        reporter.write_line(f"  {text.visible(reason)}", red=True)
+        reporter.write_line(f"  {visible_line(reason)}", red=True)
 
 
 def _write_figures(reporter: Terminal, model: dict[str, Any], style: Style) -> None:
-    """A row for each figure that any case has on both sides."""
+    """Write a row for each figure that any case has on both sides."""
     figures = {"pass_rate": model["pass_rate"], "score": model["score"], **model["others"]}
     rows = [
         [style.clip(name, style.width // 3), *measure_cells(name, measure)]
@@ -235,10 +243,10 @@ def _write_figures(reporter: Terminal, model: dict[str, Any], style: Style) -> N
         return
     cells = zip(*rows, strict=True)
     columns = [
-        column(title, rank, entries, "<" if rank == 0 else ">")
+        make_column(title, rank, entries, "<" if rank == 0 else ">")
         for title, rank, entries in zip(_TITLES, _LAST_DROPPED, cells, strict=True)
     ]
-    columns = fit(columns, style.width)
+    columns = fit_columns(columns, style.width)
     write_titles(reporter, columns)
     for row in range(len(rows)):
         write_row(reporter, columns, row)
@@ -256,9 +264,9 @@ def _write_changes(
     names = [
         style.clip(("must pass: " if each["must_pass"] else "") + each["case_id"], style.width // 2) for each in shown
     ]
-    first, second = max(map(len, went)), max(map(text.cells, names))
+    first, second = max(map(len, went)), max(map(count_cells, names))
     for change, how, name in zip(shown, went, names, strict=True):
         message = style.clip(change["message"] or "", max(0, style.width - first - second - 8))
         marked = _TONES.get(title, {})
         reporter.write(f"    {how:<{first}}", **marked)
-        reporter.line(f"  {text.pad(name, second)}  {message}".rstrip())
+        reporter.line(f"  {pad_cells(name, second)}  {message}".rstrip())

@@ -22,10 +22,9 @@ from pydantic_core import from_json, to_json
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports.report import Report
-from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.text import sendable
+from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.store.files import lies_below
+from pytest_agentbench.terminal_text import sendable
 
 _DECIDING = (
     *("profile", "suite", "run-profile", "evaluation-profile", "repetitions", "metric", "predictions", "cassettes"),
@@ -317,6 +316,7 @@ def place_details(report: Report, page: Path, output: Path | None) -> PlacedDeta
         starts.append(first)
         kept.append(text)
         size += len(text)
+        # What was kept for the page so far goes to files too: it is one or the other for all runs
         if size > EMBEDDED:
             files += _write(folder, kept)
             kept.clear()
@@ -357,6 +357,7 @@ def _pack_chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int
         packing: deque[tuple[int, Future[str]]] = deque()
         for first, details in _group_details(rows, output):
             packing.append((first, pool.submit(_pack_text, details)))
+            # No more than a few are in memory, packed or not; gzip works without the interpreter's lock
             if len(packing) > 2 * _THREADS:
                 first, packed = packing.popleft()
                 yield first, packed.result()
@@ -366,6 +367,7 @@ def _pack_chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int
 
 def _group_details(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the details of some runs each, as JSON, with the number of the first."""
+    # Less for each where there are many, so that a page of 10,000 runs can be opened
     room = max(50 * LEAST, min(ROOM, TOTAL // max(1, len(rows))))
     first, group, size = 0, list[bytes](), 0
     for number, row in enumerate(rows):

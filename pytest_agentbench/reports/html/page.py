@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.extensions import load_extensions
+from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.reports.charts import chart_library, charts
 from pytest_agentbench.reports.html.details import place_details, remove_earlier
-from pytest_agentbench.reports.report import Report
+from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.reports.sections import ReportSection, sections_in
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z_]+)\.js";$', re.MULTIL
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
 
-@cache
+@cache_extensions
 def join_modules(entry: str = "main") -> str:
     """Join the module and all that it imports, each in a scope of its own, after what it imports itself.
 
@@ -61,6 +61,7 @@ def _add(name: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
 def _add_source(name: str, source: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
     for _, imported in _IMPORT.findall(source):
         _add(imported, texts, (*above, name))
+    # Functions in functions and not modules by URL: a page opened from a disk may load none
     exports = ", ".join(name for _, name in _EXPORT.findall(source))
     body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = module_\2;", source))
     texts[name] = f"const module_{name} = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
@@ -79,11 +80,11 @@ def write_page(
     `comparison` is report.json's, in place of the report's own. `output` is where runs and evaluations are stored.
     Raises UnwritableError.
     """
-    from pytest_agentbench.store.output_files import write_text
+    from pytest_agentbench.store.files import write_text
 
     placed = place_details(report, path, output)
     write_text(path, page_text({**page_data(report, comparison), "details": placed.facts}, placed.blocks))
-    remove_earlier(path, placed)
+    remove_earlier(path, placed)  # last: the earlier page needs its chunks until it is replaced
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
@@ -92,6 +93,7 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
     `report` lacks the comparison and the runs' single votes. `charts` are those of `reports.charts`; `details` says
     where the runs' details are, None: nowhere.
     """
+    # Of votes the page shows only how far they agree, which the report says by judge
     runs = [{name: value for name, value in row.items() if name != "judge_votes"} for row in report["runs"]]
     return {
         "report": {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs},
@@ -130,7 +132,7 @@ def live_page() -> str:
 
 
 def content_policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
-    """Return nothing may be loaded, sent or run but the page's own style and scripts.
+    """Return the policy by which nothing is loaded, sent or run but the page's own style and scripts.
 
     `chunks`: and scripts beside the page, which hold details of runs. `live`: and data from where the page is from.
     """
@@ -177,14 +179,14 @@ def _json(value: Any) -> str:
 
 
 def _packed(text: str) -> str:
-    """gzip in base64: a report of 10,000 runs becomes a tenth, and holds no markup."""
+    """Return gzip in base64: a report of 10,000 runs becomes a tenth, and holds no markup."""
     # Without the time: equal reports make equal pages.
     return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 @cache
 def _environment() -> Environment:
-    """Return everything is escaped, and what a name is not there for is an error."""
+    """Return the environment of templates: everything is escaped, and an unknown name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -39,18 +39,18 @@ from requests.adapters import HTTPAdapter
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.reports.telemetry.environment import captures_content, sends
 from pytest_agentbench.reports.telemetry.spans import (
     EVENT,
     Attribute,
     SpanFacts,
     agent_span,
     call_spans,
+    captures_content,
     evaluation_events,
+    sends,
 )
-from pytest_agentbench.reports.text import sendable
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.terminal_text import sendable, visible
 
 LONGEST = 65_536
 """Bytes of an answer that are read. Nothing in it is needed, and an endless one would fill the memory."""
@@ -76,6 +76,7 @@ class _Guarded(HTTPAdapter):
         response = super().send(request, *args, **kwargs)
         raw = response.raw
         try:
+            # Requests would read all of it, unpacked, as soon as the SDK asks for the content
             response.raw = BytesIO(raw.read(LONGEST, decode_content=False))
         finally:
             raw.close()
@@ -148,6 +149,7 @@ class Telemetry:
     @pytest.hookimpl(tryfirst=True)  # the report is written next, with the warning
     def pytest_sessionfinish(self) -> None:
         """Send what is left, for a while."""
+        # In threads: a provider's shutdown joins its own, which may be in a request that nobody answers
         ending = [
             threading.Thread(target=provider.shutdown, daemon=True) for provider in (self._tracers, self._loggers)
         ]
@@ -160,7 +162,7 @@ class Telemetry:
         for each in counted:
             each.shutdown()
         for thread in ending:
-            thread.join(0.5)  # ends at once, unless it waits for an answer
+            thread.join(0.5)  # it ends at once by now, unless it waits for an answer
         self._complaints.close()
         if lacking := [
             f"{each.made - each.sent} of {each.made} {each.what}" for each in counted if each.made > each.sent
@@ -209,7 +211,8 @@ class _RunIds(RandomIdGenerator):
     """Ids that follow from the run's, so that a later verdict on it names the same span."""
 
     def begin(self, run_id: str) -> None:
-        """The next trace, and its first span, are this run's."""
+        """Begin a run, whose are the next trace and its first span."""
+        # From the run's id, so that a session that judges a stored run again adds to the trace of the one that made it
         digest = sha256(run_id.encode("utf-8", "replace")).digest()
         trace_id, span_id = int.from_bytes(digest[:16], "big"), int.from_bytes(digest[16:24], "big")
         self.root = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -240,7 +243,7 @@ class _Counted:
         self.made = self.sent = 0
 
     def export(self, batch: Sequence[Any]) -> Any:
-        """Return one request, tried again for as long as the exporter's timeout allows."""
+        """Send a batch in one request, tried again for as long as the exporter's timeout allows."""
         if self._is_over:
             return self.failure
         with self._complaints.heard():
@@ -255,7 +258,7 @@ class _Counted:
             self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 0) -> bool:
-        """Return nothing waits here."""
+        """Return True, for nothing waits here."""
         return True
 
 
@@ -279,7 +282,7 @@ class _Complaints(logging.Filter):
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """What is logged in this thread meanwhile is about this session's spans."""
+        """Take what is logged in this thread meanwhile as said of this session's spans."""
         self._threads.add(here := threading.get_ident())
         try:
             yield
@@ -294,13 +297,14 @@ class _Complaints(logging.Filter):
         return False
 
     def close(self) -> None:
-        """The loggers are others' again."""
+        """Give the loggers back to others."""
         for name in _SDK_LOGGERS:
             logging.getLogger(name).removeFilter(self)
 
 
 def _resource(session_id: str) -> Resource:
     """Return what all spans of the process have; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
+    # `create` lets what it is given win over the variables, and people's word is to win over ours
     ours = {
         "service.name": _PACKAGE,
         "service.version": version(_PACKAGE),
@@ -316,5 +320,5 @@ def _room(variable: str) -> int | None:
 
 
 def _sendable(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """Without lone surrogates, which protobuf does not carry."""
+    """Return the attributes without lone surrogates, which protobuf does not carry."""
     return {name: sendable(value) if isinstance(value, str) else value for name, value in attributes.items()}

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_agentbench.models.pricing import read_usage
+from pytest_agentbench.models.replies import read_usage
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import (
@@ -23,6 +24,49 @@ from pytest_agentbench.records.run import (
     Usage,
 )
 
+INSTALL = "pip install 'pytest-agentbench[otel]'"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_PROTOCOLS = (
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
+)
+_EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_LOGS_EXPORTER")
+
+
+def otel_problem(environ: Mapping[str, str]) -> str | None:
+    """Return why no spans can be sent, None where they can: the extra is missing, or another exporter is asked for."""
+    if find_spec("opentelemetry") is None or any(
+        find_spec(name) is None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    ):
+        return f"--agentbench-otel needs the OpenTelemetry SDK and its OTLP exporter: {INSTALL}"
+    for name in _PROTOCOLS:
+        if environ.get(name, "http/protobuf") != "http/protobuf":
+            return (
+                f"--agentbench-otel: {name}: found {environ[name]!r}, expected 'http/protobuf', the one that is sent; "
+                "collectors take it on port 4318"
+            )
+    for name in _EXPORTERS:
+        if environ.get(name, "otlp") not in ("otlp", "none"):
+            return f"--agentbench-otel: {name}: found {environ[name]!r}, expected 'otlp' or 'none'"
+    return None
+
+
+def sends(signal: str, environ: Mapping[str, str]) -> bool:
+    """Return whether `TRACES` or `LOGS` are sent."""
+    return environ.get(f"OTEL_{signal}_EXPORTER", "otlp") == "otlp"
+
+
+def captures_content(environ: Mapping[str, str]) -> bool:
+    """Return whether what people, models and tools wrote may be sent."""
+    return environ.get(CONTENT, "").strip().lower() == "true"
+
+
+def is_disabled(environ: Mapping[str, str]) -> bool:
+    """Return whether the SDK is switched off as a whole."""
+    return environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
 _NAMES = {
     "azure": "azure.ai.openai",
     "aws": "aws.bedrock",
@@ -34,7 +78,7 @@ _NAMES = {
 
 
 def provider_name(model: Model) -> str:
-    """`gen_ai.provider.name` of a model: who answers, as far as its address tells.
+    """Return the `gen_ai.provider.name` of a model: who answers, as far as its address tells.
 
     An address that nobody knows speaks OpenAI's protocol, and the conventions name the protocol then. A model that
     answers from scripts is `agentbench`, one that a plugin provides has the plugin's name.
@@ -177,6 +221,7 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
 
 def _usages(artifact: RunArtifact, model: Model | None, replies: int) -> dict[int, Usage]:
     """Return what each reply used, by its event, where the run's blocks of usage are those of its replies."""
+    # Blocks have no numbers: where a retry or an own agent added one, nobody can tell which reply is whose
     blocks = artifact.usage.raw
     if model is None or len(blocks) != replies:
         return {}
@@ -191,6 +236,7 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
         if isinstance(event, ToolResultEvent):
             results[event.call_id].append(event)
     for call in artifact.tool_calls:
+        # In order, for some models number their calls anew in each reply
         result = results[call.call_id].pop(0) if results[call.call_id] else None
         told, failed = _Told(), result is None or result.is_error
         told.add("gen_ai", {"operation.name": "execute_tool", "tool.type": "function", "tool.name": call.name})
@@ -209,7 +255,7 @@ def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
 
 
 def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: RunArtifact) -> float:
-    """Call of one reply run side by side, and their results are noted together, behind the slowest."""
+    """Return when a call ended: calls of one reply run side by side, and their results are noted behind the slowest."""
     if result is None:
         return max(call.at, artifact.duration_seconds)
     if result.duration_seconds is None:
@@ -218,19 +264,20 @@ def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: Run
 
 
 def _asked(artifact: RunArtifact, model: Model | None) -> dict[str, Attribute | None]:
-    """Whom, and with which parameters."""
+    """Return whom a call asked, and with which parameters."""
     if model is None:
         return {}
     parameters = artifact.request.get("parameters")
     facts: dict[str, Attribute | None] = {"provider.name": provider_name(model), "request.model": model.requested_model}
     for name, value in parameters.items() if isinstance(parameters, Mapping) else ():
+        # The conventions have numbers here; a model's own parameter of this name may be anything
         if name in _PARAMETERS and isinstance(value, int | float):
             facts[f"request.{_PARAMETERS[name]}"] = value
     return facts
 
 
 def _server(model: Model | None) -> dict[str, Attribute | None]:
-    """Host and port of the endpoint, where the model names one."""
+    """Return host and port of the endpoint, where the model names one."""
     if model is None or model.base_url is None:
         return {}
     try:

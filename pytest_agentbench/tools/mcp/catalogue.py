@@ -25,7 +25,7 @@ from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.tools.mcp.connection import Lives
 from pytest_agentbench.tools.mcp.launching import ServerSandboxes
 from pytest_agentbench.tools.mcp.servers import CallResult, Listing
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, likeness_of
 
 if TYPE_CHECKING:
     from pytest_agentbench.tools.mcp.connection import Connection
@@ -205,7 +205,7 @@ def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mappin
     if server.command is None or spec is None:
         return _digest([])
     files = [_stamp_file(path) for path in list_argument_files(server)]
-    if spec.kind == "docker":
+    if likeness_of(spec.kind) == "docker":
         return _digest(files)
     by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
     found = shutil.which(by_path, path=environ.get("PATH"))

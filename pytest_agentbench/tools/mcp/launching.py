@@ -14,8 +14,9 @@ from pytest_agentbench.config.keys import find_program_problem, find_server_prob
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import VARIABLE, McpServer, SandboxSettings
-from pytest_agentbench.workspaces.sandboxes.base import Mount, Process, Sandbox, SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import Mount, Process, Sandbox, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import ShownProgram, show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
@@ -42,11 +43,12 @@ def find_problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKin
 
     The programs of a container (`kind` docker) are those of its image: nobody knows them before it runs.
     """
-    return next(_problems(server, environ, kind), None)
+    return next(_problems(server, environ, likeness_of(kind)), None)
 
 
 def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
     """Return what the server's sandbox must show it beside the workspace: its folder, in bubblewrap its program."""
+    kind = likeness_of(kind)
     if server.command is None or kind == "local":
         return ()
     folder = () if server.cwd is None else (Mount(Path(server.cwd), _map_folder(server.cwd, kind)),)
@@ -63,17 +65,18 @@ async def launch_server(server: McpServer, sandbox: Sandbox, environ: Mapping[st
 
     Raises SandboxError, and UnavailableError with the reason where something is missing that it needs.
     """
-    missing = find_problem(server, environ, sandbox.kind)
+    kind = likeness_of(sandbox.kind)
+    missing = find_problem(server, environ, kind)
     if missing is not None:
         raise UnavailableError(missing)
-    program = _find_program(server, environ, sandbox.kind)
-    workspace = str(sandbox.workspace.path) if sandbox.kind == "local" else WORKSPACE
+    program = _find_program(server, environ, kind)
+    workspace = str(sandbox.workspace.path) if kind == "local" else WORKSPACE
     environment = {"AGENTBENCH_WORKSPACE": workspace}
     if program.path:
         environment["PATH"] = os.pathsep.join(program.path)
     argv = [program.program, *server.args]
     if server.cwd is not None:
-        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, sandbox.kind), *argv]
+        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, kind), *argv]
     return await sandbox.open(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
 
 
@@ -156,7 +159,7 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
     written = own is not None and server in (root.own_servers().get(name), profile.own_servers().get(name))
     command = server.command or ""
     is_placed = server.cwd is not None or os.path.isabs(command)
-    if is_placed and choose_sandbox(server, profile.sandbox_settings).type != "docker":
+    if is_placed and likeness_of(choose_sandbox(server, profile.sandbox_settings).type) != "docker":
         folder = own.real if written and own is not None else root.programs
         if problem := find_program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
@@ -173,7 +176,8 @@ def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: San
     if server.command is None:
         return None
     spec = sandboxes.spec(choose_sandbox(server, profile))
-    if server.url is not None and spec.kind != "local" and not (spec.kind == "bubblewrap" and spec.network):
+    like = likeness_of(spec.kind)
+    if server.url is not None and like != "local" and not (like == "bubblewrap" and spec.network):
         raise ConfigError(
             f"MCP server {name!r}: it is spoken to at {server.url}, which nothing in its sandbox ({spec.kind}) can "
             "serve; set its `sandbox: {type: bubblewrap, network: allow}`, or `sandbox: local`"

@@ -104,6 +104,7 @@ class RunServers:
                 tool.description,
                 tool.input_schema,
                 partial(_call_tool, self._servers[tool.server], tool.name),
+                # A server reads its own schema more or less strictly than it says: what it takes is what counts
                 checks_arguments=False,
             )
             for tool in self.tools
@@ -125,6 +126,7 @@ async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Aw
             listings = [group.create_task(server.listing()) for server in servers.values()]
     except BaseException as error:
         await RunServers(servers, (), ended).stop()
+        # One error, as everywhere: a group would reach the report as "unhandled errors in a TaskGroup"
         if isinstance(error, BaseExceptionGroup):
             raise error.exceptions[0] from None
         raise
@@ -176,12 +178,14 @@ def _make_listing_form(name: str) -> Form[Listing]:
                     server=name,
                     name=tool.get("name", ""),
                     description=tool.get("description", ""),
+                    # As a text: what a cassette keeps of an answer is flat, and a schema may hold anything
                     input_schema=json.loads(tool.get("input_schema", "{}")),
                 )
                 for tool in tools
             ),
         )
 
+    # A server that does not come up is not kept: it may be there the next time
     return Form(_write_listing, read, lambda error: None, lambda refusal: McpServerError(refusal.message))
 
 

@@ -39,7 +39,7 @@ def pids_file(pid: int, container_id: str) -> Path | None:
         return None
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers in ("pids", "") and container_id in path:
+        if controllers in ("pids", "") and container_id in path:  # v2 has one line, without a controller
             file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
             return file if file.exists() else None
     return None
@@ -72,6 +72,7 @@ class Bounds(ABC):
                 self._look()
             except Exception as error:  # noqa: BLE001 - a container may end while it is asked for
                 _logger.debug("docker: containers could not be looked after: %s", error)
+            # The busier the daemon, the longer a look: no more than a quarter of the time goes into looks.
             pause = max(_LOOK_SECONDS, _SHARE_OF_TIME * (time.monotonic() - began))
 
     @abstractmethod
@@ -148,7 +149,7 @@ class BuildBounds(Bounds):
             return
         url = f"{api.base_url}/v{api.api_version}/containers/{container}/update"
         api.post(url, json={"PidsLimit": most}).raise_for_status()
-        self._written[container] = 0
+        self._written[container] = 0  # from now on its bytes are looked at
         if len(api.top(container)["Processes"]) > most:  # it was faster, where it runs already
             self._break(f"a command started more than {most} processes (processes)", container)
 

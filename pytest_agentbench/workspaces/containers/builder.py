@@ -39,7 +39,7 @@ def image_builder(engine: str) -> ImageBuilder:
 
 
 class ImageBuilder:
-    """The images of one daemon. Every method raises SandboxError where the daemon fails."""
+    """Images of one daemon. Every method raises SandboxError where the daemon fails."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon

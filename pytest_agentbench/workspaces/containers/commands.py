@@ -23,6 +23,9 @@ _START_SECONDS = 60
 KEEP_ALIVE_SECONDS = 2147483647
 """Seconds that a container waits for commands. In the command of its first process, by which scripts know it."""
 
+# `kill -9 -1` is for a process namespace of our own: where the first process is not our keeper, only the script's
+# session is killed. A process's name may hold blanks and brackets, so the fields of `stat` are counted from its last
+# one on. Of memory that ran out cgroup v2 tells in `memory.events`, v1 in `memory.oom_control`.
 _FUNCTIONS = f"""
 sweep() {{
     if [ "$1" = all ]; then
@@ -71,7 +74,7 @@ class ExecStream:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._stream, self._left = 0, 0
+        self._stream, self._left = 0, 0  # of the frame that is being read
 
     async def read(self) -> tuple[int, bytes]:
         """Return the next piece and the stream it is of, 1 or 2; no bytes at the end."""
@@ -100,7 +103,7 @@ class ExecStream:
         try:
             await self.write(data)
             self._writer.write_eof()
-        except OSError:
+        except (OSError, RuntimeError):  # asyncio raises RuntimeError for a write after the end: it is a second end
             return
 
     async def close(self) -> None:
@@ -135,7 +138,7 @@ async def start_exec(socket_path: str, api_version: str, exec_id: str) -> ExecSt
     except (OSError, EOFError, ValueError) as error:
         await stream.close()
         raise SandboxError(f"the docker daemon does not start a command: {error or 'no answer'}") from error
-    except BaseException:
+    except BaseException:  # cancelled: the connection would be there as long as the command runs
         await stream.close()
         raise
     return stream

@@ -37,6 +37,7 @@ _LOOK_SECONDS = 0.2
 _SHOWN_LINES = 20
 _NO_GATEWAY = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 """This machine has no address in the network, at which what listens here could be reached."""
+# What is passed on as the file has it; all else is said here, or is no field of ComposeService and was refused.
 _KEPT = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
 _KEPT_TOO = ("tmpfs", "read_only", "init")
 _KEEPER_BYTES = 64 * 2**20
@@ -58,7 +59,7 @@ def compose_digest(path: Path, *, network: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The services of one run. `labels` are on all that is made for them, and on nothing else."""
+    """Services of one run. `labels` are on all that is made for them, and on nothing else."""
 
     name: str
     labels: Mapping[str, str]
@@ -99,6 +100,7 @@ def start_services(
     given = service_images(images, spec)
     volumes = _volumes(file, given, project)
     if volumes:
+        # The keeper is a container of the run's own image, which is here already.
         own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
         _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
@@ -185,7 +187,7 @@ def _document(
                 **_given(service),
                 **_bounds(spec.limits, cpus, profile),
                 **alone,
-                "image": images[name].name,
+                "image": images[name].name,  # never `build`: what is built here is bounded
                 "labels": {**labels, SERVICE: name},
                 "volumes": [
                     {
@@ -219,10 +221,11 @@ def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str
     return {
         "restart": "no",
         "security_opt": ["no-new-privileges:true", *([] if profile is None else [f"seccomp={profile}"])],
+        # Not all of them: images of databases start as root, give their files away and become another user.
         "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
-        "cpus": min(limits.cpus, cpus),
+        "cpus": min(limits.cpus, cpus),  # docker refuses more than there are
         "mem_limit": limits.memory_bytes,
-        "memswap_limit": limits.memory_bytes,
+        "memswap_limit": limits.memory_bytes,  # of both together: no swap
         "pids_limit": limits.processes,
         "ulimits": {"core": 0, "fsize": limits.file_bytes},
         "logging": {"driver": "json-file", "options": {"max-size": "1m"}},
@@ -255,6 +258,7 @@ def _environment(daemon: Daemon, folder: Path) -> dict[str, str]:
 def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBounds, ended: threading.Event) -> None:
     deadline = time.monotonic() + _UP_SECONDS
     with (
+        # No pipe: nobody reads it while compose runs, which would stop where it is full.
         tempfile.TemporaryFile() as written,
         subprocess.Popen(
             command,
@@ -262,7 +266,7 @@ def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBound
             stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True,  # `docker` starts its plugin, which is killed with it
         ) as compose,
     ):
         try:
@@ -303,7 +307,7 @@ def _is_ready(container: Container) -> bool:
     """Return whether it runs, and is healthy where it says what that is. Raises SandboxError where it failed."""
     container.reload()
     state = container.attrs["State"]
-    if state["Status"] == "exited" and state["ExitCode"] == 0:
+    if state["Status"] == "exited" and state["ExitCode"] == 0:  # it had something to set up, and is done
         return True
     if state["Status"] in ("exited", "dead"):
         last = container.logs(tail=_SHOWN_LINES).decode("utf-8", "replace").strip()

@@ -107,6 +107,7 @@ class Container:
         if self._services is not None:
             self._services.check()
         command = ["sh", "-c", script, "sh", *argv]
+        # A command may have killed its container: to start the next one is the way to find out.
         try:
             return await self._start(command, environment, with_stdin)
         except SandboxError:
@@ -180,7 +181,7 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
             labels=dict(spec.labels),
             environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
             working_dir=WORKSPACE,
-            healthcheck={"test": ["NONE"]},
+            healthcheck={"test": ["NONE"]},  # the image's own would run beside the agent, within its limits
             stop_signal="SIGKILL",
             use_config_proxy=sandbox.network and not daemon.is_podman,  # its address may hold a password
             host_config=host,
@@ -218,11 +219,11 @@ def _host_config(daemon: Daemon, spec: ContainerSpec, image: Image, network: str
     config: dict[str, Any] = daemon.client.api.create_host_config(
         network_mode=network,
         dns=None if sandbox.network or sandbox.compose is None else list(NO_RESOLVER),
-        log_config=types.LogConfig(type="none"),
+        log_config=types.LogConfig(type="none"),  # its first process writes nothing, and disk is not to be filled by it
         cap_drop=["ALL"],
         security_opt=security_options(),
         read_only=True,
-        init=True,
+        init=True,  # collects what daemons of the agent leave, which would count as processes
         ipc_mode="private",
         mounts=[types.Mount(m.target, str(m.source), type="bind", read_only=not writable) for m, writable in mounts],
         tmpfs=dict.fromkeys(_volumes_in_memory(image, sandbox), ""),
@@ -243,6 +244,7 @@ def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:
         "memswap_limit": limits.memory_bytes,  # the sum of both: no swap
         "nano_cpus": int(min(limits.cpus, daemon.info["NCPU"]) * 1e9),
         "pids_limit": limits.processes + OWN_PROCESSES,
+        # Not `nproc`, which counts all processes of the user on this machine, those of other runs too.
         "ulimits": [Ulimit(name=name, soft=most, hard=most) for name, most in ulimits.items()],
     }
 

@@ -36,7 +36,7 @@ def docker_problem() -> str | None:
 
 
 class Daemon:
-    """The way to one daemon: threads that call it through the docker SDK, started as they are needed.
+    """A way to one daemon: threads that call it through the docker SDK, started as they are needed.
 
     The SDK is imported, and the daemon asked, at the first call; that of `program`, where it is given, is podman's or
     docker's as `engines` finds it. Safe in any thread. The end of the process waits for none of the threads.
@@ -88,6 +88,7 @@ class Daemon:
         """Call a function that waits, on one of the threads. What the SDK raises comes as SandboxError."""
         future: Future[T] = Future()
         self._calls.put(partial(self._work, future, function, args))
+        # As many threads as calls under way: in a pool of fixed size a command would wait behind others' images.
         with self._threads_changing:
             self._busy += 1
             if self._busy <= self._threads:
@@ -185,6 +186,7 @@ def _connect(path: str) -> tuple[DockerClient, bool]:
     except (OSError, HTTPException) as error:
         raise SandboxError(f"the docker daemon at {path} does not answer: {error}") from error
     spoken = head.getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
+    # Never newer than the SDK was written for: its calls would lack what the newer interface demands.
     version = spoken if version_lt(spoken, DEFAULT_DOCKER_API_VERSION) else DEFAULT_DOCKER_API_VERSION
     client = DockerClient(f"unix://{path}", version=version, timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
     client.api.trust_env = False  # to iterate over the environment fails where another thread changes it
@@ -198,6 +200,7 @@ def _ping(path: str) -> HTTPResponse:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ASK_SECONDS)
         connection.connect(path)
+        # 1.0, so that the daemon ends the connection and sends no chunks.
         connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
         with HTTPResponse(connection) as response:
             response.begin()

@@ -126,7 +126,7 @@ class Service:
             self._keeper.wait(_END_SECONDS)
         with suppress(ProcessLookupError, PermissionError):  # the group is empty, or what is left of it is not ours
             while time.monotonic() < deadline:
-                os.killpg(self._keeper.pid, 0)
+                os.killpg(self._keeper.pid, 0)  # raises once nobody of the group lives
                 time.sleep(_LOOK_SECONDS)
             os.killpg(self._keeper.pid, signal.SIGKILL)
         self._keeper.wait()

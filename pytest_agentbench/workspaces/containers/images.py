@@ -104,7 +104,7 @@ def pull_image(daemon: Daemon, name: str) -> None:
 
 
 class Images:
-    """The images of one session: each is looked up, pulled or built once. For threads: its methods may take minutes."""
+    """Images of one session: each is looked up, pulled or built once. For threads: its methods may take minutes."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -119,6 +119,7 @@ class Images:
         for a build folder that holds too much.
         """
         key = (image, dockerfile, build_network)
+        # A lock for each image: one that takes minutes keeps nobody from another.
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -126,13 +127,13 @@ class Images:
                 try:
                     made = self._built(dockerfile, build_network, limits) if dockerfile else self._named(image or "")
                 except (UnavailableError, SandboxError) as error:
-                    self._found[key] = error
+                    self._found[key] = error  # for all other runs too, which would wait as long for the same
                 else:
                     self._found[key] = made
             found = self._found[key]
         if isinstance(found, Image):
             return found
-        raise found.with_traceback(None)
+        raise found.with_traceback(None)  # one exception for many runs, which would gather the frames of all
 
     def _named(self, name: str) -> Image:
         from docker.errors import NotFound
@@ -160,6 +161,7 @@ class Images:
                 "and nothing limits what is in them; COPY it, and unpack it with RUN"
             )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
+        # Sessions and workers beside this one build it once together.
         lock = Path(tempfile.gettempdir(), f"agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock")
         with FileLock(lock):
             try:
@@ -196,7 +198,7 @@ class Images:
             bounds.end()
         if problem is None and bounds.broken is None:
             return self._daemon.client.images.get(tag)
-        if problem is None:
+        if problem is None:  # built to its end, though it took too much: nobody is to find it
             self._daemon.client.images.remove(tag, force=True)
         if bounds.broken is not None:
             problem = f"{bounds.broken}, the limit of the run profile's sandbox"

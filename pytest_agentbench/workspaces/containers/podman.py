@@ -1,4 +1,4 @@
-"""Where podman's API differs from docker's, which it is compatible with but for this table.
+"""Podman's API where it differs from docker's, with which it is compatible but for this table.
 
 | of a container | docker | podman |
 |---|---|---|

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.containers import podman
 from pytest_agentbench.workspaces.containers.bounds import ServiceBounds
 from pytest_agentbench.workspaces.containers.compose import Project, service_images, start_services
@@ -31,7 +32,7 @@ from pytest_agentbench.workspaces.containers.container import (
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.containers.images import Image, Images
 from pytest_agentbench.workspaces.containers.sandbox import ContainerSandbox
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSession, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces, host_mark, session_is_dead
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -46,7 +47,7 @@ _CLOSE_SECONDS = 4.0
 _logger = logging.getLogger(__name__)
 
 
-class ContainerPool:
+class ContainerPool(SandboxSession):
     """All containers of one session at one daemon. None serves two runs, and its workspace's folder is made with it.
 
     Everything but the coroutines may be called in any thread. `program` is as in Daemon.
@@ -64,12 +65,17 @@ class ContainerPool:
         self._is_used = False
         self._closed = threading.Event()
 
-    async def image(self, spec: SandboxSpec) -> Image:
-        """Return the image of such a container, on this machine, with those of its services there too.
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """Have the image of such a container on this machine, and those of its services.
 
         Raises UnavailableError, SandboxError, ConfigError.
         """
-        return await self._daemon.call(self._find_images, spec)
+        await self._daemon.call(self._find_images, spec)
+
+    async def describe(self, spec: SandboxSpec) -> SandboxUsed:
+        """Return the image's name and id. Raises as `prepare` does."""
+        image = await self._daemon.call(self._find_images, spec)
+        return SandboxUsed(kind=spec.kind, image=image.name, image_id=image.image_id)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Make containers for runs to come. Raises SandboxError where there is no room for their workspaces."""
@@ -98,7 +104,7 @@ class ContainerPool:
         making = made or self._daemon.submit(self._make, spec, workspace)
         try:
             container = await asyncio.wrap_future(making)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # the thread makes it all the same
             making.add_done_callback(_remove_unused)
             raise
         return ContainerSandbox(container, workspace, spec.limits, self._watchdog)
@@ -130,13 +136,13 @@ class ContainerPool:
         spec = ContainerSpec(f"agentbench-{secrets.token_hex(8)}", sandbox, workspace, run_labels(workspace))
         remove = partial(self._remove, spec)
         try:
-            if is_first:
+            if is_first:  # where there is a daemon, that is: a session without containers asks none
                 remove_orphans(self._daemon)
             image = self._find_images(sandbox)
             try:
                 container = self._start(spec, image, remove)
                 with self._state:
-                    if self._closed.is_set():
+                    if self._closed.is_set():  # while it was made: nobody else knows of it
                         raise SandboxError("the session ended")
                     self._made[spec.name] = remove
             except BaseException:

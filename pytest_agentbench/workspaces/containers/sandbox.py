@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.containers.commands import (
     END,
     RUN_ALONE,
@@ -25,7 +26,6 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Killed,
     Process,
     ResourceLimits,
-    SandboxKind,
     SharedFolder,
     Stderr,
 )
@@ -75,7 +75,7 @@ class ContainerSandbox(SharedFolder):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """Return as the protocol says."""
+        """Run a command in the container, alone but for programs that stay."""
         async with self._lock:
             for _ in range(2):  # where programs that stay took all processes there may be, a new start makes room
                 command = _Command(Capture(output_limit))
@@ -90,7 +90,7 @@ class ContainerSandbox(SharedFolder):
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """Return as the protocol says."""
+        """Start a program that stays, in a session of its own."""
         script = STAY if stderr == "merged" else STAY_APART
         async with self._lock:
             for _ in range(2):
@@ -107,7 +107,7 @@ class ContainerSandbox(SharedFolder):
         raise cannot_run(early.decode("utf-8", "replace"))
 
     async def stop(self) -> None:
-        """As the protocol says."""
+        """Remove the container with all that runs in it."""
         self._watchdog.end(self._watch)
         for process in tuple(self._programs):
             await process.close()
@@ -147,6 +147,7 @@ class ContainerSandbox(SharedFolder):
         if not command.report:
             return None
         code, ooms = _parse_report(command.report) or (_KILLED_CODE, await self._sweep("all"))
+        # The kernel counts on from command to command, and from nothing again where the container was started anew.
         if (self._container.starts, ooms) > self._ooms:
             self._ooms = (self._container.starts, ooms)
             command.killed = "memory" if ooms else None
@@ -221,7 +222,7 @@ class ContainerProcess:
         self._errors.add(errors)
 
     async def write(self, data: bytes) -> None:
-        """As the protocol says."""
+        """Send to its stdin. Raises BrokenPipeError where it has ended."""
         if self.has_ended:  # the daemon would take it, and wait for somebody to read it
             raise BrokenPipeError(_OVER)
         try:
@@ -230,11 +231,11 @@ class ContainerProcess:
             raise BrokenPipeError(_OVER) from error
 
     async def end_input(self) -> None:
-        """As the protocol says."""
+        """Close its stdin."""
         await self._stream.finish(b"")
 
     async def read(self) -> bytes:
-        """Return as the protocol says."""
+        """Return its output since the last call. What comes on its stderr meanwhile is kept."""
         if self._early:
             piece, self._early = self._early, b""
             return piece
@@ -246,11 +247,11 @@ class ContainerProcess:
         return piece
 
     def errors(self) -> str:
-        """Return as the protocol says."""
+        """Return the end of its stderr so far."""
         return self._errors.text()
 
     async def stop(self) -> None:
-        """As the protocol says."""
+        """Kill it with all that it started."""
         await self._end(self)
         await self.close()
 
@@ -290,7 +291,7 @@ async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin:
 async def _follow(stream: ExecStream, capture: Capture, report: bytearray) -> None:
     """Read to the end, or until so much came that the command counts as endless."""
     async for source, piece in stream.pieces():
-        if source != STDOUT:
+        if source != STDOUT:  # the script's report, and whatever a program found a way to write there
             report += piece[: _REPORT_BYTES - len(report)]
             continue
         capture.data_received(piece)

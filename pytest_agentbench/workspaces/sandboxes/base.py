@@ -8,11 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.workspace import Workspace
 
-SandboxKind = Literal["docker", "bubblewrap", "local"]
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 Stderr = Literal["merged", "apart"]
+Likeness = Literal["docker", "bubblewrap", "local"]
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -155,27 +158,68 @@ class Sandbox(Protocol):
         ...
 
 
-class SandboxProvider(Protocol):
-    """A kind of sandbox that a pack adds: the seam `sandbox NAME`. A run profile then says `sandbox: NAME`.
+class SandboxSession:
+    """Sandboxes of one kind in one session. A subclass starts them, and overwrites what else applies to it.
 
-    What it has started is told by `Sandbox`; the workspace is a folder of this machine.
+    Methods that are no coroutines may be called in any thread, and never wait long.
     """
-
-    def problem(self) -> str | None:
-        """Return why no such sandbox is to be had here, with what to do; None where one is."""
-        ...
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Have what is slow to be had, before anything is paid. Raises UnavailableError, SandboxError."""
-        ...
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace) -> Sandbox:
-        """Return a sandbox with the limits and the network of the spec. Raises SandboxError."""
-        ...
+    def expect(self, spec: SandboxSpec, runs: int) -> None:
+        """Note that `runs` runs will need such a sandbox soon: some may be made ahead, as far as there is room."""
+
+    def workspace(self, spec: SandboxSpec) -> Workspace | None:
+        """Return the folder of a sandbox that was made ahead; None: the run gets a fresh one."""
+        return None
+
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
+        """Return the sandbox of the run that has the workspace, with the limits and the network of the spec.
+
+        One that is `beside` is a further one for the same run. Raises SandboxError.
+        """
+        raise NotImplementedError
+
+    async def describe(self, spec: SandboxSpec) -> SandboxUsed:
+        """Return what a run's record tells of a sandbox that was started."""
+        return SandboxUsed(kind=spec.kind)
+
+    def release(self, workspace: Workspace) -> None:
+        """Note that the run which has the workspace has ended, and may have started no sandbox."""
 
     async def close(self) -> None:
         """End what the session has left running."""
-        ...
+
+
+class SandboxProvider:
+    """A kind of sandbox that a pack or a plugin adds: the seam `sandbox NAME`. A run profile says `sandbox: NAME`.
+
+    Its sandboxes have the run's workspace, a folder of this machine; one that works elsewhere copies it there and back.
+    """
+
+    isolates_like: Likeness = "local"
+    """Which of this package's sandboxes its own are like, by the tables of docs/security.md.
+
+    docker: the programs are its own, the workspace is at /workspace, its private folder at /tmp. bubblewrap: this
+    machine's programs at their places, workspace and private folder as before; it shows the mounts of its spec. local:
+    everything is at its place on this machine, and nothing is isolated. A guest whose user allows `auto` may name one
+    that is like docker or bubblewrap.
+    """
+
+    def problem(self) -> str | None:
+        """Return why there is no such sandbox here, with what to do; None where there is. Starts and sends nothing."""
+        return None
+
+    def open(self) -> SandboxSession:
+        """Return what a session has of them. Called once a session: nothing of it outlives `SandboxSession.close`."""
+        raise NotImplementedError
+
+
+def likeness_of(kind: SandboxKind) -> SandboxKind:
+    """Return the kind of ours that sandboxes of a kind are like: itself, or what the provider of a plugin's says."""
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    return kind if provider is None else provider.isolates_like
 
 
 class SharedFolder:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxKind, SandboxSpec
+from pytest_agentbench.records.base import SandboxKind
+from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bwrap import (
     SYSTEM_FOLDERS,
     SYSTEM_PATH,
@@ -160,7 +161,7 @@ class BubblewrapProgram(Program):
                 self.kill()
 
     def _collect(self) -> None:
-        """Bwrap's own end, which comes right after that of the first process, or else is brought about."""
+        """Wait for bwrap's own end, which comes right after that of the first process, or else bring it about."""
         try:
             self.process.wait(_BWRAP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -252,6 +253,7 @@ def _open_first_process(report: dict[str, int]) -> tuple[int, int] | None:
 async def _wait_for_end(process: int) -> None:
     """Wait for the end of a namespace's first process, which comes after that of all others in it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    # A descriptor of a process can be read once that has ended. Its number could be another's by then.
     loop.add_reader(process, ended.set)
     try:
         await ended.wait()
@@ -339,6 +341,7 @@ def _bubblewrap_path() -> tuple[str, ...]:
 
 def _program_files(program: str, path: str) -> list[str]:
     """Return the program, what it leads to as a link, and the interpreters of it, each by all names it goes by."""
+    # By all names: a virtual environment finds itself by the one that it was called by, its Python by where that leads.
     found: dict[str, None] = {}
     waiting = [os.path.abspath(program)]
     while waiting and len(found) < _MAX_FILES:

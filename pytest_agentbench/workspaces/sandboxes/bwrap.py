@@ -92,6 +92,9 @@ class Inputs:
 
 def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> list[str]:
     """Return the arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
+    # Order counts: what is mounted later hides what was there, and `/` is memory that could be filled before it is
+    # read-only.
+    # A session of its own has no terminal, into which a program could type what this user's shell then runs (TIOCSTI).
     return [
         *(_landlock_command() if view.network else ()),
         *(find_program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
@@ -244,7 +247,9 @@ def _etc(view: SandboxView, inputs: Inputs) -> tuple[str, ...]:
 
 
 def _rights_command(view: SandboxView) -> tuple[str, ...]:
-    """Root needs no user namespace to set a sandbox up, and can then become a user that nothing else belongs to."""
+    """Return arguments for the rights to set a sandbox up: root needs no user namespace for it, and can become a user
+    that nothing else belongs to.
+    """
     if os.getuid() != 0:
         return ("--unshare-user",)
     # As root bwrap has no user namespace to map ids in: `setpriv` changes the user later, for which these are kept.

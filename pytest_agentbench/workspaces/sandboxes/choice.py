@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     Sandbox,
-    SandboxKind,
     SandboxProvider,
+    SandboxSession,
     SandboxSpec,
 )
-from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
-from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
-from pytest_agentbench.workspaces.sessions import Workspaces
-from pytest_agentbench.workspaces.workspace import Workspace
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.containers.pool import ContainerPool
+    from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+    from pytest_agentbench.workspaces.sessions import Workspaces
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 _NO_NEEDS = SandboxNeeds()
 
@@ -36,9 +38,15 @@ class Sandboxes:
     def __init__(self, workspaces: Workspaces, *, starts_engines: bool = True) -> None:
         self.workspaces = workspaces
         self._starts_engines = starts_engines
-        self._watchdog = Watchdog()
-        self._providers: dict[str, SandboxProvider] = {}
-        self._pools: dict[str | None, ContainerPool] = {}
+        self._opened: dict[tuple[SandboxKind, str | None], SandboxSession] = {}
+        self._opening = threading.Lock()
+
+    @cached_property
+    def _watchdog(self) -> Watchdog:
+        """Return the session's watchdog; most sessions start nothing that it would look after."""
+        from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+
+        return Watchdog()
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
         """Return what a run gets by its profile and its case. What works here is found out once.
@@ -52,6 +60,7 @@ class Sandboxes:
             return spec
         return replace(
             spec,
+            # What a case builds or names is its own; the profile's image is for cases that say nothing.
             image=None if needs.dockerfile is not None else needs.image or settings.image,
             dockerfile=needs.dockerfile,
             compose=needs.compose,
@@ -85,68 +94,71 @@ class Sandboxes:
 
         Raises UnavailableError where it cannot be pulled, SandboxError where it cannot be built.
         """
-        if spec.kind == "docker":
-            await self._of(spec).image(spec)
-        elif (provider := self._provider(spec.kind)) is not None:
-            await provider.prepare(spec)
+        await self._of(spec).prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Say that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
-        if spec.kind == "docker":
-            self._of(spec).expect(spec, runs)
+        self._of(spec).expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec | None, case_id: str) -> Workspace:
         """Return a fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
-        ready = self._of(spec).workspace(spec) if spec is not None and spec.kind == "docker" else None
+        ready = None if spec is None else self._of(spec).workspace(spec)
         return ready or self.workspaces.create(case_id)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
         """Return what a sandbox that was started is."""
-        if spec.kind != "docker":
-            return SandboxUsed(kind=spec.kind)
-        image = await self._of(spec).image(spec)
-        return SandboxUsed(kind="docker", image=image.name, image_id=image.image_id)
+        return await self._of(spec).describe(spec)
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
         """Return the sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now.
 
         One that is `beside` is a further one, and never the container that was made with the workspace.
         """
-        if spec.kind == "docker":
-            return await self._of(spec).start(spec, workspace, beside=beside)
-        if spec.kind == "bubblewrap":
-            from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
-
-            return BubblewrapSandbox(workspace, spec, self._watchdog)
-        if (provider := self._provider(spec.kind)) is not None:
-            return await provider.start(spec, workspace)
-        return LocalSandbox(workspace, spec.limits, self._watchdog)
+        return await self._of(spec).start(spec, workspace, beside=beside)
 
     def release(self, workspace: Workspace) -> None:
         """Say that the run which has the workspace has ended: what was made for it and never started is removed."""
-        for pool in tuple(self._pools.values()):
-            pool.release(workspace)
+        for session in tuple(self._opened.values()):
+            session.release(workspace)
 
     async def close(self) -> None:
-        """End what was made and never used."""
-        for provider in tuple(self._providers.values()):
-            await provider.close()
-        for pool in tuple(self._pools.values()):
-            await pool.close()
+        """End what was made and never used, all of it: what a plugin's sandboxes raise leaves no container behind."""
+        async with AsyncExitStack() as ends:
+            for session in self._opened.values():
+                ends.push_async_callback(session.close)
 
-    def _provider(self, kind: str) -> SandboxProvider | None:
-        """Return the pack's sandboxes of that kind, None for one of ours."""
-        if kind not in self._providers and (provider := find_extension("sandbox", kind)) is not None:
-            self._providers[kind] = provider
-        return self._providers.get(kind)
+    def _of(self, spec: SandboxSpec) -> SandboxSession:
+        """Return what this session has of such sandboxes, opened when first asked for."""
+        key = (spec.kind, spec.cli)
+        with self._opening:  # runs ask from several threads, and what is opened twice is closed once
+            if key not in self._opened:
+                self._opened[key] = self._open(spec)
+            return self._opened[key]
 
-    def _of(self, spec: SandboxSpec) -> ContainerPool:
-        """Return the containers of the spec's engine."""
-        if spec.cli not in self._pools:
+    def _open(self, spec: SandboxSpec) -> SandboxSession:
+        if spec.kind == "docker":
             from pytest_agentbench.workspaces.containers.pool import ContainerPool
 
-            self._pools.setdefault(spec.cli, ContainerPool(spec.cli, self.workspaces, self._watchdog))
-        return self._pools[spec.cli]
+            return ContainerPool(spec.cli, self.workspaces, self._watchdog)
+        provider: SandboxProvider | None = find_extension("sandbox", spec.kind)
+        return HostSandboxes(self._watchdog) if provider is None else provider.open()
+
+
+class HostSandboxes(SandboxSession):
+    """Sandboxes whose commands are programs of this machine: bubblewrap and local."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
+        """Return a sandbox; nothing runs in it yet."""
+        if spec.kind == "local":
+            from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
+
+            return LocalSandbox(workspace, spec.limits, self._watchdog)
+        from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
+
+        return BubblewrapSandbox(workspace, spec, self._watchdog)
 
 
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
@@ -158,7 +170,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
                 f"the case needs containers (its image, dockerfile or compose), and the run profile says "
                 f"`sandbox: {settings.type}`: set docker or auto there"
             )
-        kinds = ("docker",)
+        kinds = ("docker",)  # no other kind has images
     reasons = []
     for kind in kinds:
         reason = _missing(kind, settings, needs)

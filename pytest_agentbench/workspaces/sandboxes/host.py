@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.confined import give_ownership
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
@@ -22,7 +23,6 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Killed,
     Process,
     ResourceLimits,
-    SandboxKind,
     SharedFolder,
     Stderr,
 )

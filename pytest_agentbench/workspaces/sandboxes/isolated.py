@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.workspaces.sandboxes import bubblewrap
 from pytest_agentbench.workspaces.sandboxes import host as local
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits, SandboxKind
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.bwrap import SandboxView, python_mounts, python_path, read_only_arguments
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
@@ -105,7 +106,7 @@ async def _run(
 
 
 class _IsolatedProgram(HostSandbox):
-    """The sandbox of one program, with the writing end of the pipe for its result, where it has one."""
+    """Sandbox of one program, with the writing end of the pipe for its result, where it has one."""
 
     def __init__(
         self, isolation: Isolation, workspace: Workspace, result: int | None = None, watchdog: Watchdog = _watchdog
@@ -116,7 +117,7 @@ class _IsolatedProgram(HostSandbox):
         self._result = [] if result is None else [result]
 
     def close_result(self) -> None:
-        """Nothing is written from here: the pipe ends when the program has."""
+        """Close the writing end here, so that the pipe ends when the program has."""
         while self._result:
             os.close(self._result.pop())
 
@@ -132,7 +133,7 @@ class _IsolatedProgram(HostSandbox):
             return local.start_program(
                 argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr, keep=keep
             )
-        finally:
+        finally:  # the program has it now: were it open here too, the pipe would never end
             self.close_result()
 
     def _view(self) -> SandboxView:
@@ -144,7 +145,7 @@ class _IsolatedProgram(HostSandbox):
             _FOLDER,
             self.workspace.owner,
             path=python_path(),
-            reads_all=True,
+            reads_all=True,  # what it is shown may be root's alone
             network=self._isolation.network,
             limits=self.limits,
         )
@@ -163,7 +164,7 @@ class _ResultPipe(asyncio.Protocol):
         return bytes(self._content) if len(self._content) <= MAX_RESULT_BYTES else None
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Read no more."""
         if self._pipe is not None:
             self._pipe.close()
 

@@ -27,7 +27,7 @@ _KILL_SECONDS = 5.0
 
 
 def main(plan: dict[str, int], argv: list[str]) -> int:
-    """Run `argv`; its exit code, 128 + n for signal n, 127 where it cannot be started."""
+    """Run `argv` and return its exit code, 128 + n for signal n, 127 where it cannot be started."""
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake, wakened = os.pipe()
@@ -114,7 +114,7 @@ def _own_threads() -> int:
 
 
 def _reap(command: int) -> int | None:
-    """Collect all that ended; the status of `command` if it is among them."""
+    """Collect all that ended, and return the status of `command` if it is among them."""
     status = None
     while True:
         try:
@@ -167,7 +167,7 @@ def _descendants() -> list[int]:
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """(pid, parent, session) of every process; nothing where there is no /proc."""
+    """Yield pid, parent and session of every process; nothing where there is no /proc."""
     try:
         names = os.listdir("/proc")
     except OSError:

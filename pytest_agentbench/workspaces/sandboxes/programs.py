@@ -21,7 +21,7 @@ _LAST_BYTES = 16_384
 
 
 class OutputTail:
-    """The end of what a program writes to stderr: 16 KiB at most."""
+    """End of what a program writes to stderr: 16 KiB at most."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -37,7 +37,7 @@ class OutputTail:
 
 
 class Capture(asyncio.Protocol):
-    """The beginning and the end of a stream, `limit` bytes together; what lies between is only counted.
+    """Beginning and end of a stream, `limit` bytes together; what lies between is only counted.
 
     `closed` is set at the stream's end, `enough` there or when its writer counts as endless.
     """
@@ -135,7 +135,7 @@ class Program(ABC):
 
     @abstractmethod
     async def _end(self) -> None:
-        """Called once, by `end`."""
+        """Do so; called once, by `end`."""
 
 
 async def collect_output(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
@@ -189,7 +189,7 @@ class PipedProcess:
     """A program that stays, as the protocol `Process` says. What it writes waits in the pipe until it is read."""
 
     def __init__(self, program: Program, stdin: int, ended: Callable[[Program], None]) -> None:
-        """`stdin` is the writing end of the pipe that the program reads, closed here; `ended` is told of its end."""
+        """Take over `stdin`, the writing end of the pipe that the program reads; `ended` is told of its end."""
         assert program.process.stdout is not None
         self._program = program
         self._stdin = stdin
@@ -263,7 +263,7 @@ class PipedProcess:
 
 
 class _StderrTail:
-    """The pipe of a program's stderr, emptied as it fills: the program never waits for a reader."""
+    """A pipe for a program's stderr, emptied as it fills: the program never waits for a reader."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._words = pipe, OutputTail()
@@ -285,7 +285,7 @@ class _StderrTail:
         self._pipe.close()
 
     def _hear(self) -> bool:
-        """Read once; whether there was something."""
+        """Read once, and return whether there was something."""
         try:
             data = os.read(self._pipe.fileno(), _CHUNK)
         except BlockingIOError:

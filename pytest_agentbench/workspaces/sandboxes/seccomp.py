@@ -126,7 +126,7 @@ def _program(machine: str) -> Iterator[bytes]:
 
 
 def _alternative(condition: Condition) -> Iterator[bytes]:
-    """Allow where all of it holds; goes on after itself where not."""
+    """Return instructions that allow where all of it holds, and go on after themselves where not."""
     left = 3 * len(condition)
     for index, mask, value in condition:
         left -= 3

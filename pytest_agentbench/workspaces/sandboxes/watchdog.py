@@ -75,7 +75,7 @@ class Processes:
 
 
 def memory_bytes(pids: Iterable[int], nameless: int = 0) -> int:
-    """Memory and swap that these processes take together: what several share is counted once, files' pages are not.
+    """Return memory and swap of these processes: what several share is counted once, files' pages are not.
 
     `nameless` are bytes of files in memory that they hold open, and may have mapped too.
     """

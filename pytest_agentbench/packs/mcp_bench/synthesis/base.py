@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes, read_document
-from pytest_agentbench.config.loader import validate
-from pytest_agentbench.config.shared_sections import ServerName
+from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.check_specs import Text
@@ -54,7 +53,7 @@ class Reason(Record):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A server by the name that it is declared under, and its tools."""
+    """Server by the name that it is declared under, and its tools."""
 
     server: str
     tools: tuple[ServerTool, ...]
@@ -69,14 +68,14 @@ class Combination(Record):
 
     @property
     def type(self) -> str:
-        """`single_server`, `two_server`, ..., as MCP-Bench's files have it."""
+        """Return `single_server`, `two_server`, ..., as MCP-Bench's files have it."""
         counts = ("single", "two", "three", "four", "five")
         count = len(self.servers)
         return f"{counts[count - 1] if count <= len(counts) else count}_server"
 
 
 class Generated(Record):
-    """A detailed task. `dependencies` maps tool ids to those that have to succeed before."""
+    """Detailed task. `dependencies` maps tool ids to those that have to succeed before."""
 
     task_description: str
     dependency_analysis: str
@@ -118,6 +117,7 @@ _FEWEST = 2
 
 def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
     """Return whether a server calculates, by its category; else by its name, or by most tools requiring numbers."""
+    # What is declared counts: the guesses below are for servers of which nobody says what they do.
     if category is not None:
         return _SUBJECT.search(category) is not None
     if _SUBJECT.search(catalogue.server):
@@ -127,6 +127,7 @@ def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
 
 
 def _requires_numbers(schema: Mapping[str, Any]) -> bool:
+    # Required ones alone: nearly every tool takes a number that limits its results.
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         return False
@@ -151,7 +152,7 @@ class _Entry(Record):
 
 
 class _File(Record):
-    """The combinations of MCP-Bench, in lists by the number of servers."""
+    """Combinations of MCP-Bench, in lists by the number of servers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -184,6 +185,7 @@ def read_combinations(path: Path) -> list[Combination]:
     found: dict[frozenset[str], Combination] = {}
     for entry in entries:
         servers = tuple(dict.fromkeys(entry.servers))
+        # Tasks of the same servers have the same ids, whatever their combination is called.
         found.setdefault(
             frozenset(servers), Combination(name=entry.name, servers=servers, description=entry.description)
         )

@@ -1,4 +1,4 @@
-"""The mechanical checks of drafts (seed 004, 4.2 and A.3): what can be told without asking a model.
+"""Mechanical checks of drafts (seed 004, 4.2 and A.3): what can be told without asking a model.
 
 Names of servers and tools must not stand in a fuzzy text (seed 004, A.3).
 
@@ -23,19 +23,6 @@ from decimal import Decimal
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Reason
 from pytest_agentbench.tools.mcp.servers import ServerTool
 
-# Names of servers and tools in a text: the fuzzy text must not give them away (seed 004, A.3).
-#
-# Names are found as whole words, in any case. Two kinds of names are also ordinary words, which a person may well say:
-#
-# - a server's name that its own tools' descriptions use in lower case ("time", "national parks"), or that is a single
-#   word which they do not use as a name either ("everything"), counts only where it is written as a name within a
-#   sentence, or stands before "server", "tool", "MCP" or "API";
-# - a tool's name of one word ("search", "median") counts only in backquotes, after its server's name, or before "tool".
-#
-# Of other tools the name counts as it is written, and, where it begins with a verb and has three words or more
-# (`get_current_time`), also as words.
-
-
 _BEFORE, _AFTER = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 _IN_SENTENCE = r"(?<=[a-z0-9,;\u4e00-\u9fff] )"
 _WORD = re.compile("[A-Za-z][a-z]+")
@@ -52,13 +39,13 @@ def find_names(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
     """Yield a reason for each server and tool whose name stands in `text`, the fuzzy one."""
     for catalogue in catalogues:
         if (found := _server_pattern(catalogue).search(text)) is not None:
-            yield _find_name(found, f"server {catalogue.server!r}")
+            yield _make_name_reason(found, f"server {catalogue.server!r}")
         for tool in catalogue.tools:
             if (found := _tool_pattern(tool).search(text)) is not None:
-                yield _find_name(found, f"tool {tool.tool_id!r}")
+                yield _make_name_reason(found, f"tool {tool.tool_id!r}")
 
 
-def _find_name(found: re.Match[str], what: str) -> Reason:
+def _make_name_reason(found: re.Match[str], what: str) -> Reason:
     return Reason(kind="name", text=f"found {found.group()!r} in the fuzzy text, which names the {what}; describe it")
 
 
@@ -109,6 +96,7 @@ def _whole_word(pattern: str) -> str:
     return f"{_BEFORE}{pattern}{_AFTER}"
 
 
+# Neither exponents (after ** and ^) nor digits within names (utf8, v2.1) are numbers of the task.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9_.])(?<!\*\*)(?<!\^)(?:"
     r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?!\d)"
@@ -123,6 +111,7 @@ _SEPARATORS = re.compile(r"[,\u00a0\u202f '’]")
 _STEPS = re.compile(
     r"(?:\b(?i:steps?|phases?|stages?|parts?|sections?|tasks?)|步骤|第)\s*#?\d+(?:\s*(?:[-–—,/&]|and|to|or|至|和)\s*#?\d+)*"
 )
+# "1." and "(2)": the number of a step where it begins a line, or counts on from the one before.
 _MARKER = re.compile(r"(?P<line>^[ \t>*•-]*)?\(?(?P<number>\d{1,2})(?P<dot>[.)、:](?=\s)|\)(?!\w))", re.MULTILINE)
 _PERCENT = re.compile(r"(?i:\b(?:multipl\w+|times|by))\s+100\b")
 
@@ -147,22 +136,23 @@ class _Number:
     readings: tuple[frozenset[Decimal], ...]
 
 
-def lost_numbers(detailed: str, fuzzy: str) -> list[str]:
+def find_lost_numbers(detailed: str, fuzzy: str) -> list[str]:
     """Return the numbers of the detailed text, as it writes them, that the fuzzy text does not have, each once.
 
     Signs do not count, nor do the numbers of steps, exponents, parts of names, and the 100 that makes a percentage.
     """
-    kept = {value for number in _numbers(fuzzy) for reading in number.readings for value in reading}
-    kept |= set(_spelled_number(fuzzy))
-    wanted = _numbers(_PERCENT.sub(" ", _without_steps(detailed)))
+    # Generous to the fuzzy text, which may mean any reading; of the detailed one a single reading has to be there.
+    kept = {value for number in _find_numbers(fuzzy) for reading in number.readings for value in reading}
+    kept |= set(_find_spelled_numbers(fuzzy))
+    wanted = _find_numbers(_PERCENT.sub(" ", _remove_steps(detailed)))
     lost = (number.text for number in wanted if not any(reading <= kept for reading in number.readings))
     return list(dict.fromkeys(lost))
 
 
-def _numbers(text: str) -> Iterator[_Number]:
+def _find_numbers(text: str) -> Iterator[_Number]:
     for match in _TOKEN.finditer(text):
         if match["hour"] is not None:
-            yield _time_number(match)
+            yield _read_time(match)
             continue
         written, scale = match["number"], (match["scale"] or "").strip(" -")
         power = int(match["exponent"] or 0)
@@ -176,20 +166,20 @@ def _numbers(text: str) -> Iterator[_Number]:
         yield _Number(match.group().strip(), tuple(readings))
 
 
-def _time_number(match: re.Match[str]) -> _Number:
-    """17:00 may be kept as "5 pm"."""
+def _read_time(match: re.Match[str]) -> _Number:
+    """Return a time of day, with both readings of its hour: 17:00 may be kept as "5 pm"."""
     hour, minute = int(match["hour"]), int(match["minute"])
     past = {Decimal(minute)} if minute else set()
     return _Number(match.group(), tuple(frozenset({Decimal(each)} | past) for each in (hour, hour % 12 or 12)))
 
 
-def _spelled_number(text: str) -> Iterator[Decimal]:
+def _find_spelled_numbers(text: str) -> Iterator[Decimal]:
     yield from (Decimal(_WORDS[match.group().lower()]) for match in _ENGLISH.finditer(text))
     for match in _CHINESE.finditer(text):
-        yield from _chinese_number(match.group())
+        yield from _read_chinese_number(match.group())
 
 
-def _chinese_number(numeral: str) -> Iterator[Decimal]:
+def _read_chinese_number(numeral: str) -> Iterator[Decimal]:
     """Yield what a numeral below a thousand says: 十二, 三十, 一百零五."""
     total, digit = 0, 0
     for character in numeral:
@@ -201,7 +191,7 @@ def _chinese_number(numeral: str) -> Iterator[Decimal]:
     yield Decimal(total + digit)
 
 
-def _without_steps(text: str) -> str:
+def _remove_steps(text: str) -> str:
     """Remove the numbers of steps from a text, and mentions of steps by number."""
     kept, at, last = [], 0, 0
     for marker in _MARKER.finditer(text):
@@ -228,6 +218,7 @@ _FILE_TYPES = (
     r"(?:csv|tsv|json|jsonl|ya?ml|xml|txt|md|rst|xlsx?|docx?|pptx?|pdf|db|sqlite3?|log|ini|toml|cfg|conf|env|zip|gz|"
     r"tar|parquet|pkl|ipynb|py|sh|sql|html?|png|jpe?g|gif|svg|webp|mp[34]|wav)"
 )
+# The last alternative is a file's name alone; before a bracket it is a method, such as `data.json()`.
 _LOCAL_PATH = re.compile(
     rf"(?<![\w/.:])/{_FOLDERS}/[^\s\"'`,;)]+"
     r"|(?<![\w/])(?:~|\.\.?)/[\w.-][^\s\"'`,;)]*"
@@ -236,12 +227,14 @@ _LOCAL_PATH = re.compile(
 )
 
 _STREET = r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Place|Pl|Square|Sq|Highway|Hwy)"
+# Not before "station" and "sensor": these are places that a tool may know by their street.
 _ADDRESS = re.compile(
     rf"\b\d{{1,5}}[A-Za-z]?\s+(?:(?:[NSEW]|North|South|East|West)\.?\s+)?(?:(?:[A-Z][\w'’.-]*|\d+(?:st|nd|rd|th))\s+)"
     rf"{{1,3}}{_STREET}\b\.?(?!\s+[a-z]*\s*(?:station|sensors?)\b)"
     r"|[\u4e00-\u9fff]{1,8}(?:路|街|大道|巷|弄)\s?\d{1,5}\s?号"
 )
 
+# A month needs a day or a year beside it: "may" and "march" are words.
 _DATE = re.compile(
     rf"{_NO_WORD_BEFORE}(?:"
     rf"{_YEAR}[-/.](?:0?[1-9]|1[0-2])(?:[-/.](?:3[01]|[12]\d|0?[1-9]))?(?!\d|[-/.]\d)"
@@ -269,38 +262,38 @@ _ADVICE: Mapping[Kind, str] = {
 }
 
 
-def forbidden_references(text: str, where: str) -> Iterator[Reason]:
+def find_forbidden_references(text: str, where: str) -> Iterator[Reason]:
     """Yield a reason for each kind that `text` refers to; `where` is what the reason calls the text."""
     for kind, pattern in FORBIDDEN.items():
         if (found := pattern.search(text)) is not None:
             yield Reason(kind=kind, text=f"found {found.group()!r} in {where}; {_ADVICE[kind]}")
 
 
-def detailed_problems(
+def find_detailed_problems(
     generated: Generated, catalogues: Sequence[Catalogue], existing: Iterable[str]
 ) -> Iterator[Reason]:
     """Yield what is wrong with a detailed task. `existing` are the detailed texts of other tasks."""
     text = generated.task_description
-    yield from forbidden_references(text, "the detailed task")
+    yield from find_forbidden_references(text, "the detailed task")
     graph = generated.dependencies
     tools = {*graph, *(tool for prerequisites in graph.values() for tool in prerequisites)}
-    for server in _unused_servers((text, generated.dependency_analysis), tools, catalogues):
+    for server in _find_unused_servers((text, generated.dependency_analysis), tools, catalogues):
         yield Reason(kind="unused server", text=f"neither {server!r} nor one of its tools is named; use every server")
-    yield from _repetitions(text, existing)
+    yield from _find_repetitions(text, existing)
 
 
-def fuzzy_problems(
+def find_fuzzy_problems(
     detailed: str, fuzzy: str, catalogues: Sequence[Catalogue], existing: Iterable[str], *, exact: bool
 ) -> Iterator[Reason]:
     """Yield what is wrong with the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
-    yield from forbidden_references(fuzzy, "the fuzzy text")
+    yield from find_forbidden_references(fuzzy, "the fuzzy text")
     yield from find_names(fuzzy, catalogues)
-    if exact and (lost := lost_numbers(detailed, fuzzy)):
+    if exact and (lost := find_lost_numbers(detailed, fuzzy)):
         yield Reason(kind="lost number", text=f"the fuzzy text lacks {', '.join(lost)}; keep every number")
-    yield from _repetitions(fuzzy, existing)
+    yield from _find_repetitions(fuzzy, existing)
 
 
-def _unused_servers(texts: Iterable[str], tools: Iterable[str], catalogues: Sequence[Catalogue]) -> list[str]:
+def _find_unused_servers(texts: Iterable[str], tools: Iterable[str], catalogues: Sequence[Catalogue]) -> list[str]:
     """Return the servers that neither a text names, by them or one of their tools, nor one of the `tools` (ids).
 
     A tool's name that another of the servers has too says nothing without its server's.
@@ -323,7 +316,7 @@ def _stands_in(name: str, text: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) is not None
 
 
-def _repetitions(text: str, existing: Iterable[str]) -> Iterator[Reason]:
+def _find_repetitions(text: str, existing: Iterable[str]) -> Iterator[Reason]:
     plain = _plain_text(text)
     if any(_plain_text(other) == plain for other in existing):
         yield Reason(kind="repetition", text="another task has the same text; make a different one")

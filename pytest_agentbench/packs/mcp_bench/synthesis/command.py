@@ -15,7 +15,7 @@ from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.cli.servers import declared_servers, make_redactor, start_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.packs.mcp_bench.synthesis.base import (
@@ -29,8 +29,9 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import (
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Drafts, DraftWriter
 from pytest_agentbench.packs.mcp_bench.synthesis.synthesis import Outcome, Synthesis
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, make_jobs
-from pytest_agentbench.packs.mcp_bench.wording import synthesis_wording
+from pytest_agentbench.packs.mcp_bench.wording import read_synthesis_wording
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.reports.table import line_up
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
@@ -53,7 +54,7 @@ class Call:
         self._combinations = (
             read_combinations(args.combinations) if args.servers is None else [parse_combination(args.servers)]
         )
-        self._model = _model(args.model, self._path)
+        self._model = _resolve_model(args.model, self._path)
         self._file = TaskFile(self._path)
         self._redactor = make_redactor(self._declared.servers.values())
         if self._model.api_key_env is not None:
@@ -77,12 +78,13 @@ class Call:
         if not possible:
             return
         drafts_path = self._path.with_name(self._path.name + DRAFTS_SUFFIX)
+        # The drafts' lock is also the task file's: two calls at once would make the same tasks.
         with Drafts.open(drafts_path, self._model.model_id, self._args.language, self._redactor) as drafts:
             self._file = TaskFile(self._path)  # again: until now another call may have written to it
             jobs = [job for each in possible for job in self._jobs(each, catalogues)]
-            async with _client(self._model, self._path) as client:
+            async with _open_client(self._model, self._path) as client:
                 asking = DraftWriter(client, drafts, self._ledger, self._redactor)
-                wording = synthesis_wording(self._args.language)
+                wording = read_synthesis_wording(self._args.language)
                 synthesis = Synthesis(asking, drafts, self._file, wording, self._tell)
                 self._outcome = synthesis.outcome
                 await synthesis.run(jobs)
@@ -146,16 +148,17 @@ class Call:
             yield f"{outcome.drafts} drafts rejected: {reasons}"
 
     def _costs(self) -> Iterator[str]:
-        yield f"{'stage':<12}{'requests':>10}{'input tokens':>15}{'output tokens':>15}{'USD':>10}"
+        rows: list[tuple[str, ...]] = [("stage", "requests", "input tokens", "output tokens", "USD")]
         for stage, spent in self._ledger.rows():
-            cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
-            yield f"{stage:<12}{spent.requests:>10,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}"
+            counts = (f"{count:,}" for count in (spent.requests, spent.input_tokens, spent.output_tokens))
+            rows.append((stage, *counts, "?" if spent.unknown else f"{spent.cost_usd:.4f}"))
+        yield from line_up(rows, least=(12, 8, 13, 13, 8))
         if (uncounted := self._ledger.uncounted()) is not None:
             yield uncounted
 
 
 @asynccontextmanager
-async def _client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
+async def _open_client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
     """Open the way to the model; a scripted one answers from the demo.yaml beside the task file."""
     scripts = Scripts()
     if model.scripted:
@@ -167,11 +170,12 @@ async def _client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
         await endpoints.close()
 
 
-def _model(model_id: str, task_file: Path) -> Model:
+def _resolve_model(model_id: str, task_file: Path) -> Model:
     """Return the model of that id, as it is declared for the task file, else for the current folder.
 
     Raises ConfigError where its key is missing.
     """
+    # A task file may lie in a folder of its own, below no root: then the models of the folder that one stands in.
     declared = [enclosing_root(path).models() for path in (task_file, Path.cwd())]
     model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
     if (reason := missing_key(model)) is not None:
@@ -232,6 +236,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(call.make())
     except KeyboardInterrupt:
+        # Also now: what was made is in the file, and what it cost is to be known.
         call.tell_end()
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return _INTERRUPTED

@@ -1,6 +1,6 @@
-"""The file beside the tasks that keeps every reply that was paid for, and the asking of a model where none is kept.
+"""File beside the tasks that keeps every reply that was paid for, and the asking of a model where none is kept.
 
-# e JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
+One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
 for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
 scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
 no drafts of this one. A line that is cut off or is none of these is passed over.
@@ -27,22 +27,14 @@ from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.pricing import Ledger
-
-
-# The file beside the tasks that keeps every reply that was paid for, and how every draft ended.
-#
-# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was
-# waiting for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft,
-# the texts, scores and reasons; none where the draft was accepted). Both name the model and the language: another
-# model's drafts are no drafts of this one. A line that is cut off or is none of these is passed over.
+    from pytest_agentbench.models.ledger import Ledger
 
 
 DRAFTS_SUFFIX = ".drafts.jsonl"
 
 
 class Place(NamedTuple):
-    """A stage of a draft. Drafts of a task count from 1."""
+    """Stage of a draft. Drafts of a task count from 1."""
 
     task_id: str
     draft: int
@@ -111,8 +103,10 @@ class Drafts:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         shown = self._redactor.value({**line, **self._author})
+        # A reply may hold half of a surrogate pair, which no file can.
         data = (json.dumps(shown, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         try:
+            # A write may take only a part, where a signal comes or the disk is nearly full.
             while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError as error:
@@ -128,6 +122,7 @@ class Drafts:
         for text in content.split(b"\n"):
             try:
                 line = json.loads(text)
+                # Lines of other models and languages stay in the file: they are paid for too, and may be wanted again.
                 if isinstance(line, dict) and line.items() >= self._author.items():
                     self._take(line)
             except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
@@ -153,11 +148,11 @@ T = TypeVar("T")
 
 
 class UnusableReplyError(AgentbenchError):
-    """The model's replies did not keep the form that was asked for."""
+    """Raised where the model's replies did not keep the form that was asked for."""
 
 
 class NoReplyError(AgentbenchError):
-    """The model cannot be asked, or not any more: the task has to wait for the next call."""
+    """Raised where the model cannot be asked, or not any more: the task has to wait for the next call."""
 
 
 class DraftWriter:
@@ -188,10 +183,12 @@ class DraftWriter:
 
         async def send(conversation: Sequence[dict[str, str]]) -> JudgeReply:
             number = next(numbers)
+            # By place and number, not by the request's text: new words of ours do not pay for old drafts again.
             if (kept := self._drafts.reply(place, number)) is not None:
                 return kept
             self._may_ask()
             reply = await send_request(conversation)
+            # Booked before it is kept: what was paid counts, also where the disk takes no more.
             self._ledger.book(place.stage, reply.usage)
             shown = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)
             self._keep(place, number, shown)

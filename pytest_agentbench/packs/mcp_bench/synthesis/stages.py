@@ -1,4 +1,4 @@
-"""The stages that ask a model (seed 004, 4.2 and A.3): a detailed task, its fuzzy text, the gate."""
+"""Stages that ask a model (seed 004, 4.2 and A.3): a detailed task, its fuzzy text, the gate."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ Filling = Sequence[str | Block]
 def fill_request(wording: SynthesisWording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
     """Return the messages of a request: the template with its slots filled, each on lines of its own."""
     parts: list[str | Block] = []
+    # `split` gives the texts between slots and the slots' names in turn.
     for at, piece in enumerate(_SLOT.split(template)):
         if at % 2:
             parts += fillings[piece]
@@ -50,15 +51,16 @@ def list_tools(catalogues: Sequence[Catalogue]) -> Block:
     Where they are too long together, the longest descriptions and schemas are cut until they are not.
     """
     tools = [tool for catalogue in catalogues for tool in catalogue.tools]
+    # Every tool stays, for a task may use any: what is cut are the longest descriptions and schemas.
     limit = _MOST_OF_TOOLS
-    text = _told(tools, limit)
+    text = _tool_texts(tools, limit)
     while len(text) > _MOST_OF_TOOLS and limit > _LEAST_OF_TOOL:
         limit //= 2
-        text = _told(tools, limit)
+        text = _tool_texts(tools, limit)
     return Block("tools", text)
 
 
-def _told(tools: Sequence[ServerTool], limit: int) -> str:
+def _tool_texts(tools: Sequence[ServerTool], limit: int) -> str:
     return "\n\n".join(
         f"{tool.tool_id}\n{clip_middle(tool.description.strip(), limit)}\n"
         f"arguments: {clip_middle(json.dumps(tool.input_schema, ensure_ascii=False), limit)}"
@@ -90,10 +92,13 @@ _MAX_OTHERS = 20
 _MAX_OTHER = 300
 
 
-def generation_request(
+def make_generation_request(
     wording: SynthesisWording, job: Job, others: Sequence[str], problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
-    """Ask for one task. `others` are the tasks that exist; `problems` says what was wrong with former drafts."""
+    """Return the request for one task.
+
+    `others` are the tasks that exist; `problems` says what was wrong with former drafts.
+    """
     combination = job.combination
     several = wording.several_servers.format(servers=", ".join(combination.servers))
     scenario = wording.scenario.format(name=combination.name, description=combination.description)
@@ -124,7 +129,7 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
     """Return the task in a reply. Raises InvalidReply, also for dependencies of unknown tools and for circles."""
     reply = read_json(text, _TaskReply)
     known = _known_names(catalogues)
-    if problems := list(_unknown(reply.dependencies, known)):
+    if problems := list(_unknown_tools(reply.dependencies, known)):
         raise make_invalid_reply(problems)
     graph: dict[str, tuple[str, ...]] = {}
     for each in reply.dependencies:
@@ -133,6 +138,7 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
         graph[tool] = tuple(dict.fromkeys([*graph.get(tool, ()), *prerequisites]))
     graph = {tool: prerequisites for tool, prerequisites in graph.items() if prerequisites}
     try:
+        # `prepare` finds circles, and nothing else of the sorter is needed.
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise make_invalid_reply(
@@ -146,7 +152,7 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
 
 
 def reply_reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
-    """`read_generated` for these servers."""
+    """Return `read_generated` for these servers."""
     return partial(read_generated, catalogues=catalogues)
 
 
@@ -158,21 +164,25 @@ def _known_names(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:
     return {**by_name, **{tool.tool_id: tool.tool_id for tool in tools}}
 
 
-def _unknown(dependencies: Sequence[_Dependency], known: Mapping[str, str]) -> Iterator[str]:
+def _unknown_tools(dependencies: Sequence[_Dependency], known: Mapping[str, str]) -> Iterator[str]:
     for at, each in enumerate(dependencies):
         for name in dict.fromkeys((each.tool, *each.prerequisites)):
             if name not in known:
                 yield f"dependencies[{at}]: found {name!r}, expected one of the listed tools, as Server:tool"
 
 
+# Reasoning models behind endpoints without a field for it begin their answer with their thoughts.
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
-def fuzzing_request(
+def make_fuzzing_request(
     wording: SynthesisWording, task: str, tools: int, *, exact: bool, problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
-    """Ask for the fuzzy text of a detailed task. `exact`: its numbers are to stay. `tools` counts the agent's."""
+    """Return the request for the fuzzy text of a detailed task.
+
+    `exact`: its numbers are to stay. `tools` counts the agent's.
+    """
     fillings: dict[str, Filling] = {
         "task": [Block("task", task)],
         "count": [wording.count.format(count=tools)],
@@ -185,6 +195,7 @@ def fuzzing_request(
 def read_fuzzy(text: str) -> str:
     """Return the text in a reply, without quotes around it. Raises InvalidReply where there is none."""
     said = _THOUGHTS.sub("", text).strip()
+    # Only quotes around the whole: `"A" and "B"` begins and ends with one too.
     if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
         said = said[1:-1].strip()
     if not said:
@@ -209,10 +220,10 @@ QUALITY_FORMAT = structured(
 )
 
 
-def gate_request(
+def make_gate_request(
     wording: SynthesisWording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]
 ) -> list[dict[str, str]]:
-    """Ask how good a task is."""
+    """Return the question how good a task is."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Quality, Reason, Stage, Verdict
-from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import find_detailed_problems, find_fuzzy_problems
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import (
     Drafts,
     DraftWriter,
@@ -21,9 +21,9 @@ from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
     QUALITY_FORMAT,
     TASK_FORMAT,
     find_shortcomings,
-    fuzzing_request,
-    gate_request,
-    generation_request,
+    make_fuzzing_request,
+    make_gate_request,
+    make_generation_request,
     read_fuzzy,
     read_quality,
     reply_reader,
@@ -58,7 +58,7 @@ Tell = Callable[[str, int, Verdict], None]
 
 
 class Synthesis:
-    """Makes the tasks of one file. `outcome` holds what has come of them so far."""
+    """Maker of the tasks of one file. `outcome` holds what has come of them so far."""
 
     def __init__(
         self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: SynthesisWording, tell: Tell
@@ -69,6 +69,7 @@ class Synthesis:
 
     async def run(self, jobs: Sequence[Job]) -> None:
         """Make the tasks of the jobs, AT_ONCE at a time. What `tell` raises ends it."""
+        # Workers share one iterator: a job begins as soon as another ends, and a stop leaves the rest untouched.
         todo = iter(jobs)
 
         async def work() -> None:
@@ -120,7 +121,7 @@ class Synthesis:
 
     async def _make_draft(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
         """Make a new draft, kept with how it ended."""
-        verdict = await self._drafted(job, draft, former)
+        verdict = await self._draft(job, draft, former)
         if verdict.accepted:
             self._accept(job, verdict)
         self._drafts.keep_verdict(job.task_id, draft, verdict)
@@ -132,70 +133,72 @@ class Synthesis:
             raise ValueError(f"{job.task_id}: an accepted draft has both texts")
         self._file.add(job.combination, job.task_id, verdict.generated, verdict.fuzzy, job.distraction)
 
-    async def _drafted(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
-        """Stage after stage, up to the first that has reasons against it.
+    async def _draft(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
+        """Make a draft stage after stage, up to the first that has reasons against it.
 
         Where only the fuzzy text of the last draft was rejected, its detailed task gets another one.
         """
         generated = former[-1].generated if former and former[-1].stage == "fuzzing" else None
         try:
             if generated is None:
-                generated, reasons = await self._generated(job, draft, former)
+                generated, reasons = await self._generate(job, draft, former)
                 if reasons:
                     return Verdict(stage="generation", reasons=reasons, generated=generated)
         except UnusableReplyError as error:
-            return Verdict(stage="generation", reasons=_unparseable(error))
+            return Verdict(stage="generation", reasons=_make_unparseable_reason(error))
         try:
-            fuzzy, reasons = await self._fuzzed(job, draft, generated, former)
+            fuzzy, reasons = await self._fuzz(job, draft, generated, former)
         except UnusableReplyError as error:
-            return Verdict(stage="fuzzing", reasons=_unparseable(error), generated=generated)
+            return Verdict(stage="fuzzing", reasons=_make_unparseable_reason(error), generated=generated)
         if reasons:
             return Verdict(stage="fuzzing", reasons=reasons, generated=generated, fuzzy=fuzzy)
         try:
-            quality, reasons = await self._assessed(job, draft, generated, fuzzy)
+            quality, reasons = await self._assess(job, draft, generated, fuzzy)
         except UnusableReplyError as error:
-            return Verdict(stage="gate", reasons=_unparseable(error), generated=generated, fuzzy=fuzzy)
+            return Verdict(stage="gate", reasons=_make_unparseable_reason(error), generated=generated, fuzzy=fuzzy)
         # Another task may have got the same text while this one was assessed.
-        reasons = reasons or tuple(detailed_problems(generated, job.catalogues, self._file.texts("task_description")))
+        reasons = reasons or tuple(
+            find_detailed_problems(generated, job.catalogues, self._file.texts("task_description"))
+        )
         return Verdict(stage="gate", reasons=reasons, generated=generated, fuzzy=fuzzy, quality=quality)
 
-    async def _generated(self, job: Job, draft: int, former: Sequence[Verdict]) -> tuple[Generated, tuple[Reason, ...]]:
+    async def _generate(self, job: Job, draft: int, former: Sequence[Verdict]) -> tuple[Generated, tuple[Reason, ...]]:
         others = self._file.texts("task_description", job.combination)
-        problems = _former_reasons(former, ("generation", "gate"))
-        messages = generation_request(self._wording, job, others, problems)
+        problems = _list_former_reasons(former, ("generation", "gate"))
+        messages = make_generation_request(self._wording, job, others, problems)
         place = Place(job.task_id, draft, "generation")
         generated = await self._asking(place, messages, TASK_FORMAT, reply_reader(job.catalogues))
         existing = self._file.texts("task_description")
-        return generated, tuple(detailed_problems(generated, job.catalogues, existing))
+        return generated, tuple(find_detailed_problems(generated, job.catalogues, existing))
 
-    async def _fuzzed(
+    async def _fuzz(
         self, job: Job, draft: int, generated: Generated, former: Sequence[Verdict]
     ) -> tuple[str, tuple[Reason, ...]]:
         detailed = generated.task_description
-        messages = fuzzing_request(
+        messages = make_fuzzing_request(
             self._wording,
             detailed,
             sum(len(catalogue.tools) for catalogue in job.catalogues),
             exact=job.exact,
-            problems=_former_reasons(former, ("fuzzing",)),
+            problems=_list_former_reasons(former, ("fuzzing",)),
         )
         fuzzy = await self._asking(Place(job.task_id, draft, "fuzzing"), messages, None, read_fuzzy)
         existing = self._file.texts("fuzzy_description")
-        return fuzzy, tuple(fuzzy_problems(detailed, fuzzy, job.catalogues, existing, exact=job.exact))
+        return fuzzy, tuple(find_fuzzy_problems(detailed, fuzzy, job.catalogues, existing, exact=job.exact))
 
-    async def _assessed(
+    async def _assess(
         self, job: Job, draft: int, generated: Generated, fuzzy: str
     ) -> tuple[Quality, tuple[Reason, ...]]:
-        messages = gate_request(self._wording, generated.task_description, fuzzy, job.catalogues)
+        messages = make_gate_request(self._wording, generated.task_description, fuzzy, job.catalogues)
         quality = await self._asking(Place(job.task_id, draft, "gate"), messages, QUALITY_FORMAT, read_quality)
         return quality, tuple(find_shortcomings(quality))
 
 
-def _former_reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
+def _list_former_reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
     """Return what was against former drafts at these stages, each reason once."""
     found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
     return list(dict.fromkeys(found))
 
 
-def _unparseable(error: UnusableReplyError) -> tuple[Reason, ...]:
+def _make_unparseable_reason(error: UnusableReplyError) -> tuple[Reason, ...]:
     return (Reason(kind="unparseable", text=" ".join(str(error).split())),)

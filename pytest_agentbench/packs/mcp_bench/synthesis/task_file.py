@@ -1,4 +1,4 @@
-"""The file of tasks in the form of MCP-Bench, to which accepted ones are added, and the tasks still to make."""
+"""File of tasks in the form of MCP-Bench, to which accepted ones are added, and the tasks still to make."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes
-from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError, UnwritableError
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.packs.mcp_bench.records import distraction_servers
+from pytest_agentbench.packs.mcp_bench.records import PlannerSettings, distraction_servers
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, is_calculator
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.store.files import write_atomically
@@ -26,6 +24,7 @@ _SEPARATOR = re.compile(r"[\W_]+")
 
 
 class _Task(Record):
+    # Files that others wrote have fields of their own, which are written back as they are.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     task_id: str
@@ -47,7 +46,7 @@ class _Document(Record):
 
 
 class TaskFile:
-    """The tasks that are accepted. What others wrote in the file stays as it is, also what they write meanwhile.
+    """Accepted tasks. What others wrote in the file stays as it is, also what they write meanwhile.
 
     `was_there` says whether the file existed. Raises ConfigError for one of another form, which is never written to.
     """
@@ -92,7 +91,7 @@ class TaskFile:
         :raises UnwritableError: it cannot be written.
         :raises ConfigError: meanwhile it has got another form.
         """
-        self._read()
+        self._read()  # people and other calls may have written meanwhile
         group = self._group(combination)
         if group is None:
             group = {
@@ -111,6 +110,7 @@ class TaskFile:
             "dependencies": {tool: list(needed) for tool, needed in generated.dependencies.items()},
             "distraction_servers": list(distraction),
         }
+        # Tasks end in any order; sorted, two calls for the same tasks write the same file.
         group["tasks"] = sorted([*group["tasks"], task], key=lambda each: str(each["task_id"]))
         self._write()
 

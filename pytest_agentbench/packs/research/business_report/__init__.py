@@ -1,1 +1,1 @@
-"""The business report over the results of all stages."""
+"""Business report over the results of all stages."""

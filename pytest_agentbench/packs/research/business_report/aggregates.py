@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import fmean
 
-from pytest_agentbench.models.pricing import Spent
+from pytest_agentbench.models.ledger import Spent
 from pytest_agentbench.packs.research.business_report.figures import (
     FEWEST_FOR_INTERVAL,
     PART_FIELDS,
@@ -16,17 +15,17 @@ from pytest_agentbench.packs.research.business_report.figures import (
     PerformanceClass,
     PoetRow,
     Total,
-    by_task,
-    mean,
+    add_up,
+    average,
+    group_by_task,
     performance_class,
-    thresholds_of,
-    total,
+    read_thresholds,
 )
 from pytest_agentbench.packs.research.business_report.recommendations import Recommendation, recommendations
 from pytest_agentbench.packs.research.config import PoetConfig, ReportingSettings
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RaceDimension, RowId
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.statistics.estimates import pass_rate_interval
+from pytest_agentbench.statistics.estimates import mean_of, pass_rate_interval
 
 SCORES = (
     "overall_poet_score",
@@ -40,7 +39,7 @@ FURTHER = ("time_saving", "automation_rate", "complexity_adaptability", "support
 
 
 class Group(Record):
-    """The reports of one domain, complexity level or language; `name` None: not told."""
+    """Reports of one domain, complexity level or language; `name` None: not told."""
 
     name: str | None
     n_total: int
@@ -58,14 +57,14 @@ class Ranked(Record):
 
 
 class Lack(Record):
-    """Why a report lacks a part."""
+    """Reason why a report lacks a part."""
 
     task_id: RowId
     reason: str
 
 
 class Citations(Record):
-    """Of the n reports whose citations were checked. `accuracy` is supported / (supported + unsupported)."""
+    """Citations of the n reports whose citations were checked. `accuracy` is supported / (supported + unsupported)."""
 
     n: int
     supported: int
@@ -76,7 +75,7 @@ class Citations(Record):
 
 
 class JudgeCost(Record):
-    """What judges cost at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+    """Cost of judges at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
 
     requests: int
     input_tokens: int
@@ -100,7 +99,7 @@ class Costs(Record):
 
 
 class PoetReport(Record):
-    """The business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
+    """Business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
 
     `weights` are those of the configuration, and `race_score_max` and `fact_accuracy_max` what RACE and the
     citation accuracy were divided by. No report is both among the `top` and the `bottom` ones.
@@ -147,11 +146,12 @@ def poet_report(
     `race_max` is what RACE was divided by in the quality score.
     `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption left.
     """
-    thresholds, tasks = thresholds_of(config), [row.task for row in rows]
+    thresholds, tasks = read_thresholds(config), [row.task for row in rows]
     scored = [row for row in rows if row.overall_poet_score is not None]
     ranked = [Ranked(**row.model_dump(include=set(Ranked.model_fields))) for row in scored]
+    # sort is stable: reports of one score stay in the order of the input, and reports of two calls can be compared.
     ranked.sort(key=attrgetter("overall_poet_score"), reverse=True)
-    overall = mean(row.overall_poet_score for row in rows)
+    overall = average(row.overall_poet_score for row in rows)
     classes = [performance_class(each.overall_poet_score, thresholds) for each in ranked]
     top, bottom = _ends(len(ranked), config.reporting_settings)
     return PoetReport(
@@ -168,9 +168,9 @@ def poet_report(
             "race_score_max": race_max,
             "fact_accuracy_max": config.evaluation_parameters.fact_accuracy_max,
         },
-        means={name: mean(map(attrgetter(name), rows), tasks) for name in (*SCORES, *FURTHER)},
+        means={name: average(map(attrgetter(name), rows), tasks) for name in (*SCORES, *FURTHER)},
         race_dimensions={
-            name: mean((row.race_dimensions.get(name) for row in rows), tasks) for name in RACE_DIMENSIONS
+            name: average((row.race_dimensions.get(name) for row in rows), tasks) for name in RACE_DIMENSIONS
         },
         citations=_citations(rows),
         by_domain=_groups(rows, lambda row: row.domain or None),
@@ -194,12 +194,13 @@ def _weights(config: PoetConfig) -> dict[str, float]:
 
 def _ends(n: int, reporting: ReportingSettings) -> tuple[int, int]:
     """Return how many of n reports are among the highest and the lowest: of a few each half has its own."""
+    # No report stands in both lists: of three, the highest two are the top ones and one is the bottom.
     top = min(reporting.top_tasks_count, max(n - n // 2, n - reporting.bottom_tasks_count))
     return top, min(reporting.bottom_tasks_count, n - top)
 
 
 def _groups(rows: Sequence[PoetRow], key: Callable[[PoetRow], str | None]) -> tuple[Group, ...]:
-    """In the order of their names, numbers as such and first, those without one last."""
+    """Return the groups in the order of their names, numbers as such and first, those without one last."""
     groups: dict[str | None, list[PoetRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -208,6 +209,7 @@ def _groups(rows: Sequence[PoetRow], key: Callable[[PoetRow], str | None]) -> tu
 
 def _order(name: str | None) -> tuple[bool, bool, int, str]:
     number = name is not None and name.isascii() and name.isdigit()
+    # Levels are texts here: by length and then by digits, 2 comes before 10.
     return name is None, not number, len(name or "") if number else 0, name or ""
 
 
@@ -217,8 +219,8 @@ def _group(name: str | None, rows: Sequence[PoetRow]) -> Group:
         name=name,
         n_total=len(rows),
         n_scored=sum(row.overall_poet_score is not None for row in rows),
-        scores={score: mean(map(attrgetter(score), rows), tasks) for score in SCORES},
-        cost_saving_usd=total(row.cost_saving_usd for row in rows),
+        scores={score: average(map(attrgetter(score), rows), tasks) for score in SCORES},
+        cost_saving_usd=add_up(row.cost_saving_usd for row in rows),
     )
 
 
@@ -226,8 +228,9 @@ def _citations(rows: Sequence[PoetRow]) -> Citations:
     checked = [row for row in rows if row.citations_known is not None]
     pairs = [(row.citations_supported or 0, row.citations_known or 0) for row in checked]
     supported, known = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    groups = by_task(zip((row.task for row in checked), pairs, strict=True))
+    groups = group_by_task(zip((row.task for row in checked), pairs, strict=True))
     of_tasks = [(sum(pair[0] for pair in group), sum(pair[1] for pair in group)) for group in groups]
+    # Citations of one report stand and fall together, so that the interval is over tasks and not over citations.
     enough = sum(pair[1] > 0 for pair in of_tasks) >= FEWEST_FOR_INTERVAL
     return Citations(
         n=len(checked),
@@ -241,20 +244,21 @@ def _citations(rows: Sequence[PoetRow]) -> Citations:
 
 def _costs(rows: Sequence[PoetRow], spent: Mapping[str, Spent]) -> Costs:
     return Costs(
-        ai_usd=total(row.ai_cost_usd for row in rows),
-        expert_usd=total(row.expert_cost_usd for row in rows),
-        saving_usd=total(row.cost_saving_usd for row in rows),
-        ai_hours=total(row.hours for row in rows),
-        expert_hours=total(row.expert_hours for row in rows),
-        saved_hours=total(row.time_saving_hours for row in rows),
-        input_tokens=total(row.input_tokens for row in rows),
-        output_tokens=total(row.output_tokens for row in rows),
+        ai_usd=add_up(row.ai_cost_usd for row in rows),
+        expert_usd=add_up(row.expert_cost_usd for row in rows),
+        saving_usd=add_up(row.cost_saving_usd for row in rows),
+        ai_hours=add_up(row.hours for row in rows),
+        expert_hours=add_up(row.expert_hours for row in rows),
+        saved_hours=add_up(row.time_saving_hours for row in rows),
+        input_tokens=add_up(row.input_tokens for row in rows),
+        output_tokens=add_up(row.output_tokens for row in rows),
         judge={stage: _judge_cost(each) for stage, each in spent.items() if each.requests},
     )
 
 
 def _judge_cost(spent: Spent) -> JudgeCost:
     known = {name: getattr(spent, name) for name in JudgeCost.model_fields}
+    # Where no request told its cost, 0 would be an invention.
     return JudgeCost(**{**known, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
 
 
@@ -291,17 +295,19 @@ class Comparison(Record):
 
 
 def comparison(models: Sequence[Scored]) -> Comparison | None:
-    """None where fewer than two models have a score."""
+    """Return how far models are from the best; None where fewer than two models have a score."""
     known = [each for each in models if each.report.n_scored]
     if len(known) < 2:
         return None
+    # Models with at least five scores first: the best of two reports is luck.
     best = max(known, key=_rank)
     reference = _by_task(best)
     found = []
     for each in (other for other in models if other is not best):
         own = _by_task(each)
+        # Paired by task: how hard tasks are is the same for both, and drops out of the interval.
         values = [own[task] - reference[task] for task in own if task in reference]
-        found.append(Difference(model=each.report.model, difference=mean(values)))
+        found.append(Difference(model=each.report.model, difference=average(values)))
     return Comparison(best=best.report.model, n=best.report.n_scored, differences=tuple(found))
 
 
@@ -313,5 +319,6 @@ def _rank(model: Scored) -> tuple[bool, float]:
 def _by_task(model: Scored) -> dict[str, float]:
     """Return a model's score on each task, of several reports on one their mean."""
     scored = [(row.task, row.overall_poet_score) for row in model.rows if row.overall_poet_score is not None]
-    groups = by_task((task, (task, score)) for task, score in scored)
-    return {group[0][0]: fmean(score for _, score in group) for group in groups}
+    # Several reports on a task count as one, or a model that repeats an easy one would be better for it.
+    groups = group_by_task((task, (task, score)) for task, score in scored)
+    return {group[0][0]: mean_of([score for _, score in group]) for group in groups}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import count
 from math import floor, fsum, log10
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
 
+from pytest_agentbench.packs.research.asking import read_texts
 from pytest_agentbench.packs.research.config import PoetConfig
 from pytest_agentbench.packs.research.records import Language, NotNegative, RaceDimension, RowId, Share
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.statistics.estimates import mean_interval
-from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.statistics.estimates import mean_interval, mean_of
+from pytest_agentbench.terminal_text import shorten_text, visible
 
 Missing = Literal["efficiency", "race", "fact", "strategic", "report"]
 """What a composite can lack; `report`: the row itself could not be read, joined or annotated."""
@@ -33,7 +35,7 @@ MOST_LINES, LONGEST_LINE = 5, 400
 
 def _short(lines: tuple[str, ...]) -> tuple[str, ...]:
     kept = (" ".join(line.split()) for line in lines[:MOST_LINES])
-    return tuple(line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…" for line in kept)
+    return tuple(shorten_text(line, LONGEST_LINE) for line in kept)
 
 
 Lines = Annotated[tuple[str, ...], AfterValidator(_short)]
@@ -43,7 +45,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class PoetRow(Record):
-    """What POET says of one report of one model. Scores are 0-1; None is always told in `reasons`.
+    """Row of a business report: one report of one model. Scores are 0-1; None is always told in `reasons`.
 
     The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative where the agent
     cost more or took longer than the expert; `time_saving` is a share of the expert's hours. `prompt_key` is that of
@@ -90,11 +92,12 @@ class PoetRow(Record):
     evidence: dict[EvidencePart, Lines] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _told(self) -> Self:
+    def _missing_parts_have_reasons(self) -> Self:
         lacks = [field for field in (*PART_FIELDS.values(), "quality_score") if getattr(self, field) is None]
         if self.overall_poet_score is not None and lacks:
             raise ValueError(f"found an overall_poet_score without {', '.join(lacks)}, expected None")
         for part, field in PART_FIELDS.items():
+            # No part is missing without a reason: readers of the report are never left to guess.
             if getattr(self, field) is None and not self.reasons.keys() & {part, "report"}:
                 raise ValueError(f"{field} is None, expected reasons to say why under {part!r}")
         if self.overall_poet_score is None and not self.reasons:
@@ -108,7 +111,7 @@ class PoetRow(Record):
 
     @property
     def citations_known(self) -> int | None:
-        """Citations whose page could be read and compared."""
+        """Return the citations whose page could be read and compared."""
         if self.citations_supported is None or self.citations_unsupported is None:
             return None
         return self.citations_supported + self.citations_unsupported
@@ -124,13 +127,14 @@ LONGEST = 400
 DASH = "–"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a score: two decimals, as far as the judges' scores carry."""
     return DASH if value is None else f"{value:.2f}"
 
 
-def apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
-    """Two numbers with as many decimals as tell them apart. `form`: `f`, or `%` for percents."""
+def format_apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
+    """Return two numbers with as many decimals as tell them apart. `form`: `f`, or `%` for percents."""
+    # `0.80, below the threshold 0.80` would look like a mistake of ours.
     for digits in range(0 if form == "%" else 2, _MOST_DIGITS):
         shown = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
         if value == other or shown[0] != shown[1]:
@@ -138,32 +142,34 @@ def apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
     return shown
 
 
-def classed(value: float, thresholds: Iterable[float]) -> str:
+def format_classed(value: float, thresholds: Iterable[float]) -> str:
     """Return a score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
     above = min((each for each in thresholds if each > value), default=None)
-    return share(value) if above is None else apart(value, above)[0]
+    return format_share(value) if above is None else format_apart(value, above)[0]
 
 
-def interval(value: tuple[float, float] | None, to: str) -> str:
+def format_interval(value: tuple[float, float] | None, to: str) -> str:
     """Return both ends, with a sign where one is negative; a third decimal where two do not tell them apart."""
     if value is None:
         return DASH
     low, high = value
+    # An interval whose ends look the same says that it is no interval.
     digits = 2 if f"{low:.2f}" != f"{high:.2f}" else 3
     sign = "+" if low < 0 else ""
     return f"{low:{sign}.{digits}f} {to} {high:{sign}.{digits}f}"
 
 
-def usd(value: float | None) -> str:
-    """US dollars: whole ones from a thousand on, then cents, below one three significant digits."""
+def format_usd(value: float | None) -> str:
+    """Return US dollars: whole ones from a thousand on, then cents, below one three significant digits."""
     if value is None:
         return DASH
     size = abs(value)
+    # Judges cost fractions of a cent, experts thousands: a fixed number of decimals shows one of them as nothing.
     digits = 0 if size >= 1000 else 2 if size >= 1 or not size else 2 - floor(log10(size))
     return f"{'-' * (value < 0)}${size:,.{min(digits, _MOST_DIGITS)}f}"
 
 
-def hours(value: float | None) -> str:
+def format_hours(value: float | None) -> str:
     """Return one decimal, below one hour minutes."""
     if value is None:
         return DASH
@@ -175,21 +181,22 @@ def format_count(value: float | None) -> str:
     return DASH if value is None else f"{value:,.0f}"
 
 
-def line(text: object) -> str:
+def format_line(text: object) -> str:
     """Return one line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn
     text.
     """
+    # Cut before it is split: a text of megabytes may stand here. Twice the length, for blanks go.
     shown = " ".join(str(text)[: 2 * LONGEST].split())
-    return visible(shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…")
+    return visible(shorten_text(shown, LONGEST))
 
 
 COSTS = {
-    "ai_usd": usd,
-    "expert_usd": usd,
-    "saving_usd": usd,
-    "ai_hours": hours,
-    "expert_hours": hours,
-    "saved_hours": hours,
+    "ai_usd": format_usd,
+    "expert_usd": format_usd,
+    "saving_usd": format_usd,
+    "ai_hours": format_hours,
+    "expert_hours": format_hours,
+    "saved_hours": format_hours,
     "input_tokens": format_count,
     "output_tokens": format_count,
 }
@@ -205,7 +212,7 @@ PerformanceClass = Literal["excellent", "good", "acceptable", "poor", "insuffici
 
 
 class Mean(Record):
-    """Over the n reports that have the value. `ci95` is the t interval over tasks, None for fewer than five."""
+    """Mean over the n reports that have the value. `ci95` is the t interval over tasks, None for fewer than five."""
 
     n: int
     mean: float | None
@@ -215,14 +222,14 @@ class Mean(Record):
 
 
 class Total(Record):
-    """The sum over the n reports that have the value; None where none has."""
+    """Sum over the n reports that have the value; None where none has."""
 
     n: int
     total: float | None
 
 
-def thresholds_of(config: PoetConfig) -> dict[PerformanceClass, float]:
-    """From where on a score is called so, the highest first: `evaluation_thresholds` where the file has them."""
+def read_thresholds(config: PoetConfig) -> dict[PerformanceClass, float]:
+    """Return from where on a score is called so, the highest first: `evaluation_thresholds` where the file has them."""
     standard, own = config.performance_thresholds, config.evaluation_thresholds
     return {
         "excellent": own.get("excellent_poet_score", standard.excellent_threshold),
@@ -237,18 +244,23 @@ def performance_class(score: float, thresholds: Mapping[PerformanceClass, float]
     return next((name for name, threshold in thresholds.items() if score >= threshold), "insufficient")
 
 
-def mean(values: Iterable[float | None], tasks: Iterable[object] | None = None) -> Mean:
-    """Over those that are known. `tasks` says of each report which task it is on (default: one of its own)."""
+def average(values: Iterable[float | None], tasks: Iterable[object] | None = None) -> Mean:
+    """Return the mean of those that are known.
+
+    `tasks` says of each report which task it is on (default: one of its own).
+    """
     pairs = zip(count() if tasks is None else tasks, values, strict=False)
     known = [(task, value) for task, value in pairs if value is not None]
     if not known:
         return Mean(n=0, mean=None, ci95=None, lowest=None, highest=None)
-    found, groups = [value for _, value in known], by_task(known)
+    found, groups = [value for _, value in known], group_by_task(known)
+    # Over tasks: reports on one task resemble each other, and each of them as an observation would make the interval
+    # too narrow.
     interval = mean_interval(groups) if len(groups) >= FEWEST_FOR_INTERVAL else None
-    return Mean(n=len(found), mean=fsum(found) / len(found), ci95=interval, lowest=min(found), highest=max(found))
+    return Mean(n=len(found), mean=mean_of(found), ci95=interval, lowest=min(found), highest=max(found))
 
 
-def by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
+def group_by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
     """Return the values of each task's reports together: of several on one task, intervals take them as repetitions."""
     groups: dict[object, list[T]] = {}
     for task, value in values:
@@ -256,7 +268,13 @@ def by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
     return list(groups.values())
 
 
-def total(values: Iterable[float | None]) -> Total:
-    """Over those that are known."""
+def add_up(values: Iterable[float | None]) -> Total:
+    """Return the sum of those that are known."""
     known = [value for value in values if value is not None]
     return Total(n=len(known), total=fsum(known) if known else None)
+
+
+@cache
+def read_labels(language: Language) -> Mapping[str, str]:
+    """Return every text of the business report that is not data, by the names that the data have."""
+    return {name: texts[language] for name, texts in read_texts("labels").items()}

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from statistics import fmean
 from typing import Any
 
 from pytest_agentbench.packs.research.business_report.figures import (
     FEWEST_FOR_INTERVAL,
     PerformanceClass,
     PoetRow,
-    apart,
-    by_task,
-    hours,
-    interval,
-    line,
-    usd,
+    format_apart,
+    format_hours,
+    format_interval,
+    format_line,
+    format_usd,
+    group_by_task,
+    read_labels,
 )
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RowId
-from pytest_agentbench.packs.research.wording import read_labels
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.statistics.estimates import difference_interval, mean_interval
+from pytest_agentbench.statistics.estimates import difference_interval, mean_interval, mean_of
 
 FEWEST_CITATIONS = 10
 MOST_UNREADABLE = 0.25
@@ -36,7 +35,7 @@ Numbers = Mapping[str, float | int | str]
 
 
 class Recommendation(Record):
-    """What a rule found: its `numbers`, and the tasks it rests on, the worst first. `text` says it with the numbers."""
+    """Recommendation of a rule, with its `numbers` and its tasks, the worst first. `text` says the numbers."""
 
     rule: str
     text: str
@@ -46,7 +45,7 @@ class Recommendation(Record):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The numbers for a rule's text, and the tasks."""
+    """Numbers for a rule's text, and the tasks."""
 
     numbers: Numbers
     tasks: tuple[RowId, ...]
@@ -74,60 +73,61 @@ def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, s
     """Return those of the numbers that have a form of their own in texts."""
     forms: Mapping[str, Callable[[Any], str]] = {
         "dimension": labels.__getitem__,
-        "domain": line,
-        "usd": usd,
-        "hours": hours,
+        "domain": format_line,
+        "usd": format_usd,
+        "hours": format_hours,
     }
     shown = {name: form(numbers[name]) for name, form in forms.items() if name in numbers}
     if "accuracy" in numbers:
-        shown["accuracy"], shown["threshold"] = apart(numbers["accuracy"], numbers["threshold"], "%")
+        shown["accuracy"], shown["threshold"] = format_apart(numbers["accuracy"], numbers["threshold"], "%")
     if "share" in numbers:
-        shown["share"], shown["limit"] = apart(numbers["share"], MOST_UNREADABLE, "%")
+        shown["share"], shown["limit"] = format_apart(numbers["share"], MOST_UNREADABLE, "%")
     if "low" in numbers:
-        shown["interval"] = interval((numbers["low"], numbers["high"]), labels["to"])
+        shown["interval"] = format_interval((numbers["low"], numbers["high"]), labels["to"])
     return shown
 
 
 def _incomplete(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report without a composite."""
+    """Find reports without a composite."""
     found = [row.task_id for row in rows if row.overall_poet_score is None]
     if found:
         yield Finding({"n": len(found), "of": len(rows)}, tuple(found))
 
 
 def _unfit(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report whose composite is below acceptable."""
+    """Find reports whose composite is below acceptable."""
     scored = [(row.overall_poet_score, row.task_id) for row in rows if row.overall_poet_score is not None]
     threshold = thresholds["acceptable"]
-    if found := _lowest((score, task) for score, task in scored if score < threshold):
+    if found := _lowest_first((score, task) for score, task in scored if score < threshold):
         yield Finding({"n": len(found), "of": len(scored), "threshold": threshold}, found)
 
 
 def _inaccurate_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Of at least ten known citations, a share below good that hold."""
+    """Find that of at least ten known citations a share below good holds."""
     known = sum(row.citations_known or 0 for row in rows)
     supported = sum(row.citations_supported or 0 for row in rows if row.citations_known is not None)
     threshold = thresholds["good"]
+    # Of few citations a share says little, and one dead link would be a recommendation.
     if known < FEWEST_CITATIONS or supported / known >= threshold:
         return
     own = ((row.citations_supported or 0, row.citations_known or 0, row.task_id) for row in rows)
-    tasks = _lowest((s / k, task) for s, k, task in own if k and s / k < threshold)
+    tasks = _lowest_first((s / k, task) for s, k, task in own if k and s / k < threshold)
     numbers: Numbers = {"supported": supported, "known": known, "accuracy": supported / known, "threshold": threshold}
     yield Finding(numbers, tasks)
 
 
 def _unreadable_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Of at least ten citations, more than a quarter whose pages could not be compared."""
+    """Find that of at least ten citations more than a quarter have pages that could not be compared."""
     unknown = sum(row.citations_unknown or 0 for row in rows)
     cited = unknown + sum(row.citations_known or 0 for row in rows)
     if cited < FEWEST_CITATIONS or unknown / cited <= MOST_UNREADABLE:
         return
-    tasks = _lowest((-row.citations_unknown, row.task_id) for row in rows if row.citations_unknown)
+    tasks = _lowest_first((-row.citations_unknown, row.task_id) for row in rows if row.citations_unknown)
     yield Finding({"unknown": unknown, "cited": cited, "share": unknown / cited}, tasks)
 
 
 def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report whose citations were counted and that have none."""
+    """Find reports whose citations were counted and that have none."""
     counted = [row for row in rows if row.citations_known is not None]
     found = tuple(row.task_id for row in counted if not row.citations_known and row.citations_unknown == 0)
     if found:
@@ -135,25 +135,25 @@ def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Findin
 
 
 def _slower(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report that took longer than the expert."""
+    """Find reports that took longer than the expert."""
     yield from _negative([(row.time_saving_hours, row.task_id) for row in rows], "hours")
 
 
 def _dearer(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report that cost more than the expert."""
+    """Find reports that cost more than the expert."""
     yield from _negative([(row.cost_saving_usd, row.task_id) for row in rows], "usd")
 
 
 def _attended(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Report with an automation below good."""
+    """Find reports with an automation below good."""
     known = [(row.automation_rate, row.task_id) for row in rows if row.automation_rate is not None]
     threshold = thresholds["good"]
-    if found := _lowest((rate, task) for rate, task in known if rate < threshold):
+    if found := _lowest_first((rate, task) for rate, task in known if rate < threshold):
         yield Finding({"n": len(found), "of": len(known), "threshold": threshold}, found)
 
 
 def _weakest_dimension(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """RACE's dimension with the lowest mean, where the 95 % interval of its distance to the others' mean is below 0.
+    """Find RACE's lowest dimension, where the 95 % interval of its distance to the others' mean is below 0.
 
     The lowest of four is picked, so the interval is one of four that hold at once.
     """
@@ -167,17 +167,19 @@ def _weakest_dimension(rows: Sequence[PoetRow], thresholds: Thresholds) -> Itera
     lowest = min(RACE_DIMENSIONS, key=lambda name: fsum(scores[name] for scores, _ in full))
     others = [name for name in RACE_DIMENSIONS if name != lowest]
     distances = [(scores[lowest] - fsum(scores[name] for name in others) / len(others), row) for scores, row in full]
-    distance = fmean(value for value, _ in distances)
-    ends = mean_interval(by_task((row.task, value) for value, row in distances), comparisons=len(RACE_DIMENSIONS))
+    distance = mean_of([value for value, _ in distances])
+    # Bonferroni over the four: the lowest is picked after looking, and one of four is below the others by chance four
+    # times as often.
+    ends = mean_interval(group_by_task((row.task, value) for value, row in distances), comparisons=len(RACE_DIMENSIONS))
     if ends is None or ends[1] >= 0 or distance > -SMALLEST_DISTANCE:
         return
-    figures = {"mean": fmean(scores[lowest] for scores, _ in full), "distance": distance, "low": ends[0]}
+    figures = {"mean": mean_of([scores[lowest] for scores, _ in full]), "distance": distance, "low": ends[0]}
     numbers: Numbers = {"dimension": lowest, **figures, "high": ends[1], "n": len(full)}
-    yield Finding(numbers, _lowest((value, row.task_id) for value, row in distances if value < 0))
+    yield Finding(numbers, _lowest_first((value, row.task_id) for value, row in distances if value < 0))
 
 
 def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Domains of at least five reports, where the 95 % interval of the distance to at least five others is below 0.
+    """Find domains of at least five reports that the 95 % interval of the distance puts below at least five others.
 
     Of many domains some are low by chance, so the interval is one of as many as domains are compared.
     """
@@ -187,26 +189,34 @@ def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[F
         if row.domain is not None:
             domains.setdefault(row.domain, []).append((score, row))
     fewest = FEWEST_FOR_INTERVAL
-    n = len(_of_tasks(scored))
-    compared = {name: found for name, found in domains.items() if fewest <= len(_of_tasks(found)) <= n - fewest}
+    n = len(_average_by_task(scored))
+    # Both sides have to be large enough: a domain of nearly all reports has nothing to be compared with.
+    compared = {name: found for name, found in domains.items() if fewest <= len(_average_by_task(found)) <= n - fewest}
     for domain, found in compared.items():
-        own = _of_tasks(found)
-        rest = _of_tasks([(score, row) for score, row in scored if row.domain != domain])
-        distance, ends = fmean(own) - fmean(rest), difference_interval(own, rest, comparisons=len(compared))
+        own = _average_by_task(found)
+        rest = _average_by_task([(score, row) for score, row in scored if row.domain != domain])
+        distance, ends = mean_of(own) - mean_of(rest), difference_interval(own, rest, comparisons=len(compared))
         if ends is None or ends[1] >= 0 or distance > -SMALLEST_DISTANCE:
             continue
-        figures = {"mean": fmean(own), "n": len(own), "rest": fmean(rest), "n_rest": len(rest), "distance": distance}
+        figures = {
+            "mean": mean_of(own),
+            "n": len(own),
+            "rest": mean_of(rest),
+            "n_rest": len(rest),
+            "distance": distance,
+        }
         numbers: Numbers = {"domain": domain, **figures, "low": ends[0], "high": ends[1], "compared": len(compared)}
-        yield Finding(numbers, _lowest((score, row.task_id) for score, row in found))
+        yield Finding(numbers, _lowest_first((score, row.task_id) for score, row in found))
 
 
-def _of_tasks(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
+def _average_by_task(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
     """Return the mean score of each task."""
-    return [fmean(scores) for scores in by_task((row.task, score) for score, row in scored)]
+    return [mean_of(scores) for scores in group_by_task((row.task, score) for score, row in scored)]
 
 
 def _unused_knowledge(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """At least five reports that add knowledge, none of which uses any that was there."""
+    """Find that at least five reports add knowledge, none of which uses any that was there."""
+    # Reuse is None where nothing was known: such reports could not have used anything.
     adding = [row for row in rows if row.knowledge_units_created and row.knowledge_units_reused is not None]
     if len(adding) >= FEWEST_FOR_INTERVAL and not any(row.knowledge_units_reused for row in adding):
         units = sum(row.knowledge_units_created or 0 for row in adding)
@@ -226,7 +236,7 @@ RULES: Mapping[str, Find] = {
     "weak_domain": _weak_domains,
     "unused_knowledge": _unused_knowledge,
 }
-"""By name; the texts stand in wording.py as `rule_<name>`."""
+"""By name; the texts stand in texts/labels.yaml as `rule_<name>`."""
 
 
 def _negative(values: Sequence[tuple[float | None, RowId]], name: str) -> Iterable[Finding]:
@@ -234,8 +244,8 @@ def _negative(values: Sequence[tuple[float | None, RowId]], name: str) -> Iterab
     found = [each for each in known if each[0] < 0]
     if found:
         lost = -fsum(value for value, _ in found)
-        yield Finding({"n": len(found), "of": len(known), name: lost}, _lowest(found))
+        yield Finding({"n": len(found), "of": len(known), name: lost}, _lowest_first(found))
 
 
-def _lowest(values: Iterable[tuple[float, RowId]]) -> tuple[RowId, ...]:
+def _lowest_first(values: Iterable[tuple[float, RowId]]) -> tuple[RowId, ...]:
     return tuple(task for _, task in sorted(values, key=lambda each: each[0]))

@@ -1,4 +1,4 @@
-"""The business report as text for a terminal or a mail (`{model}_poet_report.txt`)."""
+"""Business report as text for a terminal or a mail (`{model}_poet_report.txt`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pytest_agentbench.packs.research.business_report.figures import (
     COSTS,
     DASH,
     Mean,
-    classed,
+    format_classed,
     format_count,
-    interval,
-    line,
-    share,
-    usd,
+    format_interval,
+    format_line,
+    format_share,
+    format_usd,
+    read_labels,
 )
 from pytest_agentbench.packs.research.records import Language
-from pytest_agentbench.packs.research.wording import read_labels
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +36,7 @@ def report_text(report: PoetReport, made: datetime, language: Language = "en") -
     from rich.console import Console
 
     target = StringIO()
+    # Chinese characters take two cells: rich counts cells, str.ljust would count characters.
     console = Console(file=target, width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False)
     _Text(console, report, language).print(made)
     return "\n".join(text.rstrip() for text in target.getvalue().splitlines()) + "\n"
@@ -47,7 +48,7 @@ class _Text:
 
     def print(self, made: datetime) -> None:
         report, labels = self._report, self._labels
-        self._heading(f"{labels['title']}: {line(report.model)}", "=")
+        self._heading(f"{labels['title']}: {format_line(report.model)}", "=")
         self._line(labels["made"].format(f"{made:%Y-%m-%d %H:%M} UTC"))
         self._line(f"{labels['reports']}: {', '.join(f'{n} {labels[name]}' for name, n in self._counts())}")
         self._line(self._verdict())
@@ -85,7 +86,7 @@ class _Text:
         if overall.ci95 is not None:
             notes.insert(0, f"{labels['interval']} {self._interval(overall)}")
         label = labels[self._report.performance_class]
-        shown = classed(overall.mean, self._report.thresholds.values())
+        shown = format_classed(overall.mean, self._report.thresholds.values())
         return f"{labels['overall_poet_score']}: {shown} ({', '.join(notes)}), {label}"
 
     def _scores(self) -> None:
@@ -103,9 +104,9 @@ class _Text:
         self._line(labels["race_note"])
         cited = report.citations
         parts = [f"{getattr(cited, name)} {labels[name]}" for name in ("supported", "unsupported", "unknown")]
-        accuracy = f"{labels['accuracy_pooled']} {share(cited.accuracy)}"
+        accuracy = f"{labels['accuracy_pooled']} {format_share(cited.accuracy)}"
         if cited.ci95 is not None:
-            accuracy += f" ({labels['interval']} {interval(cited.ci95, labels['to'])})"
+            accuracy += f" ({labels['interval']} {format_interval(cited.ci95, labels['to'])})"
         self._line(f"{labels['citations']}: {', '.join(parts)}; {accuracy}; n = {cited.n}")
 
     def _costs(self) -> None:
@@ -114,6 +115,7 @@ class _Text:
         rows = []
         for name, show in COSTS.items():
             total = getattr(costs, name)
+            # Over those that have the figure, as the sum is: `n` stands beside both.
             mean = None if total.total is None else total.total / total.n
             rows.append((labels[name], format_count(total.n), show(total.total), show(mean)))
         self._table([labels[name] for name in ("figure", "n", "sum", "per_report")], rows)
@@ -121,8 +123,9 @@ class _Text:
         if costs.judge:
             spent = costs.judge.values()
             requests, unknown = sum(each.requests for each in spent), sum(each.unknown for each in spent)
+            # Unknown costs are counted in the same line, not taken for 0.
             known = [each.cost_usd for each in spent if each.cost_usd is not None]
-            parts = [usd(sum(known) if known else None), f"{labels['requests']}: {requests}"]
+            parts = [format_usd(sum(known) if known else None), f"{labels['requests']}: {requests}"]
             parts += [f"{labels['no_cost']}: {unknown}"] * bool(unknown)
             self._line(f"{labels['judge']}: {', '.join(parts)}")
 
@@ -136,9 +139,9 @@ class _Text:
                 group_name(group, title, labels),
                 format_count(group.n_total),
                 format_count(group.n_scored),
-                share(group.scores["overall_poet_score"].mean),
+                format_share(group.scores["overall_poet_score"].mean),
                 self._interval(group.scores["overall_poet_score"]),
-                _with_n(usd(group.cost_saving_usd.total), group.cost_saving_usd.n, group.n_total),
+                _with_n(format_usd(group.cost_saving_usd.total), group.cost_saving_usd.n, group.n_total),
             )
             for group in groups
         ]
@@ -150,7 +153,11 @@ class _Text:
             labels = self._labels
             self._heading(labels[title])
             rows = [
-                (line(each.task_id), line(each.domain or labels["untold"]), share(each.overall_poet_score))
+                (
+                    format_line(each.task_id),
+                    format_line(each.domain or labels["untold"]),
+                    format_share(each.overall_poet_score),
+                )
                 for each in ranked
             ]
             self._table([labels[name] for name in ("task", "domain", "score")], rows)
@@ -163,8 +170,8 @@ class _Text:
                 labels["recommendations_none"].format(n=report.n_total - report.n_not_reached - len(report.lost))
             )
         for number, each in enumerate(report.recommendations, start=1):
-            self._line(f"{number}. {line(each.text)}")
-            self._line(f"   {labels['tasks']}: {self._named([line(task) for task in each.task_ids])}")
+            self._line(f"{number}. {format_line(each.text)}")
+            self._line(f"   {labels['tasks']}: {self._named([format_line(task) for task in each.task_ids])}")
 
     def _missing(self) -> None:
         report, labels = self._report, self._labels
@@ -176,12 +183,12 @@ class _Text:
         for part, lacks in report.missing.items():
             self._line(f"{labels[f'missing_{part}']} (n = {len(lacks)})")
             for lack in lacks[:MOST_TASKS]:
-                self._line(f"   {line(lack.task_id)}: {line(lack.reason)}")
+                self._line(f"   {format_line(lack.task_id)}: {format_line(lack.reason)}")
             self._more(len(lacks))
         if report.lost:
             self._line(f"{labels['missing_lost']} (n = {len(report.lost)})")
             for text in report.lost[:MOST_TASKS]:
-                self._line(f"   {line(text)}")
+                self._line(f"   {format_line(text)}")
             self._more(len(report.lost))
         if report.n_not_reached:
             self._line(labels["missing_unreached"].format(n=report.n_not_reached))
@@ -195,7 +202,7 @@ class _Text:
         return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}" if tasks[MOST_TASKS:] else named
 
     def _interval(self, mean: Mean) -> str:
-        return interval(mean.ci95, self._labels["to"])
+        return format_interval(mean.ci95, self._labels["to"])
 
     def _means(self, means: Iterable[tuple[str, Mean]]) -> None:
         labels = self._labels
@@ -203,10 +210,10 @@ class _Text:
             (
                 labels[name],
                 format_count(each.n),
-                share(each.mean),
+                format_share(each.mean),
                 self._interval(each),
-                share(each.lowest),
-                share(each.highest),
+                format_share(each.lowest),
+                format_share(each.highest),
             )
             for name, each in means
         ]
@@ -246,4 +253,4 @@ def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:
     """Return a group's name as people read it; `title` says of what the groups are."""
     if group.name is None:
         return labels["untold"]
-    return labels[group.name] if title == "languages" else line(group.name)
+    return labels[group.name] if title == "languages" else format_line(group.name)

@@ -17,20 +17,22 @@ from pydantic import ValidationError
 
 from pytest_agentbench.cli.merge import read_report
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.models.pricing import Spent
+from pytest_agentbench.models.ledger import Spent
+from pytest_agentbench.packs.research.arithmetic import weights_of
 from pytest_agentbench.packs.research.business_report.aggregates import PoetReport, Scored, comparison, poet_report
 from pytest_agentbench.packs.research.business_report.figures import SUMMARY_FIELDS, PoetRow
 from pytest_agentbench.packs.research.business_report.page import page
 from pytest_agentbench.packs.research.business_report.text import report_text
-from pytest_agentbench.packs.research.call import Call
-from pytest_agentbench.packs.research.commands import RAW_DATA, RESULTS, Incomplete, add
+from pytest_agentbench.packs.research.call import Call, StageOutcome
+from pytest_agentbench.packs.research.commands import RAW_DATA, RESULTS, add
 from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.records import SCORES, Language, ResearchScores, RowId
+from pytest_agentbench.packs.research.inputs import Incomplete
+from pytest_agentbench.packs.research.records import Language, ResearchScores, RowId
+from pytest_agentbench.packs.research.stages import SCORES
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_evaluation
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.output_files import format_document, write_text
+from pytest_agentbench.store.files import format_document, slug, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.merge import Part
@@ -121,6 +123,8 @@ def write_comparison(
 
 def file_stem(model: str) -> str:
     """Return a model's name as the beginning of a file's, which cannot lead to another folder."""
+    # Models are named by files and sessions of others: a name is no path, and the longest suffix still has to fit
+    # into 255 bytes.
     bad = set(model) & {"/", "\\"} or model.startswith(".") or not model.isprintable()
     return slug(model) if bad or len(os.fsencode(model)) > LONGEST_STEM else model
 
@@ -131,6 +135,7 @@ def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetim
         yield "detailed.json", format_document(_detailed(report, scored.rows))
     if reporting.generate_summary_report:
         yield "summary.json", format_document(_summary(report, scored.rows))
+    # Always written, whatever the settings leave out: other programs read this one.
     yield "report.json", format_document({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
     if reporting.generate_text_report:
         yield "report.txt", report_text(report, made, language)
@@ -154,24 +159,21 @@ S = TypeVar("S")
 
 
 def add_report_language(parser: argparse._ActionsContainer) -> None:
-    """What the text and the page are written in."""
+    """Add the language that text and page are written in."""
     add(parser, "--report_language", choices=("en", "zh"), default="en", help="of text and page (default: %(default)s)")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a model's reports: rows, why others gave none, and what judges cost for them."""
+    """Outcome of a model's reports: rows, why others gave none, and what judges cost for them."""
 
     rows: tuple[PoetRow, ...]
     lost: tuple[str, ...]
     spent: Mapping[str, Spent]
 
 
-def compare(call: Call, outcomes: Mapping[str, Outcome], output: Path) -> None:
+def write_models_comparison(call: Call, outcomes: Mapping[str, Outcome], output: Path) -> None:
     """Write the comparison of several models; nothing for a single one."""
-    from pytest_agentbench.packs.research.call import StageEnd
-    from pytest_agentbench.packs.research.poet import weights_of
-
     if len(outcomes) > 1:
         files = write_comparison(
             {model: each.rows for model, each in outcomes.items()},
@@ -182,10 +184,10 @@ def compare(call: Call, outcomes: Mapping[str, Outcome], output: Path) -> None:
             language=call.args.report_language,
             race_max=weights_of(call.config, compat=call.args.compat).race_max,
         )
-        call.ends.append(StageEnd("comparison", len(outcomes), len(outcomes), 0, files))
+        call.ends.append(StageOutcome("comparison", len(outcomes), len(outcomes), 0, files))
 
 
-async def report_on(
+async def write_model_report(
     call: Call,
     model: str,
     rows: Sequence[S],
@@ -195,7 +197,6 @@ async def report_on(
     spent: Mapping[str, Spent],
 ) -> Outcome:
     """Write the business report on what `row_of` makes of each row; it raises AgentbenchError for a lost one."""
-    from pytest_agentbench.packs.research.poet import weights_of
 
     async def score(row: S) -> PoetRow:
         found = row_of(row)
@@ -254,6 +255,7 @@ def report_on_session(args: argparse.Namespace) -> int:
 
     Raises ConfigError where the session has no reports, or has scored them in different ways.
     """
+    # A session has scored by its own files: an option that is given and not heeded would be believed to count.
     if found := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
         message = f"found {names} beside --session, whose reports have theirs; leave it out"
@@ -275,16 +277,16 @@ async def _reports(call: Call, session: Session) -> None:
     output = args.output_dir or RESULTS / "poet"
     outcomes = {}
     for model, reports in models.items():
-        call.model = model if len(models) > 1 else None
+        call.begin_model(model if len(models) > 1 else None)
         chosen = [each for each in reports if args.only in (None, each.language)][: args.limit]
         folder = output if args.model is not None and args.output_dir is not None else output / file_stem(model)
-        outcomes[model] = await report_on(call, model, chosen, row_of, _label, folder, _spent(chosen))
-    compare(call, outcomes, output)
+        outcomes[model] = await write_model_report(call, model, chosen, row_of_item, _label, folder, _spent(chosen))
+    write_models_comparison(call, outcomes, output)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem:
-    """A report as the session has scored it: `scores`, or `lost` says why there are none.
+    """Report as the session has scored it: `scores`, or `lost` says why there are none.
 
     A repetition is a report of its own; from the second on `task_id` tells which.
     """
@@ -298,7 +300,7 @@ class ScoredItem:
 
 
 class Session:
-    """A session's research reports. Raises ConfigError where it has none, or its files cannot be read."""
+    """Research reports of a pytest session. Raises ConfigError where it has none, or its files cannot be read."""
 
     def __init__(self, path: Path) -> None:
         report = path / _REPORT if path.is_dir() else path
@@ -316,6 +318,7 @@ class Session:
         """Return the reports by their models, without those that could not be scored here (a language is not
         supported).
         """
+        # Ids are unique in a file: of several files, the case ids tell their rows apart.
         named = len({row["dataset"] for row in self._rows}) > 1
         found: dict[str, list[ScoredItem]] = defaultdict(list)
         for row in self._rows:
@@ -331,6 +334,7 @@ class Session:
         """
         ways: list[tuple[dict[str, Any], bool]] = []
         for each in (each for reports in self.models.values() for each in reports):
+            # Two configurations weigh parts differently, and a mean over both is of nothing.
             if each.scores is not None and (way := (each.scores.config, each.scores.compat)) not in ways:
                 ways.append(way)
         if len(ways) > 1:
@@ -354,10 +358,12 @@ class Session:
             call.warn(f"{name}: {count} skipped: {reason}")
 
     def _item(self, row: Row, *, named: bool) -> ScoredItem:
-        """`named`: ids of rows may be those of several files."""
+        """Return a row of report.json with its scores. `named`: ids of rows may be those of several files."""
         task_id: RowId = row["case_id"] if named else row["research"]["row_id"]
+        # As item ids have it, so that the first of several keeps the id that a single one has.
         if row["repetition"] > 1:
             task_id = f"{task_id}-r{row['repetition']}"
+        # The message first: it has the provider's or the judge's own words.
         scores, lost = None, row["message"] or f"the run ended {row['status'] or row['outcome']}"
         if (wanted := row["research"]["evaluation"]) is not None:
             try:
@@ -372,6 +378,7 @@ class Session:
             found = evaluation.part(ResearchScores)
             if evaluation.fingerprint == fingerprint and found is not None:
                 scores = {each.name: each.score for each in evaluation.metrics if each.name in _NAMES}
+                # Judged again after the report was written: its rows would mix two judgements.
                 if any(row["metrics"].get(name, score) != score for name, score in scores.items()):
                     raise ConfigError(f"{path}: has other scores than {self.part.name}: the report was judged again")
                 return found
@@ -383,6 +390,7 @@ class Session:
     def _evaluations(self, row: Row) -> Iterator[tuple[Path, Evaluation]]:
         """Yield those that may be on the run."""
         run = row["artifact"] or ""
+        # The path comes from report.json, which may be anybody's: only one of the store's own form is followed.
         if run.count("/") != _RUN_LEVELS - 1:
             return
         for place in self._contents.evaluation_folders(self._contents.folder(run.rpartition("/")[0])):
@@ -393,7 +401,7 @@ class Session:
                     yield path, load_evaluation(path)
 
 
-def row_of(item: ScoredItem) -> PoetRow:
+def row_of_item(item: ScoredItem) -> PoetRow:
     """Return the report's row. Raises ConfigError where it has none."""
     if item.scores is None:
         raise ConfigError(f"{item.nodeid}: {item.lost}")
@@ -401,6 +409,7 @@ def row_of(item: ScoredItem) -> PoetRow:
         row = PoetRow.model_validate(item.scores.summary)
     except ValidationError as error:
         raise ConfigError(f"{item.nodeid}: its evaluation has no row of a business report: {error}") from error
+    # As the session names them: evaluations are shared by sessions, whose models and ids may be called otherwise.
     return row.model_copy(update={"task_id": item.task_id, "model_name": item.model})
 
 
@@ -414,6 +423,8 @@ def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
 
 def _is_left_out(row: Row) -> bool:
     """Return whether the item was skipped for what it is; one that the session stopped before has failed."""
+    # A report in a language that is not supported is left out; one that the session never reached has no score, and
+    # is a failure.
     return row["outcome"] == "skipped" and not str(row["message"]).startswith(_NOT_RUN)
 
 

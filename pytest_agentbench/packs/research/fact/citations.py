@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import fsum
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -21,24 +20,32 @@ from pytest_agentbench.packs.research.asking import (
     TEXT,
     WORDINGS,
     Asking,
-    by_halves,
-    halves,
-    listed,
-    listed_by_halves,
+    ask_by_halves,
+    ask_list_by_halves,
+    gather_all,
+    list_schema,
+    split_text,
     stage_messages,
-    together,
 )
 from pytest_agentbench.packs.research.records import Language
+from pytest_agentbench.statistics.estimates import mean_known
 
+# Parameters that change no page: one article often cites a page with and without them, and it would be fetched and
+# judged twice.
 _TRACKING = re.compile(r"utm_\w+|gclid|fbclid|msclkid|mc_[ce]id|igshid|spm|yclid|_ga", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _AT_THE_END = " \t\r\n.,;，。；"
 _PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~")
+# `%` is kept so that escapes are not escaped again; _escape gives them their one spelling.
 _KEPT = "/%:@!$&'()*+,;=~-._?"
 
+# Possessive (`++`): an article is a stranger's text, and its brackets are not to be tried in every division. One
+# level of parentheses belongs to an address, as in `/wiki/Mars_(planet)`; the closing one of the sentence around it
+# does not.
 _URL = r"(?P<url>https?://(?:[^\s<>\"（）()\]]|\([^\s<>()]{0,200}\))++)"
 _TITLE = r"[^\n]*?"
+# The address may stand on the line below its title.
 _REFERENCE = re.compile(rf"^[ \t]*+(?P<markers>(?:\[\^?\d+\]:?[ \t]*+)++){_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
 _NUMBERED = re.compile(rf"^[ \t]*+(?P<markers>\d++)[.)、][ \t]*+{_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
@@ -62,11 +69,13 @@ def canonical_url(url: str) -> str:
     text = url.strip()
     try:
         parts = urlsplit(text.partition("#")[0].rstrip(_AT_THE_END))
+        # `port` is parsed when it is asked for and raises ValueError for `:80a`, so it has to stand within the try.
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return text.rstrip(_AT_THE_END)
     if parts.scheme not in _PORTS or not host:
         return text.rstrip(_AT_THE_END)
+    # `hostname` gives an IPv6 address without its brackets, which an address cannot do without.
     host = f"[{host}]" if ":" in host else host
     place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
     user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
@@ -74,7 +83,7 @@ def canonical_url(url: str) -> str:
     return urlunsplit((parts.scheme, user + place, _escaped(parts.path or "/"), _escaped(query), ""))
 
 
-def references(article: str) -> dict[str, str]:
+def list_references(article: str) -> dict[str, str]:
     """Return the addresses in the article's list of references, by the markers' numbers; the first of a number counts.
 
     Entries begin with `[1]`, `[^1]:` or, below a heading that says what the list is, with `1.`.
@@ -82,22 +91,24 @@ def references(article: str) -> dict[str, str]:
     found: dict[str, str] = {}
     _add(found, _REFERENCE, article)
     lines = article.split("\n")
+    # Below the last such heading only: `1.` begins a step of a list everywhere else.
     last = max((number for number, line in enumerate(lines) if REFERENCES_HEADING.match(line)), default=len(lines))
     _add(found, _NUMBERED, "\n".join(lines[last + 1 :]))
     return found
 
 
-def by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
+def group_by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
     """Return the statements of each page by its canonical address, each once, in their order."""
     pages: dict[str, dict[str, str]] = {}
     for each in citations:
         facts = pages.setdefault(canonical_url(each.url), {})
+        # Exact repetitions go before a judge is asked; it is asked about those that only mean the same.
         facts.setdefault(" ".join(each.fact.split()), each.fact)
     return {url: list(facts.values()) for url, facts in pages.items()}
 
 
 def _escaped(text: str) -> str:
-    """In one spelling (RFC 3986, 6.2.2): escapes in capitals, none of what needs none."""
+    """Return the text in one spelling (RFC 3986, 6.2.2): escapes in capitals, none of what needs none."""
     return _PERCENT_ESCAPE.sub(_escape, quote(text, safe=_KEPT, errors="surrogatepass"))
 
 
@@ -112,45 +123,55 @@ def _add(found: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
             found.setdefault(number, entry["url"])
 
 
+# DNS bounds a label by 63 characters; the bounds also keep the pattern linear in hostile text.
 _DOMAIN = r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}/"
 _START = re.compile(rf"https?://|(?<![a-z0-9@./-])(?:www\.|{_DOMAIN})", re.IGNORECASE)
 _RUN = re.compile(r"[^\s<>\"]{1,4096}")
+# Where an address in prose may end: at a bracket or quote, a mark of Markdown, Chinese punctuation, a character that
+# is not ASCII behind one that is (Chinese puts no blank there), and where the next address begins.
 _MAY_END = re.compile(r"[)\]}\['*|`，。；、！？：）】」』》”’]|(?<=[!-~])[^\x00-\x7f]|(?<!^)https?://", re.IGNORECASE)
 _MARKDOWN_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+# Of each run of characters: each is an address to look up, and an article can be one run of brackets.
 _ENDS = 8
 _MOST = 20_000
 
 
 class Addresses:
-    """Those of one article, of which the first 20,000 spellings count."""
+    """Addresses of one article, of which the first 20,000 spellings count."""
 
     def __init__(self, article: str) -> None:
+        # For what is cited without a web address, such as a DOI.
         self._article = article.casefold()
         self._pages: set[str] = set()
         self._likes: dict[str, str] = {}
         for address in islice(_addresses(_MARKDOWN_ESCAPE.sub(r"\1", article).replace("&amp;", "&")), _MOST):
             page = canonical_url(address)
             self._pages.add(page)
-            self._likes.setdefault(_like(page), page)
+            self._likes.setdefault(_fold_address(page), page)
 
     def find(self, said: str) -> str | None:
-        """`said` where the article has that page, else its page that differs by no more than scheme, `www.`, capitals
-        and a slash at the end. None where it has neither.
+        """Return `said` where the article has that page, else the article's page that is the same but for spelling.
+
+        Scheme, `www.`, capitals and a slash at the end are spelling. None where it has neither.
 
         What is no web address has to stand there as it is.
         """
         address = f"https://{said}" if said[:4].lower() == "www." else said
         page = canonical_url(address)
         if page.startswith(("https://", "http://")):
-            return address if page in self._pages else self._likes.get(_like(page))
+            return address if page in self._pages else self._likes.get(_fold_address(page))
         return said if said and "//" not in said and said.casefold() in self._article else None
 
 
-def resolved(citations: Iterable[Citation], article: str) -> list[Citation]:
-    """With addresses of the article only: else what its list of references has for the marker, else none."""
+def resolve_addresses(citations: Iterable[Citation], article: str) -> list[Citation]:
+    """Return the citations with addresses of the article only.
+
+    Else what its list of references has for the marker, else none.
+    """
     if not (cited := list(citations)):
         return []
-    known, listed = Addresses(article), references(article)
+    known, listed = Addresses(article), list_references(article)
+    # A judge may make up an address that looks right; fetched, it would say something of a page that nobody cites.
     found = (known.find(each.url) or listed.get(each.ref_idx, "") for each in cited)
     return [Citation(each.fact, each.ref_idx, url) for each, url in zip(cited, found, strict=True)]
 
@@ -158,6 +179,7 @@ def resolved(citations: Iterable[Citation], article: str) -> list[Citation]:
 def _addresses(article: str) -> Iterator[str]:
     """Yield every text that may be an address: in prose it is not told where one ends."""
     for start in _START.finditer(article):
+        # _START begins with a character that _RUN takes too, so there is always a match.
         run = _RUN.match(article, start.start())
         assert run is not None
         text, scheme = run[0], "" if start[0].endswith("://") else "https://"
@@ -166,16 +188,18 @@ def _addresses(article: str) -> Iterator[str]:
             yield scheme + text[: end.start()]
 
 
-def _like(page: str) -> str:
+def _fold_address(page: str) -> str:
     path, mark, query = unquote(page).casefold().partition("://")[2].removeprefix("www.").partition("?")
     return f"{path.rstrip('/')}{mark}{query}"
 
 
 EXTRACT_STAGE = "extract"
+# Characters. The reply repeats nearly every statement, and many models cut replies off at 4,096 or 8,192 tokens.
 _LARGEST_PIECE = 24_000
 _SMALLEST_PIECE = 400
 
 
+# Models write `"ref_idx": 3` and `"url": null` now and then; asking again for that would only cost.
 def _as_text(value: Any) -> Any:
     return "" if value is None else str(value) if type(value) is int else value
 
@@ -195,7 +219,7 @@ class _ExtractReply(ReplyPart):
     citations: tuple[_Entry, ...]
 
 
-_EXTRACT_FORMAT = structured(f"research_{EXTRACT_STAGE}", {"citations": listed(fact=TEXT, ref_idx=TEXT, url=TEXT)})
+_EXTRACT_FORMAT = structured(f"research_{EXTRACT_STAGE}", {"citations": list_schema(fact=TEXT, ref_idx=TEXT, url=TEXT)})
 
 
 async def extract(asking: Asking, case_id: str, language: Language, article: str) -> list[Citation]:
@@ -206,9 +230,9 @@ async def extract(asking: Asking, case_id: str, language: Language, article: str
     """
     if not article.strip():
         return []
-    parts = enumerate(_pieces(article), 1)
-    pieces = await together(*(_extract(asking, case_id, language, piece, number) for number, piece in parts))
-    return resolved([citation for piece in pieces for citation in piece], article)
+    parts = enumerate(_split_article(article), 1)
+    pieces = await gather_all(*(_extract(asking, case_id, language, piece, number) for number, piece in parts))
+    return resolve_addresses([citation for piece in pieces for citation in piece], article)
 
 
 async def _extract(asking: Asking, case_id: str, language: Language, piece: str, number: int) -> list[Citation]:
@@ -225,7 +249,7 @@ async def _extract(asking: Asking, case_id: str, language: Language, piece: str,
             divisible=len(part) >= 2 * _SMALLEST_PIECE,
         )
 
-    entries = (each for _, part in await by_halves(piece, _SMALLEST_PIECE, reply) for each in part.citations)
+    entries = (each for _, part in await ask_by_halves(piece, _SMALLEST_PIECE, reply) for each in part.citations)
     return [Citation(each.fact, each.ref_idx.strip("[]【】^ "), each.url) for each in entries]
 
 
@@ -233,8 +257,12 @@ def _parse(text: str) -> Any:
     return read_json(text, _ExtractReply)
 
 
-def _pieces(article: str) -> list[str]:
-    return [article] if len(article) <= _LARGEST_PIECE else [p for half in halves(article) for p in _pieces(half)]
+def _split_article(article: str) -> list[str]:
+    return (
+        [article]
+        if len(article) <= _LARGEST_PIECE
+        else [p for half in split_text(article) for p in _split_article(half)]
+    )
 
 
 DEDUPLICATE_STAGE = "deduplicate"
@@ -262,14 +290,15 @@ async def deduplicate(
     async def kept(part: list[str]) -> list[str]:
         return await _deduplicate(asking, case_id, language, part, request) if len(part) > 1 else part
 
-    return await listed_by_halves(facts, _FEWEST, kept)
+    return await ask_list_by_halves(facts, _FEWEST, kept)
 
 
 async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: list[str], request: int) -> list[str]:
-    messages = stage_messages(language, WORDINGS[language].deduplicate.format(), statements=numbered(facts))
+    messages = stage_messages(language, WORDINGS[language].deduplicate.format(), statements=number_statements(facts))
 
     def parse(text: str) -> list[int]:
         kept = sorted(set(read_json(text, _DeduplicateReply).kept))
+        # None kept would take a cited page out of the score without a word: of several that say the same one stays.
         if not kept or kept[0] < 0 or kept[-1] >= len(facts):
             raise InvalidReply(f"- kept: found {kept}, expected at least one number from 0 to {len(facts) - 1}")
         return kept
@@ -288,7 +317,7 @@ async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: 
     return [facts[number] for number in kept]
 
 
-def numbered(facts: list[str]) -> str:
+def number_statements(facts: list[str]) -> str:
     """Return the statements as a judge sees them, one a line, counted from 0."""
     return "\n".join(json.dumps({"idx": number, "fact": fact}, ensure_ascii=False) for number, fact in enumerate(facts))
 
@@ -305,7 +334,7 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The citations of one report by what became of them; `words` is the report's length, None where unknown.
+    """Citations of one report by what became of them; `words` is the report's length, None where unknown.
 
     `without_url` of the unknown ones have no address, so that nobody can check them.
     """
@@ -333,13 +362,13 @@ class Counts:
 
     @property
     def per_1000_words(self) -> float | None:
-        """Supported citations for 1,000 words of the report (引用丰富度)."""
+        """Return the supported citations for 1,000 words of the report (引用丰富度)."""
         return 1000 * self.supported / self.words if self.words else None
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Over a set of reports. The first three are the original's, over reports with citations; `_all` is over all.
+    """Statistics of reports. The first three are the original's, over reports with citations; `_all` is over all.
 
     `total_citations` and `total_valid_citations` are means per report, `valid_rate` is over all known citations,
     `macro_accuracy` the mean of the reports' own. None where there is nothing to divide by.
@@ -362,24 +391,29 @@ class Statistics:
 
     @property
     def n_scored(self) -> int:
-        """Report whose citations could be looked into."""
+        """Return the reports whose citations could be looked into."""
         return self.n_total - self.n_failed
 
 
-def statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
-    """Of the reports that were scored; `n_failed` more could not be, and are in `n_total` only."""
+def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
+    """Return the statistics of the reports that were scored.
+
+    `n_failed` more could not be, and are in `n_total` only.
+    """
+    # The original leaves reports without citations out of its means, which favours those that cite rarely. Its three
+    # figures stay what they were, to be compared with; ours over all reports stand beside them.
     cited = [each for each in counts if each.total]
     supported, known = sum(c.supported for c in counts), sum(c.known for c in counts)
     accuracies = [each.accuracy for each in counts if each.accuracy is not None]
     rich = [each.per_1000_words for each in counts if each.per_1000_words is not None]
     return Statistics(
-        total_citations=_mean(each.known for each in cited),
-        total_valid_citations=_mean(each.supported for each in cited),
+        total_citations=mean_known(each.known for each in cited),
+        total_valid_citations=mean_known(each.supported for each in cited),
         valid_rate=supported / known if known else None,
-        macro_accuracy=_mean(accuracies),
-        total_citations_all=_mean(each.known for each in counts),
-        total_valid_citations_all=_mean(each.supported for each in counts),
-        supported_per_1000_words=_mean(rich),
+        macro_accuracy=mean_known(accuracies),
+        total_citations_all=mean_known(each.known for each in counts),
+        total_valid_citations_all=mean_known(each.supported for each in counts),
+        supported_per_1000_words=mean_known(rich),
         n_total=len(counts) + n_failed,
         n_with_citations=len(cited),
         n_failed=n_failed,
@@ -390,12 +424,10 @@ def statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
     )
 
 
-def result_text(found: Statistics, *, compat: bool = False) -> str:
-    """fact_result.txt: the original's three lines, `compat` these alone; then ours. What is not known is null."""
+def format_result(found: Statistics, *, compat: bool = False) -> str:
+    """Return fact_result.txt: the original's three lines, `compat` these alone; then ours.
+
+    What is not known is null.
+    """
     values = {name: getattr(found, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
     return "".join(f"{name}: {'null' if value is None else value}\n" for name, value in values.items())
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return fsum(found) / len(found) if found else None

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.asking import Asking, Unscored
-from pytest_agentbench.packs.research.call import FailedBefore, case_id
+from pytest_agentbench.packs.research.call import Call, FailedBefore, case_id
 from pytest_agentbench.packs.research.commands import (
     RAW_DATA,
     RESULTS,
@@ -24,13 +25,8 @@ from pytest_agentbench.packs.research.commands import (
     add_output,
     add_rows,
     add_script,
-    chosen_rows,
-    joined,
-    label,
-    spoken,
-    value_of,
 )
-from pytest_agentbench.packs.research.fact.citations import Citation, Counts, result_text, statistics
+from pytest_agentbench.packs.research.fact.citations import Citation, Counts, compute_statistics, format_result
 from pytest_agentbench.packs.research.fact.rows import (
     STAGES,
     CitedPage,
@@ -38,22 +34,27 @@ from pytest_agentbench.packs.research.fact.rows import (
     EndedRows,
     FactPagesFailed,
     FactRow,
+    FactScore,
     HeadRow,
     StoredRows,
-    counts_of,
-    deduplicated,
-    extracted,
-    failure,
-    pages_as_json,
-    scraped,
-    validated,
+    count_row,
+    deduplicate_pages,
+    dump_pages,
+    extract_citations,
+    find_failure,
+    score_fact,
+    scrape_pages,
+    validate_pages,
 )
-from pytest_agentbench.packs.research.records import Language, QueryRow, Report
+from pytest_agentbench.packs.research.inputs import chosen_rows, join_rows, language_of_row, name_row, require_value
+from pytest_agentbench.packs.research.records import CitedStatement, Language, QueryRow, Report
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, prompt_key, read_research_rows
-from pytest_agentbench.store.output_files import write_text
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE
+from pytest_agentbench.packs.research.stages import PART_STAGES
+from pytest_agentbench.store.files import write_text
 
 if TYPE_CHECKING:
-    from pytest_agentbench.packs.research.call import Call
+    from pytest_agentbench.packs.research.grading import Grading, Metrics
 
 
 _Adding = Callable[[FactRow, Report], Awaitable[Mapping[str, Any]]]
@@ -62,119 +63,139 @@ FILES = {
     "extract": "extracted.jsonl",
     "deduplicate": "deduplicated.jsonl",
     "scrape": "scraped.jsonl",
-    "validate": "validated.jsonl",
+    "validate": PART_STAGES["fact"].rows,
 }
 """What each stage writes to the folder of a model."""
 RESULT = "fact_result.txt"
 
 
 async def all_stages(call: Call, source: Path, folder: Path, queries: Path | None = None) -> None:
-    """Every stage, from a file of reports to fact_result.txt, in the folder of one model.
+    """Run every stage, from a file of reports to fact_result.txt, in the folder of one model.
 
     `queries` say which language each report is in. Raises ConfigError where a file cannot be read or no judge is named.
     """
+    # Read once for all stages: problems of the file are told once.
     languages = _Languages(call, queries)
     for stage in STAGES:
         target = folder / FILES[stage]
-        await _add_keys(call, stage, source, target, languages)
+        await _run_stage(call, stage, source, target, languages)
         source = target
-    await _count(call, source, folder / RESULT, languages)
+    await _count_labels(call, source, folder / RESULT, languages)
+
+
+async def score_reports(call: Call, reports: Path, output: Path) -> None:
+    """Take the reports of a file through every stage, with the options of `agentbench research run`."""
+    await all_stages(call, reports, output, call.args.query_file)
 
 
 async def one_stage(call: Call, stage: str, source: Path, target: Path, queries: Path | None = None) -> None:
-    """One of STAGES, like `all_stages`."""
-    await _add_keys(call, stage, source, target, _Languages(call, queries))
+    """Run one of STAGES, like `all_stages`."""
+    await _run_stage(call, stage, source, target, _Languages(call, queries))
 
 
 async def count(
     call: Call, source: Path, target: Path, queries: Path | None = None, reports: Path | None = None
 ) -> None:
-    """The statistics of validated rows, like `all_stages`. Those of `reports` that no row is of count as failed."""
-    await _count(call, source, target, _Languages(call, queries), reports)
+    """Write the statistics of validated rows, like `all_stages`.
+
+    Those of `reports` that no row is of count as failed.
+    """
+    await _count_labels(call, source, target, _Languages(call, queries), reports)
 
 
-async def _add_keys(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
-    """What a stage says of each row, added to it. Rows that failed before are passed on."""
+async def _run_stage(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
+    """Add to each row what a stage says of it. Rows that failed before are passed on."""
     with ExitStack() as opened:
         stored = opened.enter_context(StoredRows(source))
         rows = dict(enumerate(chosen_rows(call, source, stored.heads(), languages.of)))
-        add = await _adding(call, stage, source)
+        add = await _open_stage(call, stage, source)
         ended = opened.enter_context(EndedRows(target))
         reached: list[bool] = []
 
         async def score(number: int) -> int:
-            error = await _ended(stored.data(rows[number]), number)
+            # Raised here and not below: a traceback would hold the frames that hold the row with all its pages.
+            error = await add_row(stored.data(rows[number]), number)
             if error is not None:
                 raise error
             return number
 
-        async def _ended(data: Mapping[str, Any], number: int) -> AgentbenchError | None:
+        async def add_row(data: Mapping[str, Any], number: int) -> AgentbenchError | None:
             """Return why the row has failed. Nothing is left of it in memory, not even by an error's traceback."""
             try:
                 added = await add(*_report(rows[number], data, stage, source, languages))
             except AgentbenchError as error:
-                ended.add(number, _failed(data, stage, error))
-                return _bare(error)
-            ended.add(number, {**_cleared(data, stage), **added})
+                ended.add(number, _add_error(data, stage, error))
+                return _drop_traceback(error)
+            ended.add(number, {**_drop_errors(data, stage), **added})
             if stage == "scrape":
                 cited = added["citations_deduped"].items()
                 reached.extend([CitedPage.model_validate(page).readable for url, page in cited if url])
             return None
 
         await call.score(
-            stage, list(rows), score, label=lambda number: label(rows[number]), write=lambda results: (ended.write(),)
+            stage,
+            list(rows),
+            score,
+            label=lambda number: name_row(rows[number]),
+            write=lambda results: (ended.write(),),
         )
+        # That every single page failed says more of this machine's network than of the reports.
         if reached and not any(reached):
-            call.broke(f"none of {len(reached)} cited pages could be read; {target} says of each why")
+            call.mark_broken(f"none of {len(reached)} cited pages could be read; {target} says of each why")
 
 
 def _report(
     row: HeadRow, data: Mapping[str, Any], stage: str, source: Path, languages: _Languages
 ) -> tuple[FactRow, Report]:
     """Return what a row says. Raises AgentbenchError where it has failed before, or cannot be used."""
-    if (failed := failure(data, STAGES[: STAGES.index(stage)])) is not None:
+    if (failed := find_failure(data, STAGES[: STAGES.index(stage)])) is not None:
         raise FailedBefore(*failed)
-    language = languages.expected(value_of(row))
+    language = languages.expected(require_value(row))
+    # Read and checked again here, where its turn is: only heads of rows are kept in memory.
     value = FactRow.model_validate(data)
     return value, Report(value.id, case_id(value.id), source.stem, value.prompt, value.article, language)
 
 
-def _bare(error: AgentbenchError) -> AgentbenchError:
+def _drop_traceback(error: AgentbenchError) -> AgentbenchError:
     """Return the error of its kind without its traceback."""
     if isinstance(error, FailedBefore):
         return FailedBefore(error.stage, error.reason)
     return ConfigError(str(error)) if isinstance(error, ConfigError) else Unscored(str(error))
 
 
-async def _count(call: Call, source: Path, target: Path, languages: _Languages, reports: Path | None = None) -> None:
+async def _count_labels(
+    call: Call, source: Path, target: Path, languages: _Languages, reports: Path | None = None
+) -> None:
     with StoredRows(source) as stored:
         rows = chosen_rows(call, source, stored.heads(), languages.of)
         if reports is not None:
-            rows += _lost_before(call, source, rows, reports, languages)
+            rows += _find_lost_reports(call, source, rows, reports, languages)
 
         async def score(row: HeadRow) -> Counts:
-            if (failed := failure(row.data or {})) is not None:
+            if (failed := find_failure(row.data or {})) is not None:
                 raise FailedBefore(*failed)
-            value_of(row)
+            require_value(row)
             try:
-                return counts_of(FactRow.model_validate(stored.data(row)))
+                return count_row(FactRow.model_validate(stored.data(row)))
             except Unscored as error:
+                # Raised outside of the handler: within it the first error, with the row's pages in its frames, would
+                # be its context.
                 reason = f"{source}:{row.line}:1: {error}"
             raise Unscored(reason)
 
         def write(results: Sequence[Counts | AgentbenchError | None]) -> tuple[Path, ...]:
             counts = [result for result in results if isinstance(result, Counts)]
             failed = sum(isinstance(result, AgentbenchError) for result in results)
-            return (write_text(target, result_text(statistics(counts, failed), compat=call.args.compat)),)
+            return (write_text(target, format_result(compute_statistics(counts, failed), compat=call.args.compat)),)
 
-        results = await call.score("stat", rows, score, label=label, write=write)
+        results = await call.score("stat", rows, score, label=name_row, write=write)
     for row, counts in zip(rows, results, strict=True):
         if isinstance(counts, Counts) and counts.without_url:
             share = f"{counts.without_url} of {counts.total} statements"
-            call.warn(f"{label(row)}: {share} are cited without an address that stands in the report")
+            call.warn(f"{name_row(row)}: {share} are cited without an address that stands in the report")
 
 
-def _lost_before(
+def _find_lost_reports(
     call: Call, source: Path, rows: Sequence[HeadRow], reports: Path, languages: _Languages
 ) -> list[LostRow]:
     """Return the reports that no row is of: what wrote the rows has lost them without a word."""
@@ -189,25 +210,25 @@ def _lost_before(
 
 
 class _Languages:
-    """The language of each row: that of its query, where queries are given."""
+    """Languages of rows: of each that of its query, where queries are given."""
 
     def __init__(self, call: Call, queries: Path | None) -> None:
-        self._queries: Joined[QueryRow] | None = None if queries is None else joined(call, queries, QueryRow)
+        self._queries: Joined[QueryRow] | None = None if queries is None else join_rows(call, queries, QueryRow)
 
     def expected(self, row: QueryRow) -> Language:
         """Raise ConfigError where the queries lack the row's."""
         partner = self._queries.partner(row) if self._queries is not None else None
-        return (partner.language if partner is not None else None) or spoken(row)
+        return (partner.language if partner is not None else None) or language_of_row(row)
 
     def of(self, row: QueryRow) -> Language:
         """Return the same, by the row alone where its query is missing."""
         try:
             return self.expected(row)
         except ConfigError:
-            return spoken(row)
+            return language_of_row(row)
 
 
-async def _adding(call: Call, stage: str, source: Path) -> _Adding:
+async def _open_stage(call: Call, stage: str, source: Path) -> _Adding:
     """Return what a stage adds to a row."""
     if stage == "scrape":
         return partial(_scrape, await call.pages(source))
@@ -216,27 +237,28 @@ async def _adding(call: Call, stage: str, source: Path) -> _Adding:
 
 
 async def _extract(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
-    return {"citations": [asdict(citation) for citation in await extracted(asking, report)]}
+    return {"citations": [asdict(citation) for citation in await extract_citations(asking, report)]}
 
 
 async def _deduplicate(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
     if row.citations is None:
         raise ConfigError("citations: missing, expected those that `agentbench research fact extract` adds")
     citations = [Citation(each.fact, each.ref_idx, each.url) for each in row.citations]
-    return {"citations_deduped": pages_as_json(await deduplicated(asking, report, citations))}
+    return {"citations_deduped": dump_pages(await deduplicate_pages(asking, report, citations))}
 
 
 async def _scrape(pages: Contents, row: FactRow, report: Report) -> Mapping[str, Any]:
-    return {"citations_deduped": pages_as_json(await scraped(pages, _pages(row, "deduplicate")))}
+    return {"citations_deduped": dump_pages(await scrape_pages(pages, _pages(row, "deduplicate")))}
 
 
 async def _validate(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
     pages = _pages(row, "scrape")
+    # Validated without its content, a page would be `unknown` though nobody has fetched it.
     if any(page.url_content is None for page in pages.values()):
         raise ConfigError(
             "citations_deduped: found no url_content, expected what `agentbench research fact scrape` adds"
         )
-    return {"citations_deduped": pages_as_json(await validated(asking, report, pages))}
+    return {"citations_deduped": dump_pages(await validate_pages(asking, report, pages))}
 
 
 def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
@@ -245,27 +267,31 @@ def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
     return row.citations_deduped
 
 
-def _failed(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapping[str, Any]:
+def _add_error(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapping[str, Any]:
     """Return the row as the stage's file has it, with why the stage has nothing to add. What failed before stays as it
     is.
     """
-    if failure(data, STAGES[: STAGES.index(stage)]) is not None:
+    if find_failure(data, STAGES[: STAGES.index(stage)]) is not None:
         return data
-    found = {"citations_deduped": pages_as_json(error.pages)} if isinstance(error, FactPagesFailed) else {}
-    return {**_cleared(data, stage), **found, f"{stage}_error": str(error)}
+    # Labels of the other pages are kept, in the file too: they are paid for.
+    found = {"citations_deduped": dump_pages(error.pages)} if isinstance(error, FactPagesFailed) else {}
+    return {**_drop_errors(data, stage), **found, f"{stage}_error": str(error)}
 
 
-def _cleared(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
+def _drop_errors(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     """Return the row without what it said of this stage and later ones."""
+    # Of later stages too: what they said was about what this stage now says anew.
     since = {f"{each}_error" for each in STAGES[STAGES.index(stage) :]}
     return {name: value for name, value in data.items() if name not in since}
 
 
 _AT_ONCE = 50
+_MOST_STATEMENTS = 300
+"""Of a report, that an evaluation keeps."""
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
-    """What may be fetched, and how much at once."""
+    """Add what may be fetched, and how much at once."""
     from pytest_agentbench.options import parse_positive
 
     group = parser.add_argument_group(
@@ -309,6 +335,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     whole = subparsers.add_parser(
         "fact",
         help="say whether the citations of reports hold",
+        # By hand: argparse cannot say that a positional and an option exclude each other.
         usage="%(prog)s {MODEL | --raw-data-path FILE} [options]\n       %(prog)s STAGE [options]",
         description="Say whether the citations of reports hold: extract, deduplicate, scrape,\n"
         "validate, stat. Writes extracted.jsonl, deduplicated.jsonl, scraped.jsonl,\n"
@@ -326,7 +353,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_queries(files)
     add_config(files)
     _add_compat(files)
-    _add_network(whole)
+    add_pages(whole)
     add_rows(whole)
     add_judge(whole)
     for stage, summary in _STAGES.items():
@@ -347,7 +374,7 @@ def _add_stage(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], 
         add(files, "--raw_data_path", type=Path, metavar="FILE", help=lacking)
         _add_compat(files)
     if stage == "scrape":
-        _add_network(parser)
+        add_pages(parser)
         add_script(files, "take the pages from this script, not from the web: <name>.demo.yaml")
         add_output(files)
     add_rows(parser)
@@ -364,15 +391,9 @@ def _add_compat(files: argparse._ArgumentGroup) -> None:
     add(files, "--compat", action="store_true", help="fact_result.txt has the original's three lines and no others")
 
 
-def _add_network(parser: argparse.ArgumentParser) -> None:
-
-    add_pages(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the stage that is named, else all of them."""
-    from pytest_agentbench.packs.research.call import Call
-
+    # `fact extract` is a command of its own for argparse; `chosen` has both words.
     stage = args.chosen.partition(" ")[2]
     if not stage and (args.model is None) == (args.raw_data_path is None):
         print("agentbench research fact: expected a MODEL or --raw-data-path FILE, one of them", file=sys.stderr)
@@ -385,3 +406,36 @@ def run(args: argparse.Namespace) -> int:
     source = args.raw_data_path or args.raw_data_dir / f"{args.model}.jsonl"
     folder = args.output_dir or _RESULTS / source.stem
     return call.run(lambda: all_stages(call, source, folder, args.query_data_path))
+
+
+async def grade_report(grading: Grading) -> FactScore:
+    """Return whether the citations of one item's report hold. Raises Unscored."""
+    return await score_fact(grading.asking, grading.pages(), grading.report)
+
+
+def list_metrics(grading: Grading) -> Metrics:
+    """Yield the share of citations that hold, and how many there are."""
+    counts = grading.score("fact").counts
+    labels = {"supported": counts.supported, "unsupported": counts.unsupported, "unknown": counts.unknown}
+    none = {} if counts.known else {"reason": "no citation could be checked" if counts.total else "it has no citations"}
+    yield "fact_accuracy", counts.accuracy, {**labels, **none}
+    yield "fact_citations", float(counts.known), {}
+    yield "fact_valid_citations", float(counts.supported), {}
+    rich = counts.per_1000_words
+    details = {"words": counts.words} if rich is not None else {"reason": "the report has no words"}
+    yield "fact_supported_per_1000_words", rich, details
+
+
+def keep_evidence(score: FactScore) -> Mapping[str, Any]:
+    """Return the first statements with the labels of their pages, and how many more there are."""
+    statements = [
+        CitedStatement(
+            url=clip_middle(url, LONGEST_EVIDENCE),
+            fact=clip_middle(page.facts[verdict.idx], LONGEST_EVIDENCE),
+            label=verdict.result,
+        )
+        for url, page in score.pages.items()
+        for verdict in page.validate_res or ()
+    ]
+    left_out = max(0, len(statements) - _MOST_STATEMENTS)
+    return {"statements": tuple(statements[:_MOST_STATEMENTS]), "statements_left_out": left_out}

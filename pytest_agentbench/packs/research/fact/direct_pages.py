@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Self
 from pytest_agentbench.config.keys import find_plaintext_problem
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.tools.base import Hop
 from pytest_agentbench.tools.fetching import MAX_TEXT, is_html, is_text
 from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_public, system_resolver
 from pytest_agentbench.tools.readers import Kind, Readers, UnreadableError
 from pytest_agentbench.tools.web_client import (
     FetchError,
-    Hop,
     RedirectsError,
     Reply,
     Wanted,
@@ -39,7 +39,7 @@ JINA_URL = "https://r.jina.ai/"
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What may be fetched, by whom, how much at once.
+    """Settings of fetching: from where, by whom, how much at once.
 
     `jina_key` set: the Jina reader at `jina_url` fetches and reads all pages. Else they are fetched from here: at most
     `concurrency` at once and `per_site` of one site, whose requests begin at least `delay` seconds apart. Sites of
@@ -58,7 +58,9 @@ class PageSettings:
 
     @classmethod
     def of(cls, network: NetworkSettings, environ: Mapping[str, str] = os.environ) -> Self:
-        """With the Jina reader where the environment has a key for it; JINA_BASE_URL names another address of it.
+        """Return the settings, with the Jina reader where the environment has a key for it.
+
+        JINA_BASE_URL names another address of it.
 
         Raises ConfigError where that is no URL, or one to which the key would travel unencrypted.
         """
@@ -98,7 +100,10 @@ def wanted_bytes(most: int) -> Wanted:
 
 
 async def page_text(readers: Readers, reply: Reply, way: str) -> str:
-    """Title, description and text, joined by blank lines. Raises FetchError, which says what is wrong with the page."""
+    """Return title, description and text, joined by blank lines.
+
+    Raises FetchError, which says what is wrong with the page.
+    """
     where = f"{way}{reply.url}: "
     if not reply.complete:
         raise FetchError(f"{where}found over {len(reply.body) / 2**20:.3g} MB, expected less")
@@ -119,7 +124,7 @@ async def page_text(readers: Readers, reply: Reply, way: str) -> str:
 
 
 def joined(title: str, description: str, text: str, left_out: int) -> str:
-    """By blank lines, with a note of how many characters of the text are `left_out`."""
+    """Return the texts, joined by blank lines, with a note of how many characters of the text are `left_out`."""
     note = f"[... {left_out:,} characters left out ...]" if left_out else ""
     return "\n\n".join(part.strip() for part in (title, description, text, note) if part.strip())
 
@@ -127,6 +132,7 @@ def joined(title: str, description: str, text: str, left_out: int) -> str:
 def _kind(reply: Reply) -> Kind | None:
     """Return what a body is by how it begins, which servers say wrongly more often than not; None for anything else."""
     start = reply.body[:_LOOK].lower()
+    # Readers of PDF take its mark anywhere in the first 1,024 bytes (PDF Reference 1.7, appendix H, note 13).
     if start.lstrip().startswith(b"%pdf-") or (reply.media_type == _PDF and b"%pdf-" in start):
         return "pdf"
     if any(each in start for each in _HTML_STARTS):
@@ -166,7 +172,7 @@ class _Site:
 
 
 class Sites:
-    """The sites of one session by scheme, host and port; each robots.txt is fetched once (RFC 9309)."""
+    """Sites of one session by scheme, host and port; each robots.txt is fetched once (RFC 9309)."""
 
     def __init__(self, settings: PageSettings, client: WebClient, readers: Readers) -> None:
         self._settings, self._client, self._readers = settings, client, readers
@@ -174,7 +180,7 @@ class Sites:
         self._asking = asyncio.Semaphore(_ROBOTS_AT_ONCE)
 
     async def close(self) -> None:
-        """Nothing more is fetched."""
+        """Fetch nothing more."""
         tasks = [site.rules for site in self._sites.values() if site.rules is not None]
         for task in tasks:
             task.cancel()
@@ -182,17 +188,18 @@ class Sites:
 
     @asynccontextmanager
     async def slot(self, url: httpx2.URL) -> AsyncIterator[None]:
-        """One of the site's few. Raises RefusedError, and FetchError where its name cannot be resolved."""
+        """Hold one of the site's few places. Raises RefusedError, and FetchError where its name cannot be resolved."""
         site = await self._site(url)
         async with site.slots:
             yield
 
     async def wait(self, url: httpx2.URL) -> None:
-        """Until the site may be asked for that page. Raises RefusedError, and FetchError where it may not."""
+        """Wait until the site may be asked for that page. Raises RefusedError, and FetchError where it may not."""
         site = await self._site(url)
         await self._allowed(site, url)
         now = time.monotonic()
         begin = max(now, site.next_at)
+        # Booked before the wait, so that all who wait get times of their own.
         site.next_at = begin + site.delay
         if begin > now:
             await asyncio.sleep(begin - now)
@@ -201,6 +208,7 @@ class Sites:
         addresses = await self._client.addresses(url)
         origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
         if (site := self._sites.get(origin)) is None:
+            # A site without a public address is one's own, where politeness only costs time.
             public = any(map(is_public, addresses))
             slots = asyncio.Semaphore(self._settings.per_site if public else self._settings.concurrency)
             site = self._sites[origin] = _Site(origin, slots, self._settings.delay if public else 0.0)
@@ -208,6 +216,7 @@ class Sites:
 
     async def _allowed(self, site: _Site, url: httpx2.URL) -> None:
         if site.rules is None:
+            # A task of its own, shared by all pages of the site: the page that asked first may be cancelled.
             site.rules = asyncio.create_task(self._rules(site.origin))
         rules = await asyncio.shield(site.rules)
         where = f"robots.txt of {host_of(url)}"
@@ -221,6 +230,7 @@ class Sites:
             raise FetchError(f"{where} {error}") from error
         if not says.allowed:
             raise FetchError(f"{where} keeps programs from this page")
+        # Crawl-delay is heeded up to ten seconds: with more, no second page would be read in its time.
         site.delay = max(site.delay, min(says.delay or 0.0, _LONGEST_DELAY))
 
     async def _rules(self, origin: str) -> _Rules:
@@ -243,6 +253,7 @@ class Sites:
             return _Rules(unreachable=str(error))
         if 200 <= reply.status < 300:
             return _Rules(body=reply.body) if reply.body.strip() else _Rules()
+        # RFC 9309, 2.3.1.3 and 2.3.1.4: 4xx means no robots.txt; 5xx one that cannot be had, which forbids all.
         return _Rules() if 400 <= reply.status < 500 else _Rules(unreachable=f"HTTP {reply.status}")
 
 
@@ -264,7 +275,7 @@ class Direct:
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
         self._free = asyncio.Semaphore(settings.concurrency)
-        self._unread = _Room(_MOST_UNREAD)
+        self._unread = _BodyMemory(_MOST_UNREAD)
         resolve = system_resolver(asyncio.to_thread)
         self._client = WebClient(settings.network, resolve, _HEADERS, settings.seconds)
         self._readers = Readers()
@@ -290,39 +301,41 @@ class Direct:
         target = check_url(url, self._settings.network)
         async with self._sites.slot(target), self._free:
             self._readers.prepare()
-            asking = _Asking(self._settings, self._client, self._sites)
+            asking = _PageRequests(self._settings, self._client, self._sites)
             reply = await follow_redirects(target, self._settings.network, asking, hops, _REDIRECTS)
             if reply.status >= 400:
                 raise FetchError(f"{describe_hops(hops[:-1])}{reply.url}: HTTP {reply.status}")
-            await self._unread.enter(len(reply.body))
+            # Still within the site's slot: where bodies are not read as fast as they come, no more are fetched.
+            await self._unread.acquire(len(reply.body))
         try:
             return await page_text(self._readers, reply, describe_hops(hops[:-1]))
         finally:
-            self._unread.leave(len(reply.body))
+            self._unread.release(len(reply.body))
 
 
-class _Room:
+class _BodyMemory:
     """So many bytes of bodies may wait in memory; a body that is larger alone."""
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
         self._left = asyncio.Event()
 
-    async def enter(self, size: int) -> None:
-        """When there is room for it."""
+    async def acquire(self, size: int) -> None:
+        """Wait until there is room for it."""
+        # With nothing held even a body larger than the room comes in: it would wait for ever.
         while self._held and self._held + size > self._most:
             self._left.clear()
             await self._left.wait()
         self._held += size
 
-    def leave(self, size: int) -> None:
-        """It is not needed any more."""
+    def release(self, size: int) -> None:
+        """Give its room back."""
         self._held -= size
         self._left.set()
 
 
-class _Asking:
-    """The requests for one page: in turn with the site's others, never twice for one URL, in limited time.
+class _PageRequests:
+    """Requests for one page: in turn with the site's others, never twice for one URL, in limited time.
 
     What a site says about coming back soon (429 or 503 with Retry-After) is done.
     """
@@ -355,4 +368,5 @@ class _Asking:
         except TimeoutError as error:
             raise FetchError(f"{url}: no complete answer within {self._seconds:g} s") from error
         finally:
+            # The time is for all requests of the page: else ten redirects could take ten times as long.
             self._left = max(0.0, self._left - (time.monotonic() - begun))

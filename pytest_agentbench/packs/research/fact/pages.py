@@ -1,4 +1,4 @@
-"""The pages that reports cite: each fetched once, here or by the Jina reader, and kept."""
+"""Pages that reports cite: each fetched once, here or by the Jina reader, and kept."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ _FIRST_JINA_WAIT = 1.0
 _REFUSALS = {
     401: f"refuses its key: check {KEY_VARIABLE}",
     402: "has no balance left for this key: top it up",
+    # Refusals of the key and not of the page: they hold for every page, so that nothing more is asked.
     403: f"refuses its key: check {KEY_VARIABLE}",
     **dict.fromkeys((301, 302, 303, 307, 308), f"redirects elsewhere, which is not followed: check {URL_VARIABLE}"),
 }
@@ -92,6 +93,7 @@ class Jina:
         """
         target = check_url(url, self._settings.network)
         try:
+            # The reader, which lies elsewhere, could not reach a private host, but would be told its name.
             await check_addresses(target, self._settings.network, self._resolve)
         except (OSError, UnicodeError) as error:
             raise FetchError(f"the name {host_of(target)} cannot be resolved") from error
@@ -113,7 +115,7 @@ class Jina:
         return joined(title[:MAX_TEXT], description[:MAX_TEXT], text[:MAX_TEXT], left_out)
 
     async def _ask(self, url: str) -> tuple[int, Mapping[str, Any]]:
-        """Status and JSON of its answer, after a wait where it asks for one (429) or fails (5xx)."""
+        """Return status and JSON of its answer, after a wait where it asks for one (429) or fails (5xx)."""
         wait = _FIRST_JINA_WAIT
         for left in reversed(range(_TRIES)):
             status, retry_after, reply = await self._post(url)
@@ -159,12 +161,14 @@ class Jina:
 
 _CLAIMS = ".claims"
 _FIRST_CLAIM_WAIT, _LONGEST_CLAIM_WAIT = 0.02, 0.5
+# Locks are of single bytes of one file, whose bytes need not exist: a lock file for each page would have to be
+# cleared away. Offsets are signed 64-bit numbers.
 _OFFSETS = 2**62
 _log = logging.getLogger(__name__)
 
 
 class KeptPage(Record):
-    """What a file holds: what was read at an address, and when it was fetched."""
+    """Content of a kept file: what was read at an address, and when it was fetched."""
 
     schema_version: Literal[1] = 1
     key: str
@@ -183,12 +187,12 @@ class KeptPages:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._claims: int | None = None
-        self._said = False
+        self._warned = False
         try:
             make_folder(str(folder))
             self._claims = os.open(folder / _CLAIMS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
 
     def close(self) -> None:
         """Let go of what is claimed."""
@@ -198,7 +202,7 @@ class KeptPages:
 
     @staticmethod
     def key(url: str, version: str) -> str:
-        """64 hex digits."""
+        """Return 64 hex digits, under which the page is kept."""
         return hashlib.sha256(f"{version} {url}".encode("utf-8", "replace")).hexdigest()
 
     def find(self, key: str) -> str | None:
@@ -211,6 +215,7 @@ class KeptPages:
 
     async def get(self, key: str, url: str, fetch: Callable[[str], Awaitable[str]]) -> tuple[str, bool]:
         """Return what another session has fetched meanwhile, else what `fetch` gives; and whether it is kept now."""
+        # Looked for again inside: who waited for the claim finds what its holder has fetched.
         async with self._claim(key):
             if (known := self.find(key)) is not None:
                 return known, True
@@ -236,11 +241,12 @@ class KeptPages:
         if self._claims is None:
             return True
         try:
+            # Never blocking: that would stop the whole loop. The kernel takes the locks of a killed process back.
             fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except BlockingIOError:
             return False
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
         return True
 
     def _keep(self, page: KeptPage) -> bool:
@@ -252,13 +258,13 @@ class KeptPages:
                 make_folder(folder)
                 write_atomically(folder, name, content)
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
             return False
         return True
 
-    def _say(self, error: OSError) -> None:
-        if not self._said:
-            self._said = True
+    def _warn_once(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
             reason = error.strerror or str(error)
             _log.warning("%s: pages cannot be kept there, so they will be fetched again: %s", self._folder, reason)
 
@@ -272,7 +278,7 @@ PAGES = "research/pages"
 
 
 class Source(Protocol):
-    """Whoever fetches pages. `version` names what changes how a page is fetched or read."""
+    """Source of pages. `version` names what changes how a page is fetched or read."""
 
     @property
     def version(self) -> str:
@@ -285,7 +291,7 @@ class Source(Protocol):
 
 
 class Pages:
-    """The pages of one session: a context manager, at whose end fetching ends.
+    """Pages of one session: a context manager, at whose end fetching ends.
 
     `output` is the folder that keeps pages for later sessions and shares them with others that run now; None: this
     session alone knows them. A page that could not be had is remembered by this session only: the next one asks again.
@@ -323,7 +329,7 @@ class Pages:
             self._kept.close()
 
     async def content(self, url: str) -> str:
-        """Title, description and text of the page, joined by blank lines, or `scrape failed: <reason>`.
+        """Return title, description and text of the page, joined by blank lines, or `scrape failed: <reason>`.
 
         Raises ProviderError where the Jina reader refuses its key or has no balance, and SandboxError where pages
         cannot be read here at all: either says nothing of the page.
@@ -332,6 +338,8 @@ class Pages:
         if (task := self._asked.get(address)) is None:
             if self._kept is not None and (known := self._kept.find(self._key(address))) is not None:
                 return known
+            # One task for all who ask; `shield` keeps one of them, when it is cancelled, from ending it for the
+            # others.
             task = self._asked[address] = asyncio.create_task(self._content(address))
         return await asyncio.shield(task)
 
@@ -354,6 +362,7 @@ class Pages:
         """Return what the page says; a page that itself begins like a failure does not become one."""
         assert self._source is not None
         content = await self._source.content(address)
+        # Such a page would take its statements out of the accuracy, which who writes it could mean to do.
         return f" {content}" if content.startswith(SCRAPE_FAILED) else content
 
     def _key(self, address: str) -> str:
@@ -361,12 +370,12 @@ class Pages:
         return KeptPages.key(address, self._source.version)
 
     def _forget(self, address: str) -> None:
-        """Whoever asks next finds it in the folder, not in memory, or has it fetched again."""
+        """Forget the page: who asks next finds it in the folder, not in memory, or has it fetched again."""
         del self._asked[address]
 
 
 class ScriptedPages:
-    """The texts of a script's `web_fetch` by URL; nothing is fetched."""
+    """Pages of a script: the texts of its `web_fetch` by URL; nothing is fetched."""
 
     def __init__(self, pages: Mapping[str, str]) -> None:
         self._pages = {canonical_url(url): text for url, text in pages.items()}

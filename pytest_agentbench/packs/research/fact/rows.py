@@ -24,10 +24,10 @@ from pytest_agentbench.packs.research.asking import (
     WORDINGS,
     Asking,
     Unscored,
-    listed,
-    listed_by_halves,
+    ask_list_by_halves,
+    gather_all,
+    list_schema,
     stage_messages,
-    together,
 )
 from pytest_agentbench.packs.research.fact.citations import (
     AnyText,
@@ -35,23 +35,25 @@ from pytest_agentbench.packs.research.fact.citations import (
     Counts,
     Label,
     Statistics,
-    by_page,
+    compute_statistics,
     deduplicate,
     extract,
-    numbered,
-    statistics,
+    group_by_page,
+    number_statements,
 )
-from pytest_agentbench.packs.research.records import Language, QueryRow, Report, ReportRow, counted
+from pytest_agentbench.packs.research.records import Language, QueryRow, Report, ReportRow, count_article
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, read_research_rows
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.sources.json_files import parse_value
-from pytest_agentbench.store.output_files import encode_row, require_writable, write_lines
+from pytest_agentbench.store.files import encode_row, require_writable, write_lines
 
 VALIDATE_STAGE = "validate"
 SCRAPE_FAILED = "scrape failed: "
 """How the content begins of a page that could not be had."""
 MOST_AT_ONCE = 20
 """Statements in one request."""
+# Characters of one part: 15,000 tokens of English, some 40,000 of Chinese. Parts overlap, so that no passage that
+# backs a statement is cut in two.
 _SHOWN = 60_000
 _OVERLAP = 2_000
 _MOST_PARTS = 4
@@ -61,7 +63,7 @@ _LONGEST = _SHOWN + (_MOST_PARTS - 1) * (_SHOWN - _OVERLAP) - _NOTE
 
 _LABEL = {"type": "string", "enum": ["supported", "unsupported", "unknown"]}
 _FORMAT = structured(
-    f"research_{VALIDATE_STAGE}", {"results": listed(idx={"type": "integer"}, reason=TEXT, result=_LABEL)}
+    f"research_{VALIDATE_STAGE}", {"results": list_schema(idx={"type": "integer"}, reason=TEXT, result=_LABEL)}
 )
 
 
@@ -94,6 +96,7 @@ async def validate(
     Requests are numbered from `request`: `requests_for` many, less those whose statements are all backed. One whose
     reply is cut off is asked again in halves.
     """
+    # A judge that is shown an error page says `unsupported`, and a dead link would count as a false statement.
     if not _readable(page):
         return ["unknown"] * len(facts)
     groups = [facts[at : at + MOST_AT_ONCE] for at in range(0, len(facts), MOST_AT_ONCE)]
@@ -102,15 +105,18 @@ async def validate(
     async def labels(group: list[str], first: int) -> list[Label]:
         said: list[set[Label]] = [set() for _ in group]
         for number, part in enumerate(parts, first):
+            # A statement that a part has backed needs no further part.
             left = [at for at, each in enumerate(said) if "supported" not in each]
             ask = partial(_validate, asking, case_id, language, part, request=number)
-            found = await listed_by_halves([group[at] for at in left], 1, ask) if left else []
+            found = await ask_list_by_halves([group[at] for at in left], 1, ask) if left else []
             for at, label in zip(left, found, strict=True):
                 said[at].add(label)
-        return [_together(each) for each in said]
+        return [_merge_labels(each) for each in said]
 
+    # Numbers are given out before anything is asked, so that a script's replies do not depend on which group is
+    # quicker.
     firsts = range(request, request + len(groups) * len(parts), len(parts))
-    found = await together(*(labels(group, first) for group, first in zip(groups, firsts, strict=True)))
+    found = await gather_all(*(labels(group, first) for group, first in zip(groups, firsts, strict=True)))
     return [label for group in found for label in group]
 
 
@@ -139,21 +145,25 @@ def _part(text: str, start: int) -> str:
     return f"{before}{text[start : start + _SHOWN]}{after}"
 
 
-def _together(said: set[Label]) -> Label:
+def _merge_labels(said: set[Label]) -> Label:
     """Return what all parts of a page say of a statement."""
     if "supported" in said:
         return "supported"
+    # One part that cannot tell leaves it open: what backs the statement may stand there.
     return "unsupported" if said == {"unsupported"} else "unknown"
 
 
 async def _validate(
     asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int
 ) -> list[Label]:
-    messages = stage_messages(language, WORDINGS[language].validate.format(), page=page, statements=numbered(facts))
+    messages = stage_messages(
+        language, WORDINGS[language].validate.format(), page=page, statements=number_statements(facts)
+    )
 
     def parse(text: str) -> list[Label]:
         results = read_json(text, _Reply).results
         counts = Counter(each.idx for each in results)
+        # To take the first of two labels, or `unknown` for a missing one, would be a score that nobody has judged.
         wrong = [number for number in range(len(facts)) if counts[number] != 1]
         unknown = sorted(counts.keys() - set(range(len(facts))))
         if wrong or unknown:
@@ -182,15 +192,15 @@ NO_URL = f"{SCRAPE_FAILED}the report gives no address"
 
 
 class Contents(Protocol):
-    """Whoever has pages, such as `Pages`."""
+    """Pages by address, such as `Pages`."""
 
     async def content(self, url: str) -> str:
-        """Title, description and text of a page, or `scrape failed: <reason>`."""
+        """Return title, description and text of a page, or `scrape failed: <reason>`."""
         ...
 
 
 class CitationEntry(Record):
-    """One of `citations`."""
+    """Entry of `citations`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -200,7 +210,7 @@ class CitationEntry(Record):
 
 
 class Verdict(Record):
-    """One of `validate_res`: the label of the page's statement `idx`, from 0."""
+    """Entry of `validate_res`: the label of the page's statement `idx`, from 0."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -209,7 +219,7 @@ class Verdict(Record):
 
 
 class CitedPage(Record):
-    """What `citations_deduped` has of one address: statements, then the page's content, then their labels."""
+    """Cited page of `citations_deduped`: statements, then the page's content, then the labels of the statements."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -225,14 +235,17 @@ class CitedPage(Record):
 
 
 class FactRow(ReportRow):
-    """A row of a stage's file; what stages to come will add is None. Such a row may have failed: see `failure`."""
+    """A row of a stage's file; what stages to come will add is None. Such a row may have failed: see `find_failure`."""
 
     citations: tuple[CitationEntry, ...] | None = None
     citations_deduped: dict[str, CitedPage] | None = None
 
 
 class FactPagesFailed(Unscored):
-    """Some pages' statements have no labels. `pages` are all of the report's, with `validate_error` at these."""
+    """Error of a report with statements that have no labels.
+
+    `pages` are all of the report's, with `validate_error` at those of such statements.
+    """
 
     def __init__(self, pages: Mapping[str, CitedPage]) -> None:
         failed = {url: page.validate_error for url, page in pages.items() if page.validate_error is not None}
@@ -243,7 +256,7 @@ class FactPagesFailed(Unscored):
 
 @dataclass(frozen=True, slots=True)
 class FactScore:
-    """What FACT says of one report, with its evidence: citations, and pages with the labels of their statements."""
+    """Score of one report's citations, with its evidence: citations, and pages with their statements' labels."""
 
     citations: tuple[Citation, ...]
     pages: Mapping[str, CitedPage]
@@ -252,23 +265,23 @@ class FactScore:
     @property
     def statistics(self) -> Statistics:
         """Return those of this report alone."""
-        return statistics([self.counts])
+        return compute_statistics([self.counts])
 
 
 async def score_fact(asking: Asking, pages: Contents, report: Report) -> FactScore:
     """Return all stages, on one report. Raises Unscored."""
-    citations = await extracted(asking, report)
-    cited = await scraped(pages, await deduplicated(asking, report, citations))
-    found = await validated(asking, report, cited)
-    return FactScore(citations, found, counts_of_pages(found, report.article))
+    citations = await extract_citations(asking, report)
+    cited = await scrape_pages(pages, await deduplicate_pages(asking, report, citations))
+    found = await validate_pages(asking, report, cited)
+    return FactScore(citations, found, count_pages(found, report.article))
 
 
-async def extracted(asking: Asking, report: Report) -> tuple[Citation, ...]:
+async def extract_citations(asking: Asking, report: Report) -> tuple[Citation, ...]:
     """Return the report's citations. Raises Unscored."""
     return tuple(await extract(asking, report.case_id, report.language, report.article))
 
 
-async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citation]) -> dict[str, CitedPage]:
+async def deduplicate_pages(asking: Asking, report: Report, citations: Iterable[Citation]) -> dict[str, CitedPage]:
     """Return each cited page by its canonical address with its statements, those that say the same once. Raises
     Unscored.
 
@@ -280,47 +293,50 @@ async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citat
             facts = await deduplicate(asking, report.case_id, report.language, facts, number)
         return CitedPage(facts=tuple(facts), url_content=None)
 
-    pages = by_page(citations)
-    kept = await together(*(page(number, url, facts) for number, (url, facts) in enumerate(pages.items(), 1)))
+    pages = group_by_page(citations)
+    kept = await gather_all(*(page(number, url, facts) for number, (url, facts) in enumerate(pages.items(), 1)))
     return dict(zip(pages, kept, strict=True))
 
 
-async def scraped(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
+async def scrape_pages(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
     """Return the pages with their contents:
 
     `scrape failed: ...` for those that cannot be had. What is there is kept.
     """
 
     async def page(url: str, page: CitedPage) -> CitedPage:
+        # A row that is scraped again, as after an interruption, keeps the pages that it has.
         if page.readable:
             return page
         return page.model_copy(update={"url_content": await pages.content(url) if url else NO_URL})
 
-    found = await together(*(page(url, each) for url, each in cited.items()))
+    found = await gather_all(*(page(url, each) for url, each in cited.items()))
     return dict(zip(cited, found, strict=True))
 
 
-async def validated(asking: Asking, report: Report, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
+async def validate_pages(asking: Asking, report: Report, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
     """Return the pages with a label for each statement. Raises FactPagesFailed once all are through."""
-    firsts = _first_requests(cited.values())
+    firsts = _number_requests(cited.values())
 
     async def page(page: CitedPage, request: int) -> CitedPage:
         content, facts = page.url_content or "", list(page.facts)
         try:
             labels = await validate(asking, report.case_id, report.language, content, facts, request)
         except Unscored as error:
+            # One page that fails does not end the others, which are being paid for: all are kept, and the row fails
+            # with them.
             return page.model_copy(update={"validate_res": (), "validate_error": str(error)})
         results = tuple(Verdict(idx=idx, result=label) for idx, label in enumerate(labels))
         return page.model_copy(update={"validate_res": results, "validate_error": None})
 
-    found = await together(*(page(each, request) for each, request in zip(cited.values(), firsts, strict=True)))
+    found = await gather_all(*(page(each, request) for each, request in zip(cited.values(), firsts, strict=True)))
     pages = dict(zip(cited, found, strict=True))
     if any(each.validate_error is not None for each in found):
         raise FactPagesFailed(pages)
     return pages
 
 
-def failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str, str] | None:
+def find_failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str, str] | None:
     """Return the stage in which a row of a stage's file has failed, with the reason; None where it has in none of
     `stages`.
     """
@@ -328,11 +344,11 @@ def failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str
     return next(((stage, str(error)) for stage, error in errors if error is not None), None)
 
 
-def counts_of(row: FactRow) -> Counts:
+def count_row(row: FactRow) -> Counts:
     """Return the citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks
     any.
     """
-    if (failed := failure(row.model_extra or {})) is not None:
+    if (failed := find_failure(row.model_extra or {})) is not None:
         raise Unscored("failed in {}: {}".format(*failed))
     if row.citations_deduped is None:
         raise Unscored("citations_deduped: missing, expected the pages that `fact validate` has compared")
@@ -340,6 +356,8 @@ def counts_of(row: FactRow) -> Counts:
         if page.validate_error is not None:
             raise Unscored(f"citations_deduped: {url}: validate_error: {page.validate_error}")
         labelled = {each.idx for each in page.validate_res or ()}
+        # Rows of other programs may have labels twice, or not for every statement: shares of these would be shares of
+        # nothing.
         if not len(labelled) == len(page.validate_res or ()) == len(page.facts):
             found = (
                 "none" if page.validate_res is None else f"{len(page.validate_res)}, {len(labelled)} of them different"
@@ -348,27 +366,27 @@ def counts_of(row: FactRow) -> Counts:
                 f"citations_deduped: {url}: validate_res: found {found}, expected one for each of its "
                 f"{len(page.facts)} facts"
             )
-    return counts_of_pages(row.citations_deduped, row.article)
+    return count_pages(row.citations_deduped, row.article)
 
 
-def counts_of_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
+def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
     """Return the labels of pages that are all compared, with the article's length."""
     labels: Counter[Label] = Counter(each.result for page in pages.values() for each in page.validate_res or ())
     return Counts(
         supported=labels["supported"],
         unsupported=labels["unsupported"],
         unknown=labels["unknown"],
-        words=counted(article).words,
+        words=count_article(article).words,
         without_url=len(pages[""].facts) if "" in pages else 0,
     )
 
 
-def pages_as_json(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
+def dump_pages(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
     """Return as `citations_deduped` has them, without what no stage has said yet."""
     return {url: page.model_dump(mode="json", exclude_unset=True) for url, page in pages.items()}
 
 
-def _first_requests(pages: Iterable[CitedPage]) -> Sequence[int]:
+def _number_requests(pages: Iterable[CitedPage]) -> Sequence[int]:
     """Return the number of each page's first request, from 1, as if all pages were asked about."""
     firsts, request = [], 1
     for page in pages:
@@ -382,7 +400,7 @@ HeadRow = GoodRow[QueryRow] | LostRow
 
 
 class StoredRows:
-    """The rows of a file, which is held open, so that it may be replaced meanwhile. Raises ConfigError."""
+    """Rows of a file, which is held open, so that it may be replaced meanwhile. Raises ConfigError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -403,11 +421,12 @@ class StoredRows:
         """Yield all rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
         for row in read_research_rows(self._path, FactRow):
             if isinstance(row, LostRow):
-                yield replace(row, data=None if row.data is None else _head(row.data))
+                yield replace(row, data=None if row.data is None else _keep_head(row.data))
             else:
                 value = row.value
+                # Without validation: the row has just been checked whole.
                 head = QueryRow.model_construct(id=value.id, prompt=value.prompt, language=value.language)
-                yield GoodRow(row.line, head, _head(row.data), row.offset, row.size)
+                yield GoodRow(row.line, head, _keep_head(row.data), row.offset, row.size)
 
     def data(self, row: HeadRow) -> Mapping[str, Any]:
         """Return all that the row says; where that cannot be read, its line.
@@ -432,6 +451,8 @@ class EndedRows:
         self._path = path
         self._places: dict[int, tuple[int, int]] = {}
         require_writable(path)
+        # In the folder of the result, so that a full disk is told before the next model is paid. Rows have whole
+        # pages, of up to 200,000 characters each: in memory, a thousand reports would be some gigabytes.
         self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
@@ -463,5 +484,5 @@ class EndedRows:
             yield self._file.read(length)
 
 
-def _head(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def _keep_head(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in data.items() if name in ("id", "prompt") or name.endswith("_error")}

@@ -1,9 +1,9 @@
-import { block } from "./data.js";
+import { readBlock } from "./data.js";
 import { el, show } from "./dom.js";
 import { scrolled } from "./tables.js";
 import { score } from "./text.js";
 
-const WITHOUT = 'Charts need the extra "charts": pip install "pytest-agentbench[charts]", then make the page again.';
+const NO_LIBRARY = 'Charts need the extra "charts": pip install "pytest-agentbench[charts]", then make the page again.';
 const FORMATS = { svg: "image/svg+xml", png: "image/png" };
 let library = null;
 /** What ends a drawing, by the element that holds it. */
@@ -21,7 +21,7 @@ export function chartFigures(charts) {
     for (const drawing of drawings) await drawing();
   });
   return [
-    drawable || charts.length === 0 ? null : el("p", { class: "note", id: "without-charts" }, WITHOUT),
+    drawable || charts.length === 0 ? null : el("p", { class: "note", id: "without-charts" }, NO_LIBRARY),
     el("div", { class: "charts" }, figures),
   ];
 }
@@ -38,7 +38,7 @@ function figure(chart, drawings) {
     tools,
     el("details", { open: !drawable }, el("summary", {}, "As a table"), scrolled(`${chart.title} as a table`, table(chart.spec.data.values))),
   );
-  const csv = tool("CSV", () => save(`${chart.id}.csv`, URL.createObjectURL(new Blob([csvOf(chart.spec.data.values)], { type: "text/csv" }))));
+  const csv = toolButton("CSV", () => save(`${chart.id}.csv`, URL.createObjectURL(new Blob([toCsv(chart.spec.data.values)], { type: "text/csv" }))));
   show(tools, csv);
   drawings?.push(() => draw(chart, place, tools));
   return node;
@@ -46,15 +46,15 @@ function figure(chart, drawings) {
 
 async function draw(chart, place, tools) {
   try {
-    await loaded();
-    endOthers();
+    await startLibrary();
+    endHidden();
     if (!place.isConnected) return; // another view is shown by now
-    const { view, finalize } = await globalThis.vegaEmbed(place, { ...chart.spec, config: fitted(chart.spec.config, place.clientWidth) }, {
-      ast: true, actions: false, renderer: "svg", tooltip: false, defaultStyle: false, loader: refusing(),
+    const { view, finalize } = await globalThis.vegaEmbed(place, { ...chart.spec, config: fitConfig(chart.spec.config, place.clientWidth) }, {
+      ast: true, actions: false, renderer: "svg", tooltip: false, defaultStyle: false, loader: refuseLoads(),
     });
     drawn.set(place, finalize);
     const images = Object.keys(FORMATS).map((format) =>
-      tool(format.toUpperCase(), async () => save(`${chart.id}.${format}`, await view.toImageURL(format, format === "png" ? 2 : 1))),
+      toolButton(format.toUpperCase(), async () => save(`${chart.id}.${format}`, await view.toImageURL(format, format === "png" ? 2 : 1))),
     );
     tools.prepend(...images);
   } catch (error) {
@@ -63,7 +63,7 @@ async function draw(chart, place, tools) {
 }
 
 /** Ends drawings that are shown no more: they would follow the window's size for ever. */
-function endOthers() {
+function endHidden() {
   for (const [place, end] of drawn) {
     if (place.isConnected) continue;
     end();
@@ -72,13 +72,13 @@ function endOthers() {
 }
 
 /** Nothing is loaded for a chart: its data stand in its spec. */
-function refusing() {
+function refuseLoads() {
   const refuse = () => Promise.reject(new Error("charts load nothing"));
   return { load: refuse, sanitize: refuse, http: refuse, file: refuse };
 }
 
-function loaded() {
-  library ??= block("library", "text").then((source) => {
+function startLibrary() {
+  library ??= readBlock("library", "text").then((source) => {
     const script = document.createElement("script");
     script.textContent = source;
     document.head.append(script);
@@ -91,7 +91,7 @@ function loaded() {
  * The spec's settings in the page's letters and width. Its colours stay, dark on white, so that a picture taken along
  * can be read anywhere; on the page style.css puts those of the theme in their place.
  */
-function fitted(config, width) {
+function fitConfig(config, width) {
   return {
     ...config,
     background: "white",
@@ -101,7 +101,7 @@ function fitted(config, width) {
   };
 }
 
-function tool(label, act) {
+function toolButton(label, act) {
   return el("button", { type: "button", class: "quiet", on: { click: act } }, label);
 }
 
@@ -122,7 +122,7 @@ function table(values) {
 }
 
 /** CSV of values. A text that a spreadsheet would take for a formula gets an apostrophe before it. */
-function csvOf(values) {
+function toCsv(values) {
   const names = Object.keys(values[0] ?? {});
   const lines = [names, ...values.map((each) => names.map((name) => each[name]))];
   return lines.map((line) => line.map(csvCell).join(",")).join("\r\n") + "\r\n";

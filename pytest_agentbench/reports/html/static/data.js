@@ -1,12 +1,12 @@
 /** A JSON value or a text that the page carries compressed in the element with this id; null where there is none. */
-export async function block(id, kind = "json") {
+export async function readBlock(id, kind = "json") {
   const element = document.getElementById(id);
   if (element === null) return null;
-  return unpacked(element.textContent, kind);
+  return unpack(element.textContent, kind);
 }
 
 /** The JSON value or the text in gzip in base64. */
-export async function unpacked(packed, kind = "json") {
+export async function unpack(packed, kind = "json") {
   if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old to read the page's data.");
   const stream = new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return kind === "json" ? new Response(stream).json() : new Response(stream).text();
@@ -22,7 +22,7 @@ function bytesOf(base64) {
 
 /** What the page shows: `{report, comparison, charts, details}`, see `page_data` in page.py. */
 export async function readData(live) {
-  if (!live) return block("data");
+  if (!live) return readBlock("data");
   const answer = await fetch("data.json", { cache: "no-cache" });
   if (!answer.ok) throw new Error(`The data cannot be read: ${answer.status} ${answer.statusText}`);
   return answer.json();
@@ -34,7 +34,7 @@ export async function readData(live) {
  * `runs` holds for each row `{row, at, case, model, text}`: its place, the key of its case (node id without bracket),
  * what the search looks through. `byNodeid` and `byCase` are maps of these, `models` the ids and their names in order.
  */
-export function indexed(data) {
+export function indexReport(data) {
   const report = data.report;
   const labels = new Map(report.models.map((model) => [model.model_id, model.label || model.model_id]));
   const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row), text: null }));

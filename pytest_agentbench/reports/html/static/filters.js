@@ -16,7 +16,7 @@ export function filterParams(filters, rest = {}) {
 }
 
 /** Runs (of `indexed`) that all filters let through. Words of the search must all be there, in any case. */
-export function filtered(runs, filters, flaky) {
+export function filterRuns(runs, filters, flaky) {
   const words = filters.q.toLowerCase().split(/\s+/).filter(Boolean);
   const sets = SEVERAL.filter((name) => filters[name].length > 0).map((name) => [name, new Set(filters[name])]);
   return runs.filter(

@@ -1,4 +1,4 @@
-import { indexed } from "./data.js";
+import { indexReport } from "./data.js";
 import { el, show } from "./dom.js";
 
 const PAUSE = 1000;
@@ -17,7 +17,7 @@ export function followData(app, router) {
       if (answer.status === 200) {
         tag = answer.headers.get("ETag");
         app.data = await answer.json();
-        app.index = indexed(app.data);
+        app.index = indexReport(app.data);
         router.refresh();
       }
       if (answer.ok || answer.status === 304) told(app.data.live);

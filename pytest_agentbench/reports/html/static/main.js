@@ -1,4 +1,4 @@
-import { indexed, readData } from "./data.js";
+import { indexReport, readData } from "./data.js";
 import { el, show } from "./dom.js";
 import { listen } from "./keyboard.js";
 import { followData } from "./live.js";
@@ -30,7 +30,7 @@ async function start() {
     show(main, el("h1", {}, "This report cannot be read"), el("p", {}, error.message));
     return;
   }
-  app.index = indexed(app.data);
+  app.index = indexReport(app.data);
   const router = startRouter(app, VIEWS, main, navigation(app));
   listen(app, router);
   if (app.live) followData(app, router);

@@ -1,10 +1,10 @@
 import { el, show } from "./dom.js";
 import { filterBar } from "./filterbar.js";
-import { filtered, filtersOf, flakyOf } from "./filters.js";
+import { filterRuns, filtersOf, flakyOf } from "./filters.js";
 import { tally } from "./outcomes.js";
 import { fragment } from "./router.js";
 import { plural, sign } from "./text.js";
-import { windowed } from "./windowed.js";
+import { windowRows } from "./windowed.js";
 
 /** Cases against models: what came of each, with the cases of most trouble first. */
 export function matrixView(app, params) {
@@ -18,11 +18,11 @@ export function matrixView(app, params) {
   const node = el("div", {}, el("h1", { class: "unseen" }, "Cases by models"), bar.node, none, guide, scroller);
   let shown = [];
   let models = [];
-  const list = windowed(body, (at) => line(app, shown[at], models, at), { scroller, columns: app.index.models.length + 1 });
+  const list = windowRows(body, (at) => line(app, shown[at], models, at), { scroller, columns: app.index.models.length + 1 });
 
   function update(next) {
     const filters = filtersOf(next);
-    const runs = filtered(app.index.runs, filters, flakyOf(app.index.runs));
+    const runs = filterRuns(app.index.runs, filters, flakyOf(app.index.runs));
     shown = grouped(runs);
     models = app.index.models.filter((id) => filters.model.length === 0 || filters.model.includes(id));
     bar.update(filters, runs.length);

@@ -1,14 +1,14 @@
-import { detailOf } from "./detail.js";
+import { loadDetail } from "./detail.js";
 import { el, show } from "./dom.js";
 import { aligned, lineDiff, wordDiff } from "./linediff.js";
 import { textOf } from "./longtext.js";
 import { outcomePill, outcomeSign } from "./outcomes.js";
-import { guarded, notesBox, part, placesOf } from "./parts.js";
+import { guardPart, notesBox, part, placesOf } from "./parts.js";
 import { fragment, go } from "./router.js";
 import { figuresOf, shortName } from "./runhead.js";
 import { scrolled } from "./tables.js";
 import { count, score } from "./text.js";
-import { answerOf, eventItem, eventsOf, paired } from "./trace.js";
+import { answerOf, eventItem, eventsOf, pairCalls } from "./trace.js";
 import { checksOf } from "./verdict.js";
 
 const AT_ONCE = 150;
@@ -23,7 +23,7 @@ export function pairView(app, params) {
   const parts = el("div", { class: "parts", "aria-busy": "true" }, el("p", { class: "note" }, "Reading what is stored of these runs …"));
   const swap = el("button", { type: "button", class: "quiet", on: { click: () => go({ compare: ids[1], with: ids[0] }) } }, "Swap sides");
   const node = el("article", { class: "pair" }, crumbs(runs), el("h1", {}, "Two runs side by side ", swap), heads(app, runs), parts);
-  Promise.all(runs.map((run) => detailOf(app, run)))
+  Promise.all(runs.map((run) => loadDetail(app, run)))
     .then((details) => finish(sections(app, runs, details)))
     .catch((error) => finish([el("p", { class: "warnings" }, `What is stored of these runs cannot be read: ${error.message}`)]));
   return { title: `${runs[0].row.case_id}: ${runs.map((run) => shortName(app, run.row)).join(" and ")}`, node, refresh() {} };
@@ -66,9 +66,9 @@ function sections(app, runs, details) {
   const places = runs.map(({ row }) => placesOf(app, row));
   return [
     notesBox([...new Set(details.flatMap((detail) => detail.notes))]),
-    guarded("Verdict", () => part("verdicts", "Verdict", verdictTable(app, runs, details))),
-    guarded("Answers", () => part("answers", "Answers", answersDiff(app, runs, details))),
-    guarded("Trace", () => part("trace", "Traces", tracesBeside(app, runs, details, places))),
+    guardPart("Verdict", () => part("verdicts", "Verdict", verdictTable(app, runs, details))),
+    guardPart("Answers", () => part("answers", "Answers", answersDiff(app, runs, details))),
+    guardPart("Trace", () => part("trace", "Traces", tracesBeside(app, runs, details, places))),
   ];
 }
 
@@ -147,7 +147,7 @@ function foldRow(n, open) {
 
 /** Both traces, events that are alike in one row. */
 function tracesBeside(app, runs, details, places) {
-  const traces = details.map((detail) => paired(eventsOf(detail.run).filter((event) => event.type !== "runner")));
+  const traces = details.map((detail) => pairCalls(eventsOf(detail.run).filter((event) => event.type !== "runner")));
   if (traces.every((trace) => trace.length === 0)) return el("p", { class: "faint" }, "Nothing was recorded of either run.");
   const pairs = steps(...traces);
   const body = el("tbody");

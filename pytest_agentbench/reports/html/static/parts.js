@@ -8,7 +8,7 @@ export function part(id, title, ...children) {
 }
 
 /** A part, or a line that says what kept it from being shown: stored files may hold anything. */
-export function guarded(title, make) {
+export function guardPart(title, make) {
   try {
     return make();
   } catch (error) {

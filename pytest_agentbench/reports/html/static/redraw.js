@@ -2,7 +2,7 @@
  * Draws an element's content anew by `draw()`: folds that somebody opened stay so, the focus and the place in it stay,
  * and so do charts until they are drawn again.
  */
-export function redrawn(main, draw) {
+export function redrawElement(main, draw) {
   const opened = [...main.querySelectorAll("details")].map((fold) => [pathOf(fold, main), fold.open]);
   const drawings = [...main.querySelectorAll(".drawing")].map((drawing) => [pathOf(drawing, main), [...drawing.childNodes]]);
   const focused = main !== document.activeElement && main.contains(document.activeElement) ? pathOf(document.activeElement, main) : null;

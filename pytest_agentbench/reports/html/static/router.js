@@ -1,6 +1,6 @@
 import { el, show, visible } from "./dom.js";
 import { placesIn } from "./places.js";
-import { redrawn } from "./redraw.js";
+import { redrawElement } from "./redraw.js";
 
 /**
  * What is shown stands in the URL's fragment, as parameters: `#view=runs&outcome=failed&q=timeout`, `#run=NODEID`,
@@ -72,7 +72,7 @@ export function startRouter(app, views, main, moved) {
   function redraw() {
     current.view.close?.();
     current.view = views[current.name](app, parameters());
-    redrawn(main, () => show(main, current.view.node));
+    redrawElement(main, () => show(main, current.view.node));
   }
 }
 

@@ -1,8 +1,8 @@
 import { changesSection } from "./changes.js";
-import { detailOf } from "./detail.js";
+import { loadDetail } from "./detail.js";
 import { el, show } from "./dom.js";
 import { textBox } from "./longtext.js";
-import { guarded, notesBox, part, placesOf } from "./parts.js";
+import { guardPart, notesBox, part, placesOf } from "./parts.js";
 import { fragment, go } from "./router.js";
 import { commandLine, runFacts, storedFacts, usageTable } from "./runfacts.js";
 import { runHead } from "./runhead.js";
@@ -23,7 +23,7 @@ export function runView(app, params) {
     shown = found.row;
     const parts = el("div", { class: "parts", "aria-busy": "true" }, el("p", { class: "note" }, "Reading what is stored of this run …"));
     show(node, runHead(app, found), parts);
-    detailOf(app, found)
+    loadDetail(app, found)
       .then((detail) => fill(parts, sectionsOf(app, found, detail)))
       .catch((error) => fill(parts, [el("p", { class: "warnings" }, `What is stored of this run cannot be read: ${error.message}`), commandLine(app, found)]));
   }
@@ -47,14 +47,14 @@ function sectionsOf(app, run, detail) {
   const answer = answerOf(detail.run);
   return [
     notesBox(detail.notes),
-    guarded("Verdict", () => verdictSection(run.row, detail.evaluation, places, app.data.sections)),
-    guarded("Answer", () => (detail.run === null ? null : part("answer", "Answer", textBox(answer, { where: places.run, label: "Answer", prose: true, lines: 60, empty: answer === null ? "There is no answer." : "The answer is empty." })))),
-    guarded("Trace", () => traceSection(detail.run, places)),
-    guarded("Timing", () => timingSection(detail.run)),
-    guarded("Workspace", () => changesSection(detail.run, places)),
-    guarded("Usage", () => part("usage", "Usage and cost", usageTable(run.row, detail))),
-    guarded("Run", () => part("made", "Run", commandLine(app, run), runFacts(run.row, detail))),
-    guarded("Stored", () => part("stored", "Stored", storedFacts(app, run.row, detail))),
+    guardPart("Verdict", () => verdictSection(run.row, detail.evaluation, places, app.data.sections)),
+    guardPart("Answer", () => (detail.run === null ? null : part("answer", "Answer", textBox(answer, { where: places.run, label: "Answer", prose: true, lines: 60, empty: answer === null ? "There is no answer." : "The answer is empty." })))),
+    guardPart("Trace", () => traceSection(detail.run, places)),
+    guardPart("Timing", () => timingSection(detail.run)),
+    guardPart("Workspace", () => changesSection(detail.run, places)),
+    guardPart("Usage", () => part("usage", "Usage and cost", usageTable(run.row, detail))),
+    guardPart("Run", () => part("made", "Run", commandLine(app, run), runFacts(run.row, detail))),
+    guardPart("Stored", () => part("stored", "Stored", storedFacts(app, run.row, detail))),
   ];
 }
 

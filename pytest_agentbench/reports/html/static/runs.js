@@ -1,10 +1,10 @@
 import { el, show } from "./dom.js";
 import { filterBar } from "./filterbar.js";
-import { filtered, filtersOf, flakyOf } from "./filters.js";
+import { filterRuns, filtersOf, flakyOf } from "./filters.js";
 import { outcomeName } from "./outcomes.js";
 import { fragment, go, parameters } from "./router.js";
 import { OUTCOMES, score, seconds, usd } from "./text.js";
-import { MOST_PRINTED, windowed } from "./windowed.js";
+import { MOST_PRINTED, windowRows } from "./windowed.js";
 
 /** The list of all runs, filtered and sorted as the URL says. */
 export function runsView(app, params) {
@@ -18,13 +18,13 @@ export function runsView(app, params) {
   const node = el("div", {}, el("h1", { class: "unseen" }, "Runs"), bar.node, none, print, table);
   let shown = [];
   let drawn = null;
-  const list = windowed(body, (at) => row(shown[at], at, columns), { columns: columns.length });
+  const list = windowRows(body, (at) => row(shown[at], at, columns), { columns: columns.length });
 
   function update(next) {
     const filters = filtersOf(next);
     const sort = next.get("sort") ?? "";
     columns = columnsOf(app);
-    shown = sorted(filtered(app.index.runs, filters, flakyOf(app.index.runs)), sort, columns);
+    shown = sorted(filterRuns(app.index.runs, filters, flakyOf(app.index.runs)), sort, columns);
     bar.update(filters, shown.length);
     const heads = JSON.stringify([sort, columns.map(({ title }) => title)]);
     if (heads !== drawn) show(head, columns.map((column) => header(column, sort)));

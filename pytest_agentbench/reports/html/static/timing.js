@@ -2,7 +2,7 @@ import { el, show } from "./dom.js";
 import { part } from "./parts.js";
 import { scrolled } from "./tables.js";
 import { count, plural, seconds } from "./text.js";
-import { eventsOf, paired } from "./trace.js";
+import { eventsOf, pairCalls } from "./trace.js";
 
 const MOST_BARS = 100;
 
@@ -38,7 +38,7 @@ export function timingSection(run) {
 function spansOf(events) {
   const spans = [];
   const requests = new Map();
-  for (const { event, result } of paired(events)) {
+  for (const { event, result } of pairCalls(events)) {
     const number = event.data?.number;
     if (event.type === "runner" && event.name === "request") {
       const span = { kind: "model", name: `model call ${number ?? ""}`, start: event.at, end: null, own: null, failed: false, notes: [], event };

@@ -21,7 +21,7 @@ export function traceSection(run, places) {
   if (run === null) return null;
   const events = eventsOf(run);
   if (events.length === 0) return part("trace", "Trace", el("p", { class: "faint" }, "Nothing was recorded."));
-  const entries = paired(events);
+  const entries = pairCalls(events);
   const list = el("ol", { class: "events" });
   const more = el("p", {});
   const runner = el("input", { type: "checkbox", on: { change: () => list.classList.toggle("with-runner", runner.checked) } });
@@ -52,7 +52,7 @@ export function traceSection(run, places) {
 }
 
 /** Events, each tool call with its result: `{event, result}`. A result without a call stands alone. */
-export function paired(events) {
+export function pairCalls(events) {
   const calls = new Map();
   const entries = [];
   for (const event of events) {

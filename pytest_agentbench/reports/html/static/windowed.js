@@ -6,7 +6,7 @@ const MARGIN = 12;
  * All rows are of one height, which is measured. `render(at)` gives the row's element; `scroller` is what scrolls, null:
  * the page. Gives `{ resize(n), reveal(at), inSight(), close() }`.
  */
-export function windowed(body, render, { scroller = null, columns = 1 } = {}) {
+export function windowRows(body, render, { scroller = null, columns = 1 } = {}) {
   let length = 0;
   let height = 37;
   let first = 0;

@@ -1,0 +1,162 @@
+"""Compare a stored verdict with what its run comes to now: what counts where they differ, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
+from pytest_agentbench.engine.evaluation import is_judged, verdict, wants_judge
+from pytest_agentbench.engine.grading import graders_of, regrade
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.services import is_ours
+from pytest_agentbench.metrics.registry import (
+    asks_model,
+    measure,
+    measure_trace,
+    metrics_of,
+    takes_long,
+    takes_trace,
+)
+from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.evaluation import Evaluation, MetricResult
+from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
+from pytest_agentbench.runners.base import answers_with_files
+from pytest_agentbench.store.redaction import REDACTED
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.services import Registry, Services
+    from pytest_agentbench.records.check_specs import Check
+
+_NAMED = 5
+"""How many differing verdicts warnings name; that there are others is told once."""
+_LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains"})
+_NEAR = 1e-9
+
+
+async def recheck_verdict(
+    services: Services, job: Job, case: Case, artifact: RunArtifact, stored: Evaluation
+) -> Evaluation | None:
+    """Return the stored verdict, or what counts instead where it differs; None for one that is not whole.
+
+    Told again are checks of the run's answer and trace, metrics that ask no model and are done at once, and what
+    all results come to together. What needs the workspace, a process, a judge or code of others stays as it is
+    stored, and so does a result that needs what is not installed here.
+    """
+    registry, profile = services.registry, job.plan.evaluation_profile
+    checks = {check.check_id: check for check in stored.checks}
+    metrics = {metric.name: metric for metric in stored.metrics}
+    specs = metrics_of(case, profile)
+    graders = graders_of(case, registry.graders)
+    if wants_judge(case, profile, graders) and is_judged(case, artifact) and stored.judge is None:
+        return None
+    if any(check.check_id not in checks for check in case.checks) or any(spec.name not in metrics for spec in specs):
+        return None
+    free = tuple(check for check in case.checks if _is_free(registry, case, check, artifact))
+    differing = []
+    if free:
+        looked_at = case if len(free) == len(case.checks) else case.model_copy(update={"checks": free})
+        context = CheckContext(looked_at, artifact, None, registry.metrics, profile.compat)
+        for check in await run_checks(context, profile.security_policy, registry.checks):
+            if check.outcome not in ("error", checks[check.check_id].outcome):
+                checks[check.check_id] = check
+                differing.append(f"check {check.check_id}")
+    for metric in _measured(registry, case, specs, artifact):
+        if metric.error is None and not _alike(metric, metrics[metric.name]):
+            metrics[metric.name] = metric
+            differing.append(f"metric {metric.name}")
+    told = verdict(
+        case,
+        profile,
+        artifact,
+        [*checks.values()],
+        [*metrics.values()],
+        stored.judge,
+        stored.fingerprint,
+        regrade(graders, case, artifact, [*metrics.values()], stored.judge, stored.parts),
+    )
+    if told.outcome == stored.outcome and told.final_score == stored.final_score and not differing:
+        return stored
+    kept = _is_redacted(artifact)
+    _warn_of_difference(services, job, case, stored, told, differing, kept=kept)
+    if kept:
+        return stored
+    return told.model_copy(update={"judge_usage": stored.judge_usage, "cassette": stored.cassette})
+
+
+def _warn_of_difference(
+    services: Services,
+    job: Job,
+    case: Case,
+    stored: Evaluation,
+    told: Evaluation,
+    differing: Sequence[str],
+    *,
+    kept: bool,
+) -> None:
+    services.differing += 1
+    warn = job.plan.lane.warn
+    if services.differing > _NAMED:
+        warn("further stored verdicts differ from what their runs come to now, as those above")
+        return
+    where = f" ({', '.join(differing[:3])}{', ...' if len(differing) > 3 else ''})" if differing else ""
+    counts = "the stored one counts, for the run is stored without its secrets" if kept else "the latter counts"
+    warn(
+        f"{case.case_id} [{job.plan.model_id}] repetition {job.repetition}: the stored verdict is "
+        f"{_shown(stored)}, the stored run comes to {_shown(told)}{where}: {counts}"
+    )
+
+
+def _shown(evaluation: Evaluation) -> str:
+    score = evaluation.final_score
+    return evaluation.outcome if score is None else f"{evaluation.outcome} with {score:g} of 10"
+
+
+def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:
+    """Return whether a check is our code and looks at the run's answer, trace and figures only."""
+    spec = check.declarative
+    if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
+        return False
+    if check.kind == "final_response_present" and answers_with_files(artifact.runner_type):
+        return False  # files that the agent left may stand for its answer
+    if check.kind == "metric":
+        name = getattr(spec, "name", "")
+        return _is_cheap(registry, name, case.reference or "", artifact.final_output or "")
+    return check.kind in BUILTIN_CHECKS and registry.checks.get(check.kind) is BUILTIN_CHECKS[check.kind]
+
+
+def _is_cheap(registry: Registry, name: str, reference: str, output: str) -> bool:
+    metrics = registry.metrics
+    function = metrics.get(name)
+    return (
+        function is not None
+        and is_ours(function)
+        and not asks_model(function)
+        and not takes_long(name, metrics, reference, output)
+    )
+
+
+def _measured(registry: Registry, case: Case, specs: Sequence[MetricSpec], artifact: RunArtifact) -> list[MetricResult]:
+    if not specs:
+        return []
+    metrics, reference, output = registry.metrics, case.reference or "", artifact.final_output or ""
+    return [
+        measure_trace(spec, case, artifact, metrics)
+        if takes_trace(metrics.get(spec.name))
+        else measure(spec, reference, output, metrics)
+        for spec in specs
+        if _is_cheap(registry, spec.name, reference, output)
+    ]
+
+
+def _alike(one: MetricResult, other: MetricResult) -> bool:
+    if one.score is None or other.score is None:
+        return (one.score, one.passed) == (other.score, other.passed)
+    return abs(one.score - other.score) <= _NEAR and one.passed == other.passed
+
+
+def _is_redacted(artifact: RunArtifact) -> bool:
+    """Return whether what was weighed may have held more than is stored."""
+    calls = (str(event.arguments) for event in artifact.trace if isinstance(event, ToolCallEvent))
+    return REDACTED in (artifact.final_output or "") or any(REDACTED in call for call in calls)

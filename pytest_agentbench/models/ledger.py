@@ -1,0 +1,87 @@
+"""Tokens and money of a command, by stages and within its limit. What one reply cost is for `replies`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pytest_agentbench.records.run import Usage
+
+
+@dataclass(slots=True)
+class Spent:
+    """Requests that were answered, their tokens and USD as far as they are known; `unknown` ones told no cost."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unknown: int = 0
+
+    def less(self, other: Spent) -> Spent:
+        """Return what was spent since the other."""
+        return Spent(
+            self.requests - other.requests,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cost_usd - other.cost_usd,
+            self.unknown - other.unknown,
+        )
+
+    def add(self, other: Spent) -> None:
+        """Add the other to this one."""
+        self.requests += other.requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cost_usd += other.cost_usd
+        self.unknown += other.unknown
+
+
+class Ledger:
+    """The spending of one command by `stages`. `max_cost` is in USD, None for no limit."""
+
+    def __init__(self, stages: Iterable[str], max_cost: float | None = None) -> None:
+        self.max_cost = max_cost
+        self.stages = {stage: Spent() for stage in stages}
+
+    def book(self, stage: str, usage: Usage) -> None:
+        """Add a reply's usage to a stage."""
+        cost = usage.cost_usd
+        self.stages[stage].add(
+            Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
+        )
+
+    def snapshot(self) -> dict[str, Spent]:
+        """Return what each stage has spent so far."""
+        return {stage: replace(spent) for stage, spent in self.stages.items()}
+
+    def since(self, before: Mapping[str, Spent]) -> dict[str, Spent]:
+        """Return what each stage has spent since a snapshot."""
+        return {stage: spent.less(before[stage]) for stage, spent in self.stages.items()}
+
+    @property
+    def total(self) -> Spent:
+        """Return all stages together."""
+        total = Spent()
+        for spent in self.stages.values():
+            total.add(spent)
+        return total
+
+    def used_up(self) -> str | None:
+        """Return why nothing more is to be asked; None while there is money left."""
+        spent = self.total.cost_usd
+        if self.max_cost is None or spent < self.max_cost:
+            return None
+        return f"the budget is used up: {spent:.4f} of {self.max_cost:.4f} USD (--max-cost)"
+
+    def uncounted(self) -> str | None:
+        """Return what the limit could not count; None where that is nothing, or there is no limit."""
+        unknown = self.total.unknown
+        if self.max_cost is None or not unknown:
+            return None
+        return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
+
+    def rows(self) -> Iterator[tuple[str, Spent]]:
+        """Yield each stage with what it spent, then the total."""
+        yield from self.stages.items()
+        yield "total", self.total

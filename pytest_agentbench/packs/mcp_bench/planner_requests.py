@@ -1,0 +1,122 @@
+"""Requests of the planner: put together of its texts, with data in delimited blocks, and sent with a limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
+from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.packs.mcp_bench.wording import read_planner_wording
+from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.tools.base import Tool
+
+Parts = Sequence[str | Block]
+
+
+class Prompts:
+    """Requests of one run. Their beginnings are the same in every round, so that providers can cache them."""
+
+    def __init__(self, language: str, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool]) -> None:
+        self.wording = read_planner_wording(language)
+        self._task: Parts = [self.wording.task, Block(self.wording.task_label, _render_task(messages))]
+        self._tools: Parts = [self.wording.tools, Block(self.wording.tools_label, "\n".join(map(_format_tool, tools)))]
+        # Of what all requests have in common: a boundary that changed with each round's results would undo the caching.
+        self._boundary = compute_boundary([*self._tools, *self._task])
+
+    def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
+        """Return the request for the plan of round `number`."""
+        said = self.wording
+        now = said.round.format(round=number, max_rounds=max_rounds)
+        if number == max_rounds:
+            now += f" {said.last_round}"
+        return self._request(
+            said.planning, [*self._tools, *self._task, *self._information_parts(information), now, said.ask_plan]
+        )
+
+    def answer(self, calls: int, servers: int, information: Parts) -> list[dict[str, str]]:
+        """Return the request for the final answer, after so many calls on so many servers."""
+        said = self.wording
+        executed = said.executed.format(calls=calls, servers=servers)
+        # Without the tools, which are most of a request: nothing is called any more.
+        return self._request(
+            said.answering, [*self._task, executed, *self._information_parts(information), said.ask_answer]
+        )
+
+    def summary(self, content: str, tokens: int) -> list[dict[str, str]]:
+        """Return the request to summarise the result of one call."""
+        said = self.wording
+        return self._request(
+            said.summarising, [said.ask_summary.format(tokens=tokens), Block(said.content_label, content)]
+        )
+
+    def compression(self, information: str, tokens: int) -> list[dict[str, str]]:
+        """Return the request to condense what rounds have found."""
+        said = self.wording
+        asked = said.ask_compression.format(tokens=tokens)
+        return self._request(said.summarising, [asked, Block(said.compressed_label, information)])
+
+    def plain(self, parts: Parts) -> str:
+        """Return parts as the text that a request shows of them."""
+        return render_parts(parts, self._boundary)
+
+    def _information_parts(self, information: Parts) -> Parts:
+        return [self.wording.information, *(information or [self.wording.nothing_known])]
+
+    def _request(self, system: str, parts: Parts) -> list[dict[str, str]]:
+        how_to_read = self.wording.how_to_read.format(boundary=self._boundary)
+        return [
+            {"role": "system", "content": f"{system}\n\n{how_to_read}"},
+            {"role": "user", "content": self.plain(parts)},
+        ]
+
+
+def _render_task(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the case's messages as one text: a single one as it is, several each under its role."""
+    if len(messages) == 1:
+        return str(messages[0]["content"])
+    return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+
+
+def _format_tool(tool: Tool) -> str:
+    return json.dumps(
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}, ensure_ascii=False
+    )
+
+
+_LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
+
+
+class Asker:
+    """Sender of requests for replies of at most so many tokens.
+
+    The limit is sent as `max_tokens`, or as `max_completion_tokens` where the `parameters` of the model and the run
+    have that, or the provider asks for it. Where they set it, the lower number holds; where they remove it with null,
+    none is sent.
+    """
+
+    def __init__(self, requests: Requests, parameters: Mapping[str, Any]) -> None:
+        self._requests = requests
+        self._given = [parameters[name] for name in (_LIMIT, _NEWER_LIMIT) if name in parameters]
+        self._newer = parameters.get(_NEWER_LIMIT) is not None
+
+    async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
+        """Return one request. Raises ProviderError."""
+        try:
+            return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
+        except ProviderError as error:
+            if self._newer or error.retryable or _NEWER_LIMIT not in str(error):
+                raise
+            # OpenAI's reasoning models refuse `max_tokens`, and name the field that they take in the refusal.
+            self._newer = True
+            return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
+
+    def _limit_parameters(self, tokens: int) -> dict[str, int | None]:
+        """Return the parameters of a request that limit its reply."""
+        numbers = [given for given in self._given if isinstance(given, int)]
+        if self._given and not numbers:
+            return {}
+        limit = min([tokens, *numbers])
+        return {_LIMIT: None, _NEWER_LIMIT: limit} if self._newer else {_LIMIT: limit}

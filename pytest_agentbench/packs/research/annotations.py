@@ -1,0 +1,192 @@
+"""Annotations of seed 003: what an expert takes and costs by domain, how hard tasks are, what tokens cost.
+
+Each file is read in both spellings: flat, or nested below a name of its own; `avg_task_time_hours` or
+`expert_time_hours`, `avg_hourly_rate_usd` or `expert_hourly_rate_usd`, `input_price_per_1k` or `input_cost_per_1k`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, RootModel
+
+from pytest_agentbench.config.base import Scope, suggest, validate
+from pytest_agentbench.config.documents import Document, read_document
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import Record
+
+SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
+"""The two files of the seed name one domain differently."""
+
+_MAX_AMOUNT = 1e9
+"""Of any hours, rates and prices: with more, results would overflow."""
+Positive = Annotated[float, Field(gt=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
+
+
+class _Entry(Record):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class DomainExpert(_Entry):
+    """An expert of a domain: hours for a task, USD per hour."""
+
+    avg_task_time_hours: NotNegative = Field(validation_alias=AliasChoices("avg_task_time_hours", "expert_time_hours"))
+    avg_hourly_rate_usd: NotNegative = Field(
+        validation_alias=AliasChoices("avg_hourly_rate_usd", "expert_hourly_rate_usd")
+    )
+
+
+class ComplexityLevel(_Entry):
+    """A level: what an expert's hours are multiplied by, and how difficult it is, 1-5.
+
+    A file without multipliers leaves the hours as they are; one without difficulties has those of its levels' numbers.
+    """
+
+    description: str = ""
+    name: str | None = None
+    expert_time_multiplier: Positive = 1.0
+    difficulty_score: Annotated[float, Field(ge=0, le=5)] | None = None
+
+
+class TokenPrice(_Entry):
+    """USD per thousand tokens."""
+
+    input_price_per_1k: NotNegative = Field(validation_alias=AliasChoices("input_price_per_1k", "input_cost_per_1k"))
+    output_price_per_1k: NotNegative = Field(validation_alias=AliasChoices("output_price_per_1k", "output_cost_per_1k"))
+
+
+class TaskType(_Entry):
+    """A type of task: the hours that an expert takes."""
+
+    expert_time_hours: NotNegative
+    complexity_level: int | None = None
+
+
+class ExpertType(_Entry):
+    """A kind of expert: USD per hour."""
+
+    hourly_rate_usd: NotNegative
+
+
+def _unnest(name: str) -> BeforeValidator:
+    """Take what stands below `name`, where the file nests it so; its other fields only describe the file."""
+
+    def below(data: Any) -> Any:
+        nested = data.get(name) if isinstance(data, dict) else None
+        return nested if isinstance(nested, dict) else data
+
+    return BeforeValidator(below)
+
+
+class DomainExperts(RootModel[Annotated[dict[str, DomainExpert], _unnest("domains")]]):
+    """`domain_expert_data.json`."""
+
+
+class ComplexityLevels(RootModel[Annotated[dict[int, ComplexityLevel], _unnest("complexity_levels")]]):
+    """`complexity_level_data.json`."""
+
+
+class TokenPrices(RootModel[Annotated[dict[str, TokenPrice], _unnest("pricing_models")]]):
+    """`token_pricing_data.json`."""
+
+
+class TaskTypes(RootModel[Annotated[dict[str, TaskType], _unnest("task_types")]]):
+    """`task_type_data.json`."""
+
+
+class ExpertTypes(RootModel[Annotated[dict[str, ExpertType], _unnest("expert_types")]]):
+    """`expert_type_data.json`."""
+
+
+M = TypeVar("M", DomainExperts, ComplexityLevels, TokenPrices, TaskTypes, ExpertTypes)
+
+FILES: dict[str, type[Any]] = {
+    "domain_expert_data.json": DomainExperts,
+    "complexity_level_data.json": ComplexityLevels,
+    "token_pricing_data.json": TokenPrices,
+    "task_type_data.json": TaskTypes,
+    "expert_type_data.json": ExpertTypes,
+}
+REQUIRED = tuple(FILES)[:3]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Annotation files of a folder."""
+
+    folder: Path
+    domains: Mapping[str, DomainExpert]
+    levels: Mapping[int, ComplexityLevel]
+    prices: Mapping[str, TokenPrice]
+    task_types: Mapping[str, TaskType] = field(default_factory=dict)
+    expert_types: Mapping[str, ExpertType] = field(default_factory=dict)
+
+    def domain(self, name: str) -> DomainExpert:
+        """Return the expert of a domain of that name, or of its other one. Raises ConfigError: there is no default."""
+        # The very name first: a file may have both, with figures of their own.
+        found = self.domains.get(name) or self.domains.get(SAME_DOMAINS.get(name, name))
+        if found is None:
+            raise self._make_unknown(REQUIRED[0], "domain", name, self.domains)
+        return found
+
+    def level(self, number: int) -> ComplexityLevel:
+        """Return the level of a number. Raises ConfigError for one that is not there."""
+        if number not in self.levels:
+            raise self._make_unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
+        level = self.levels[number]
+        return level if level.difficulty_score is not None else level.model_copy(update={"difficulty_score": number})
+
+    def level_number(self, name: int | str, names: Mapping[str, int]) -> int:
+        """Return the number of a level that a row gives as a number, or by a name of `names` or of the file.
+
+        Raises ConfigError for one that is not there.
+        """
+        # Names of the configuration come last, so that they count where the file has the same.
+        known = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
+        # CSV and spreadsheets give the level as "3".
+        number = int(name) if isinstance(name, int) or name.isdecimal() else known.get(name)
+        if number is None or number not in self.levels:
+            raise self._make_unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *known])
+        return number
+
+    def price(self, model: str) -> TokenPrice:
+        """Return the price of a model. Raises ConfigError for one that is not there: `default` is none."""
+        if model not in self.prices:
+            raise self._make_unknown(REQUIRED[2], "model", model, self.prices)
+        return self.prices[model]
+
+    def _make_unknown(self, file: str, what: str, name: str, known: Any) -> ConfigError:
+        return ConfigError(f"{self.folder / file}: unknown {what} {name!r}{suggest(name, list(known))}")
+
+
+def read_annotations(folder: Path) -> Annotations:
+    """Return the five files of a folder, of which three must be there.
+
+    Raises ConfigError with all that is wrong with them.
+    """
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    # All files before the first error is raised: who mends them wants to hear everything at once.
+    for name, kind in FILES.items():
+        path = folder / name
+        if not path.is_file():
+            if name in REQUIRED:
+                problems.append(f"{path}: is missing, expected the files {', '.join(REQUIRED)}")
+            continue
+        try:
+            found[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder))).root
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return Annotations(folder, *(found.get(name, {}) for name in FILES))
+
+
+def _require_mapping(document: Document) -> Document:
+    if not isinstance(document.data, dict):
+        raise ConfigError(f"{document.path}:1:1: found no object, expected one with an entry for each name")
+    return document

@@ -1,0 +1,250 @@
+"""Inputs of stages: the rows that a call scores, what they are joined with, and what comes of those that fail."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.business_report.figures import average
+from pytest_agentbench.packs.research.call import Call, case_id
+from pytest_agentbench.packs.research.commands import ANNOTATIONS, QUERIES, RESULTS
+from pytest_agentbench.packs.research.config import annotations_of, domain_of
+from pytest_agentbench.packs.research.records import (
+    ExecutionMetrics,
+    Language,
+    QueryRow,
+    RaceCriteria,
+    ReferenceRow,
+    Report,
+    ReportRow,
+)
+from pytest_agentbench.packs.research.rows import (
+    GoodRow,
+    Joined,
+    LostRow,
+    Prompted,
+    language_of,
+    mark_repeated,
+    read_research_rows,
+)
+from pytest_agentbench.packs.research.stages import PART_STAGES, Part
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.annotations import Annotations
+
+
+R = TypeVar("R", bound=ReportRow | QueryRow)
+P = TypeVar("P", bound=ReportRow | QueryRow | RaceCriteria | ReferenceRow)
+Q = TypeVar("Q", bound=Prompted)
+
+
+def language_of_row(row: ReportRow | QueryRow) -> Language:
+    """Return the language that a row is judged in: what it says, else its prompt's."""
+    return row.language or language_of(row.prompt)
+
+
+def input_rows(
+    call: Call, path: Path, record: type[R], language: Callable[[R], Language] = language_of_row
+) -> list[GoodRow[R] | LostRow]:
+    """Return the rows of a file that --only_zh, --only_en and --limit leave. One that repeats another's prompt or id is
+    lost.
+
+    Rows in a language that the config does not support are skipped, and told. Raises ConfigError where the file cannot
+    be read, or has no row.
+    """
+    return chosen_rows(call, path, read_research_rows(path, record), language)
+
+
+def chosen_rows(
+    call: Call,
+    path: Path,
+    found_rows: Iterable[GoodRow[R] | LostRow],
+    language: Callable[[R], Language] = language_of_row,
+) -> list[GoodRow[R] | LostRow]:
+    """Return the same of rows that are already read."""
+    rows: list[GoodRow[R] | LostRow] = []
+    skipped: list[str] = []
+    empty = True
+    for row in mark_repeated(path, found_rows):
+        empty = False
+        if isinstance(row, GoodRow):
+            found = language(row.value)
+            if call.args.only not in (None, found):
+                continue
+            if found not in call.config.evaluation_settings.language_support:
+                skipped.append(f"{row.value.id!r} ({found})")
+                continue
+        # Lost rows stay among the rows: they count as failed, and --limit counts them.
+        rows.append(row if isinstance(row, GoodRow) else replace(row, message=_explain_loss(path, row)))
+        if len(rows) == call.args.limit:
+            break
+    if empty:
+        raise ConfigError(f"{path}:1:1: found no row")
+    if skipped:
+        call.warn(f"{path}: {len(skipped)} skipped, as language_support lacks their language: {', '.join(skipped)}")
+    return rows
+
+
+def join_rows(call: Call, path: Path, record: type[P]) -> Joined[P]:
+    """Return the rows of a file by their prompts; those that cannot be used are told. Raises ConfigError, like
+    input_rows.
+    """
+    return join_briefs(call, path, record, lambda row: row)
+
+
+def join_briefs(call: Call, path: Path, record: type[P], brief: Callable[[P], Q]) -> Joined[Q]:
+    """Return the same of what `brief` makes of each row, so that rows with whole pages are not all in memory."""
+    good = []
+    for row in read_research_rows(path, record):
+        if isinstance(row, GoodRow):
+            good.append((row.line, brief(row.value)))
+        else:
+            said = _find_earlier_error(row)
+            # What a row says of an earlier stage of this call has been told there.
+            if said is None or not call.was_reported(said):
+                call.warn(_explain_loss(path, row))
+    found: Joined[Q] = Joined(path, good)
+    for problem in found.problems:
+        call.warn(problem)
+    return found
+
+
+def require_value(row: GoodRow[R] | LostRow) -> R:
+    """Return what a row says. Raises ConfigError where it is lost."""
+    if isinstance(row, LostRow):
+        raise ConfigError(row.message)
+    return row.value
+
+
+def name_row(row: GoodRow[Any] | LostRow) -> str:
+    """Return what a row is called where it failed."""
+    return f"line {row.line}" if isinstance(row, LostRow) else repr(row.value.id)
+
+
+def failed_row(row: GoodRow[Any] | LostRow, key: str, error: Exception) -> dict[str, Any]:
+    """Return what a stage's file has of a row that failed; `key` is such as `race_error`."""
+    data = row.data or {}
+    named = {name: data[name] for name in ("id", "prompt") if name in data}
+    return {**(named or {"line": row.line}), key: str(error)}
+
+
+def _explain_loss(path: Path, row: LostRow) -> str:
+    """Return what an earlier stage said of the row, else what is wrong with it."""
+    said = _find_earlier_error(row)
+    return row.message if said is None else f"{path}:{row.line}:1: {said}"
+
+
+def _find_earlier_error(row: LostRow) -> str | None:
+    """Return what an earlier stage said of the row, where one did."""
+    said = (value for key, value in (row.data or {}).items() if key.endswith("_error") and isinstance(value, str))
+    return next(said, None)
+
+
+class Incomplete(AgentbenchError):
+    """Error of a report without a score; `value` is what is known of it all the same."""
+
+    def __init__(self, reason: str, value: Any) -> None:
+        super().__init__(reason)
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Annotations and queries of reports' tasks. `annotations` None: the default folder is not there."""
+
+    annotations: Annotations | None
+    queries: Joined[QueryRow] | None
+    domain_map: dict[str, str]
+
+    def domain_and_level(self, row: ReportRow) -> tuple[str, int | str | None]:
+        """Return a report's domain, as annotations call it, and its complexity level, from its row or else its query's.
+
+        Raises ConfigError where neither tells a domain, or the query has another id.
+        """
+        # The report's own fields come first; its query is asked for what they lack only, so that a file without
+        # queries will do.
+        domain, topic, level = row.domain, row.topic, row.complexity_level
+        if self.queries is not None and ((domain or topic) is None or level is None):
+            query = self.queries.partner(row)
+            if domain is None and topic is None:
+                domain, topic = query.domain, query.topic
+            level = query.complexity_level if level is None else level
+        return domain_of(domain, topic, self.domain_map), level
+
+
+def read_tasks(call: Call) -> Tasks:
+    """Raise ConfigError where files that are named, or are there, cannot be read."""
+    args = call.args
+    folder = args.annotation_dir or ANNOTATIONS
+    # The default place may be absent, a folder that was named may not: reading it tells.
+    annotated = args.annotation_dir is not None or folder.is_dir()
+    queries = args.query_file or (QUERIES if QUERIES.is_file() else None)
+    return Tasks(
+        annotations_of(folder, call.config) if annotated else None,
+        None if queries is None else join_rows(call, queries, QueryRow),
+        dict(args.domain_map or ()),
+    )
+
+
+def run_part(part: Part, args: argparse.Namespace) -> int:
+    """Run the command of a part on the reports of --input-file; the exit status."""
+    # By the table, for all parts whose command takes one file of reports.
+    stage, call = PART_STAGES[part], Call(part, args)
+    warn_of_unused(call)
+    results: Path = getattr(args, "results_dir", RESULTS)
+    output: Path = args.output_dir or results / stage.folder / args.input_file.stem
+    return call.run(lambda: stage.load().score_reports(call, args.input_file, output))
+
+
+def warn_of_unused(call: Call) -> None:
+    """Say what the file of --config sets that changes nothing."""
+    for name in call.config.unused(compat=call.args.compat):
+        call.warn(f"{call.args.config}: not heeded: {name}")
+
+
+def make_report(row: ReportRow, model: str) -> Report:
+    """Return what scorers take."""
+    metrics = row.execution_metrics or ExecutionMetrics()
+    return Report(row.id, case_id(row.id), model, row.prompt, row.article, language_of_row(row), metrics)
+
+
+def outcome_document(
+    model: str,
+    rows: Sequence[GoodRow[ReportRow] | LostRow],
+    results: Sequence[dict[str, Any] | AgentbenchError | None],
+    error_key: str,
+    means: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a stage's result file: how many rows came to what, the mean of each score over the rows that have it, the
+    rows.
+
+    A row that failed says why under `error_key`, with what is known of it.
+    """
+    found = []
+    for row, result in zip(rows, results, strict=True):
+        if isinstance(result, AgentbenchError):
+            known = result.value if isinstance(result, Incomplete) else {}
+            found.append({**failed_row(row, error_key, result), **known})
+        elif result is not None:
+            found.append(result)
+    failed = sum(isinstance(result, AgentbenchError) for result in results)
+    return {
+        "model": model,
+        "n_total": len(rows),
+        "n_scored": len(found) - failed,
+        "n_failed": failed,
+        "n_not_reached": len(rows) - len(found),
+        **({"means": {name: average(row.get(name) for row in found).model_dump() for name in means}} if means else {}),
+        "results": found,
+    }
+
+
+def require_annotations(tasks: Tasks) -> Annotations:
+    """Raise ConfigError where there are none."""
+    if tasks.annotations is None:
+        raise ConfigError(f"{ANNOTATIONS}: there is no such folder; name that of the annotations: --annotation-dir")
+    return tasks.annotations

@@ -1,0 +1,206 @@
+"""Scores of one report, part by part, as results have them and as the composite takes them (seed 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pytest_agentbench.packs.research.arithmetic import PoetWeights, quality_value
+from pytest_agentbench.packs.research.asking import Unscored
+from pytest_agentbench.packs.research.business_report.figures import MOST_LINES, Missing
+from pytest_agentbench.packs.research.fact.citations import Counts
+from pytest_agentbench.packs.research.fact.rows import CitedPage
+from pytest_agentbench.packs.research.knowledge import Unit
+from pytest_agentbench.packs.research.race_judging import Scored
+from pytest_agentbench.packs.research.records import ExecutionMetrics, NotNegative, QueryRow, RaceDimension, Share
+from pytest_agentbench.records.base import Record
+
+NO_QUALITY = "the quality is not known: it takes RACE, and a citation that could be checked"
+NO_POINTS = "the report and its reference have 0 points both"
+LONGEST_EVIDENCE = 500
+"""Characters of each text that an evaluation keeps of what its scores rest on."""
+
+LABELS = {
+    "comprehensiveness": "Comprehensiveness",
+    "insight": "Insight",
+    "instruction_following": "Instruction Following",
+    "readability": "Readability",
+    "overall_score": "Overall Score",
+}
+"""The scores of a row, with their names in race_result.txt, in its order."""
+
+
+class RaceRow(QueryRow):
+    """A row of raw_results.jsonl, scores 0-1; null where target and reference both have 0 points.
+
+    `race_error` says why it has no scores, `article_digest` which article they are of (`article_digest` of records.py).
+    """
+
+    comprehensiveness: Share | None = None
+    insight: Share | None = None
+    instruction_following: Share | None = None
+    readability: Share | None = None
+    overall_score: Share | None = None
+    race_weighted_dims: Share | None = None
+    race_sd: float | None = None
+    race_error: str | None = None
+    article_digest: str | None = None
+
+    @model_validator(mode="after")
+    def _has_scores(self) -> Self:
+        # A score may be null, but not absent: a row of another file would otherwise count as one without points.
+        missing = [name for name in LABELS if name not in self.model_fields_set]
+        if self.race_error is None and missing:
+            raise ValueError(f"found no {', '.join(missing)}, expected the scores, or race_error")
+        return self
+
+    @property
+    def scored(self) -> Self:
+        """Return the row itself. Raises Unscored where it has no score."""
+        if self.race_error is not None:
+            raise Unscored(self.race_error)
+        if self.overall_score is None:
+            raise Unscored("the article and the reference have 0 points both, so there is nothing to share")
+        return self
+
+
+SECONDS_OF_HOUR = 3600.0
+
+
+class EfficiencyScore(Record):
+    """A report's efficiency, 0-1, its parts and what they rest on. `reasons` says of each None what it lacks.
+
+    `time_saving` is a share of the expert's hours, negative where the agent took longer, as `cost_saving_usd` is where
+    it cost more. `ai_cost` says where the agent's cost comes from. `difficulty` is that of the complexity level, 0-5.
+    """
+
+    efficiency_score: Share | None
+    time_saving: float | None
+    time_saving_hours: float | None
+    cost_saving_usd: float | None
+    automation_rate: Share | None
+    domain: str
+    complexity_level: int
+    difficulty: float
+    expert_hours: NotNegative
+    expert_cost_usd: NotNegative
+    hours: NotNegative | None
+    ai_cost_usd: NotNegative | None
+    ai_cost: Literal["recorded", "priced"] | None
+    input_tokens: NotNegative | None
+    output_tokens: NotNegative | None
+    reasons: dict[str, str] = Field(default_factory=dict)
+
+    def rests_on(self, metrics: ExecutionMetrics) -> bool:
+        """Return whether it was computed of these metrics."""
+        seconds, usage = metrics.total_duration_seconds, metrics.token_usage
+        mine = (self.hours, self.automation_rate, self.input_tokens, self.output_tokens)
+        hours = None if seconds is None else seconds / SECONDS_OF_HOUR
+        recorded = self.ai_cost_usd if self.ai_cost == "recorded" else None
+        return mine == (hours, metrics.automation_level, usage.input_tokens, usage.output_tokens) and (
+            recorded == usage.total_cost_usd
+        )
+
+    @property
+    def missing(self) -> str | None:
+        """Return why there is no score; None where there is one."""
+        if self.efficiency_score is not None:
+            return None
+        return self.reasons["efficiency_score"]
+
+
+class StrategicScore(Record):
+    """A report's strategic value, 0-1: the judge's eight scores (1-5) with their reasons, and units of knowledge.
+
+    `known` counts what was known before, `created` are those that were not, `repeated` counts drawn ones that were, or
+    that another one of the article says too, `below_quality` those under the least quality; `reused` are known ones
+    that it uses.
+    """
+
+    strategic_score: Share
+    scores: dict[str, float]
+    score_reasons: dict[str, str] = Field(default_factory=dict)
+    known: int = 0
+    created: tuple[Unit, ...]
+    repeated: int
+    below_quality: int
+    reused: tuple[Unit, ...]
+    knowledge_creation_value: NotNegative
+
+
+class InteractionScore(Record):
+    """A row of web_interaction_report.json, in the original's structure.
+
+    `metrics` is what was recorded and what it says against an expert, `efficiency` 0-1, `strategic` proxies of at most
+    5. `missing` names the metrics that were not recorded: what needs them is None. `valid` is whether there are none.
+    """
+
+    metrics: dict[str, Any]
+    efficiency: dict[str, float | None]
+    strategic: dict[str, float | None]
+    summary: dict[str, dict[str, Any]]
+    valid: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RacePart:
+    """A report's RACE scores, 0-1, with the lines that `race_lines` gives."""
+
+    overall: float
+    dimensions: Mapping[RaceDimension, float | None]
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FactPart:
+    """A report's citations by their labels, with the lines that `fact_lines` gives."""
+
+    counts: Counts
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of the composite as far as they are known of a report. `why` says of each part that is None why it is."""
+
+    race: RacePart | None = None
+    fact: FactPart | None = None
+    efficiency: EfficiencyScore | None = None
+    strategic: StrategicScore | None = None
+    why: Mapping[Missing, str] | None = None
+
+
+def quality_of(parts: Parts, weights: PoetWeights) -> float | None:
+    """Return a report's quality, 0-1; None without RACE or without a citation that could be checked."""
+    accuracy = None if parts.fact is None else parts.fact.counts.accuracy
+    return quality_value(None if parts.race is None else parts.race.overall, accuracy, weights)
+
+
+def race_lines(scored: Mapping[RaceDimension, Sequence[Scored]]) -> tuple[str, ...]:
+    """Return the criteria by which a report has the fewest points, one a line."""
+    # By the report's own points: what to mend is where it has the fewest, whatever the reference has.
+    entries = sorted(
+        ((each, name) for name, scores in scored.items() for each in scores), key=lambda entry: entry[0].target
+    )
+    return tuple(
+        f"{name}: {each.criterion}: {each.target:g}"
+        f"{'' if each.reference is None else f' (reference: {each.reference:g})'}"
+        f"{': ' if each.analysis else ''}{each.analysis}"
+        for each, name in entries[:MOST_LINES]
+    )
+
+
+def fact_lines(pages: Mapping[str, CitedPage]) -> tuple[str, ...]:
+    """Return the statements that their pages do not back, one a line."""
+    found = (
+        f"{page.facts[verdict.idx]} ({url})"
+        for url, page in pages.items()
+        for verdict in page.validate_res or ()
+        # Rows may be of other programs, whose numbers need not fit their statements.
+        if verdict.result == "unsupported" and 0 <= verdict.idx < len(page.facts)
+    )
+    return tuple(line for line, _ in zip(found, range(MOST_LINES), strict=False))

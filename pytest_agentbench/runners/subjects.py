@@ -1,0 +1,144 @@
+"""Subjects that are no model: a user's own callable, and predictions, answers from elsewhere taken as runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.base import RunContext, RunEnd, Runner
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def adapt(agent: Callable[..., Any]) -> Runner:
+    """Make a runner of a callable that takes `(case)` or `(case, context)`; its signature is looked at once, here.
+
+    A coroutine function is awaited on the engine's loop, a plain one runs in a thread (`context.in_thread`). What it
+    returns and raises goes through unchanged. A second parameter gets the context if it is named `context` or has no
+    default. Raises ConfigError for what cannot be called so.
+    """
+    if not callable(agent):
+        raise ConfigError(f"agentbench_runner: found {type(agent).__name__}, expected a callable; {_EXPECTED}")
+    call = _with_context(agent)
+    if _is_async(agent):
+        return call
+
+    async def in_thread(case: Case, context: RunContext) -> Any:
+        result = await context.in_thread(partial(call, case, context))
+        # A plain function that returns a coroutine: a lambda around an async agent, for one
+        return await result if inspect.isawaitable(result) else result
+
+    return in_thread
+
+
+_EXPECTED = "an agent takes (case) or (case, context)"
+
+
+def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:
+    """Return the callable, called with both arguments and passing on those that it takes."""
+    try:
+        parameters = list(inspect.signature(agent).parameters.values())
+    except (TypeError, ValueError):  # builtins that do not tell
+        return lambda case, context: agent(case)
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    keywords = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
+    required = [parameter.name for parameter in positional[2:] + keywords if _is_required(parameter)]
+    if (not positional and not takes_any) or set(required) - {"context"}:
+        # A partial or an instance has no name of its own
+        name = getattr(agent, "__name__", type(agent).__name__)
+        raise ConfigError(f"agentbench_runner: found {name}{inspect.signature(agent)}; {_EXPECTED}")
+    if len(positional) > 1 and (_is_required(positional[1]) or positional[1].name == "context"):
+        return agent
+    if any(parameter.name == "context" for parameter in positional[2:] + keywords):
+        return lambda case, context: agent(case, context=context)
+    return lambda case, context: agent(case)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _is_async(agent: Callable[..., Any]) -> bool:
+    while isinstance(agent, partial):
+        agent = agent.func
+    return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A runner that asks nobody: a run's final output is what the file has for its case and repetition.
+
+    `answers` maps case ids, or the ids that items have in their dataset, to predictions as `read_predictions` gives
+    them. A list holds one per repetition; anything else is the first repetition's. `samples` is the longest list.
+    """
+
+    path: Path
+    answers: Mapping[str, Any]
+    samples: int = 1
+
+    @property
+    def model_id(self) -> str:
+        """Return what stands for a model in ids and reports: the file's name without its suffix."""
+        return self.path.stem
+
+    def key(self, case_id: str, dataset: str | None) -> str | None:
+        """Return the id under which the file answers a case: its case id, else the item's own. None: it does not."""
+        return next((name for name in _ids(case_id, dataset) if name in self.answers), None)
+
+    def digest(self, case: Case, repetition: int) -> str | None:
+        """Return the SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
+        sample = self._samples(case)[repetition - 1 : repetition]
+        if sample in ([], [None]):
+            return None
+        # A wrong value has an identity, too: a corrected file makes a new run of it
+        text = sample[0] if isinstance(sample[0], str) else json.dumps(sample[0])
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    async def __call__(self, case: Case, context: RunContext) -> RunEnd:
+        """Return the prediction as the run: `failed` where there is none, and `invalid` where that is no text."""
+        samples, repetition = self._samples(case), context.repetition
+        context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
+        if repetition > len(samples) or samples[repetition - 1] is None:
+            return RunEnd("failed", RunError(code="missing_prediction", message=self._missing(case, repetition)))
+        from pytest_agentbench.sources.predictions import as_prediction
+
+        try:
+            text = as_prediction(samples[repetition - 1])
+            if not isinstance(text, str):
+                raise ValueError("found a list in a list, expected a text for each repetition")
+        except ValueError as error:
+            return RunEnd("invalid", RunError(code="invalid_prediction", message=f"{self._place(case)}: {error}"))
+        context.trace.final_output(text)
+        return RunEnd("success")
+
+    def _samples(self, case: Case) -> list[Any]:
+        key = self.key(case.case_id, case.dataset)
+        value = [] if key is None else self.answers[key]
+        # One answer is the first repetition's: the others have failed for want of one, and have not passed again
+        return value if isinstance(value, list) else [value]
+
+    def _place(self, case: Case) -> str:
+        return f"{self.path.name}: {self.key(case.case_id, case.dataset)!r}"
+
+    def _missing(self, case: Case, repetition: int) -> str:
+        if self.key(case.case_id, case.dataset) is None:
+            return f"{self.path.name} has no prediction of {' or '.join(map(repr, _ids(case.case_id, case.dataset)))}"
+        number = len(self._samples(case))
+        if repetition <= number:
+            return f"{self._place(case)}: found null" + (f" for repetition {repetition}" if number > 1 else "")
+        return f"{self._place(case)}: found {number} prediction{'s' * (number != 1)}, none for repetition {repetition}"
+
+
+def _ids(case_id: str, dataset: str | None) -> tuple[str, ...]:
+    # Prediction files are often written by people who know only the dataset and its own ids
+    return (case_id,) if dataset is None else (case_id, case_id.removeprefix(f"{dataset}."))

@@ -1,0 +1,330 @@
+"""Kits of what brings cases and runs them: case sources, parts of cases, sections of profiles, runners."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from pytest_agentbench.config.base import UNVERIFIED, load
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import FileKind, ProfileSection
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import extension_names
+from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.runners.base import (
+    Prepared,
+    RunContext,
+    RunEnd,
+    Runner,
+    RunnerKind,
+    RunnerSession,
+    RunRequest,
+    SessionParts,
+    conclude,
+)
+from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, SourceRequest
+from pytest_agentbench.testing.samples import (
+    MODEL,
+    expect,
+    expect_identity,
+    expect_line,
+    expect_name,
+    expect_refusal,
+)
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import fill_workspace, template_digest
+
+_HEAD_BYTES = 65_536
+
+
+def check_case_source(source: CaseSource, name: str, file: Path) -> None:
+    """Check a kind of file that holds cases on one such file, which has at least one good case.
+
+    `name` is the source's with its patterns and words, as an entry point or the hook has it: `notes *.notes ~notes`.
+    """
+    expect(isinstance(source, CaseSource), f"found {source!r}, expected an object of a CaseSource")
+    expect_name(source.holds, "holds")
+    _check_name(name, file)
+    head = file.read_bytes()[:_HEAD_BYTES].decode("utf-8", "replace")
+    expect(source.holds_cases(file, head) is True, f"holds_cases: it does not take {file.name} for a file of cases")
+    for other in (None, "", "\0"):
+        expect(isinstance(source.holds_cases(file, other), bool), f"holds_cases: expected a bool for head {other!r}")
+    root = ConfigRoot(file.parent)
+    request = SourceRequest(root, known=UNVERIFIED)
+    cases = _check_rows(source.open(file, request))
+    # Again: one session opens a file for collection, and again where a suite or a hand-written test names a case.
+    _check_rows(source.open(file, request))
+    indexed = {(each.case_id, frozenset(each.tags)) for each in source.index(file, request)}
+    found = {(case.case_id, frozenset(case.tags)) for case in cases}
+    expect(indexed == found, "index: it has other ids or tags than the rows")
+    _check_bad_files(source, file, request)
+
+
+def _check_name(name: str, file: Path) -> None:
+    short, *rest = name.split()
+    expect_name(short, "name")
+    patterns = [word for word in rest if not word.startswith("~")]
+    words = [word[1:].encode() for word in rest if word.startswith("~")]
+    expect(patterns, f"name: found {name!r}, expected 'NAME PATTERN... ~WORD...'")
+    expect(any(fnmatchcase(file.name, each) for each in patterns), f"name: no pattern of {name!r} fits {file.name}")
+    head = file.read_bytes()[:_HEAD_BYTES]
+    expect(not words or any(word in head for word in words), f"name: {file.name} has none of the words of {name!r}")
+
+
+def _check_rows(opened: OpenedSource) -> list[Case]:
+    expect(isinstance(opened, OpenedSource), f"open: found {opened!r}, expected an OpenedSource")
+    rows = [*opened.rows()]
+    again = [(row.case_id if isinstance(row, SourceCase) else row.message) for row in opened.rows()]
+    said = [(row.case_id if isinstance(row, SourceCase) else row.message) for row in rows]
+    expect(said == again, "rows: a second reading gives other rows")
+    for row in rows:
+        if isinstance(row, BadRow):
+            _check_bad_row(row)
+    good = [row for row in rows if isinstance(row, SourceCase)]
+    expect(good, "rows: there is no good case in the file")
+    ids = [row.case_id for row in good]
+    expect(len({*ids}) == len(ids), f"rows: two cases have one id in {ids}")
+    return [_check_row(opened, row) for row in good]
+
+
+def _check_bad_row(row: BadRow) -> None:
+    place = f"{row.path}:{row.line}:"
+    expect(row.message.startswith(place), f"rows: found {row.message!r}, expected it to begin with {place!r}")
+
+
+def _check_row(opened: OpenedSource, row: SourceCase) -> Case:
+    expect_name(row.case_id, "rows: case_id")
+    if opened.name is not None and not opened.own_ids:
+        expect(row.case_id.startswith(opened.name), f"rows: {row.case_id!r} does not begin with {opened.name!r}")
+    expect(row.path.is_file() and row.line >= 1, f"rows: {row.path}:{row.line} is no place in a file")
+    case = row.make()
+    expect(isinstance(case, Case), f"rows: make() gave {case!r}, expected a Case")
+    expect(case == row.make(), f"rows: {row.case_id} is another case each time that it is made")
+    told = (case.case_id, case.tags, case.path, case.line)
+    expect(told == (row.case_id, row.tags, row.path, row.line), f"rows: the case says {told}, its row {row[:4]}")
+    check_case_parts(case)
+    return case
+
+
+def _check_bad_files(source: CaseSource, file: Path, request: SourceRequest) -> None:
+    """Expect ConfigError or bad rows, and nothing else, for what anybody may put there."""
+    # Nothing, no text at all, JSON that is cut short, YAML that is.
+    for content in (b"", b"\xff\xfe\0", b"{", b"- [\n"):
+        with tempfile.TemporaryDirectory() as folder:
+            bad = Path(folder, file.name)
+            bad.write_bytes(content)
+            what = f"open, rows: {file.name} with the content {content!r}"
+            try:
+                for row in source.open(bad, request).rows():
+                    expect(isinstance(row, SourceCase | BadRow), f"{what}: found {row!r}")
+            except ConfigError as error:
+                expect(file.name in str(error), f"{what}: {error} does not name the file")
+            except AssertionError:
+                raise
+            except Exception as error:
+                raise AssertionError(
+                    f"{what}: raised {type(error).__name__} ({error}), expected ConfigError"
+                ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        missing = Path(folder, file.name)
+        expect_refusal(lambda: [*source.open(missing, request).rows()], f"open, rows: without {file.name}", ConfigError)
+
+
+def check_case_parts(case: Case) -> None:
+    """Check the parts that a case carries: by names that are declared, unchanged by being written and read."""
+    for name, part in case.parts.items():
+        expect(name in extension_names(Case.seam), f"the part {name!r} is not declared: `case_part {name}`")
+        check_case_part(part)
+    expect(Case.model_validate_json(case.model_dump_json()) == case, "the case is another one once it is read back")
+
+
+def check_case_part(part: Any) -> None:
+    """Check one part of a case: frozen, strict, written and read back whole, and what the engine asks of it."""
+    expect(isinstance(part, CasePart), f"found {part!r}, expected a CasePart")
+    model = type(part)
+    expect(model.model_config.get("frozen"), f"{model.__name__}: it is not frozen, so that a run could change its case")
+    written = part.model_dump(mode="json")
+    expect(model.model_validate(written) == part, f"{model.__name__}: it is another one once it is read back")
+    expect_refusal(
+        lambda: model.model_validate({**written, "no_such_field": 1}),
+        f"{model.__name__}: a field it lacks",
+        ValidationError,
+    )
+    expect(model.model_json_schema()["type"] == "object", f"{model.__name__}: its JSON Schema is no object's")
+    measure = part.measure
+    expect(measure is None or len(measure) == 2, f"measure: found {measure!r}, expected a title and a text, or None")
+    for texts in (part.deciders, part.asked_texts, part.named_servers):
+        expect(
+            isinstance(texts, tuple) and all(isinstance(each, str) for each in texts),
+            f"found {texts!r}, expected texts",
+        )
+
+
+def check_profile_section(section: ProfileSection[Any], good: Any, bad: Any) -> None:
+    """Check a section of profiles or suites. `good` and `bad` are what a file may say there, and what it may not."""
+    expect(isinstance(section, ProfileSection), f"found {section!r}, expected a ProfileSection")
+    expect(section.name.isidentifier(), f"name: found {section.name!r}, expected a key")
+    expect_line(section.doc, "doc")
+    kinds = ("run_profile", "evaluation_profile", "suite")
+    expect(section.of in kinds, f"of: found {section.of!r}, expected one of {kinds}")
+    adapter: TypeAdapter[Any] = TypeAdapter(section.model)
+    adapter.json_schema()
+    read, default = adapter.validate_python(good), section.default()
+    expect(default == section.default(), "default: it is another one each time")
+    for found in (read, default):
+        expect(not [*section.problems(found, {})], f"problems: it complains of {found!r}")
+        # Else a guest's file that copies the user's is refused, and nobody could say why.
+        expect(not [*section.excess(found, found, None)], f"excess: a guest may say what the user says, {found!r}")  # type: ignore[arg-type]
+        expect_identity(lambda found=found: {section.name: section.fingerprint(found)}, "fingerprint")  # type: ignore[misc]
+        placed = section.place(found, Path("/somewhere/profile.yaml"), None)
+        expect(type(placed) is type(found), f"place: found {placed!r}, expected another {type(found).__name__}")
+
+    def refuse() -> None:
+        found = adapter.validate_python(bad)
+        if problems := [*section.problems(found, {section.name: bad})]:
+            raise ConfigError(str(problems))
+
+    expect_refusal(refuse, f"{section.name}: {bad!r}", ValidationError, ConfigError)
+
+
+def check_file_kind(kind: FileKind, file: Path) -> None:
+    """Check a kind of configuration file on a good one, which lies where such files lie in a config root."""
+    expect(isinstance(kind, FileKind), f"found {kind!r}, expected a FileKind")
+    for text, what in ((kind.name, "name"), (kind.folder, "folder")):
+        expect(text.isidentifier(), f"{what}: found {text!r}, expected a name that a file can have")
+    expect(kind.id_field in kind.model.model_fields, f"id_field: {kind.model.__name__} has no field {kind.id_field!r}")
+    expect(file.match(f"{kind.folder}/{kind.pattern}"), f"{file} does not lie in {kind.folder}/{kind.pattern}")
+    read = load(file, kind.model)
+    found = getattr(read, kind.id_field)
+    expect(found == kind.id_of(file), f"id_of: found {kind.id_of(file)!r}, and the file says {found!r}")
+    expect(not [*kind.problems(file)], f"problems: it complains of {file}")
+    expect(kind.model.model_json_schema()["type"] == "object", "model: its JSON Schema is no object's")
+    with tempfile.TemporaryDirectory() as folder:
+        bad = Path(folder, file.relative_to(file.parents[1 if kind.stem is None else 2]))
+        bad.parent.mkdir(parents=True)
+        bad.write_bytes(file.read_bytes() + b"\nno_such_field: 1\n")
+        expect_refusal(lambda: load(bad, kind.model), f"{kind.model.__name__}: a field it lacks", ConfigError)
+        bad.write_text("schema_version: 1\n")
+        expect_refusal(lambda: load(bad, kind.model), f"{kind.model.__name__}: a file without an id", ConfigError)
+
+
+def check_runner(
+    runner: Runner | RunnerKind,
+    case: Case,
+    *,
+    profile: RunProfile | None = None,
+    model: Model = MODEL,
+    client: Any = None,
+    context: Mapping[str, Any] | None = None,
+) -> RunEnd:
+    """Run a case twice, at the same time, as the engine would; return how the first run ended.
+
+    `client` is what `context.client` is to be, `context` what else the runs have. A case that this machine cannot run
+    raises UnavailableError, as it does from the runner.
+    """
+    call = runner if inspect.iscoroutinefunction(runner) else getattr(runner, "__call__", None)  # noqa: B004
+    expect(inspect.iscoroutinefunction(call), f"found {runner!r}, expected `async (case, context)` or a RunnerKind")
+    if isinstance(runner, RunnerKind):
+        _check_kind(runner)
+    workspaces = Workspaces()
+    try:
+        return asyncio.run(_check_runs(runner, case, profile, model, workspaces, {"client": client, **(context or {})}))
+    finally:
+        workspaces.close()
+
+
+def _check_kind(runner: RunnerKind) -> None:
+    for flag in ("own_tools", "has_turns", "answers_with_files"):
+        expect(isinstance(getattr(runner, flag), bool), f"{flag}: found {getattr(runner, flag)!r}, expected a bool")
+    seconds = runner.run_seconds
+    expect(seconds is None or seconds > 0, f"run_seconds: found {seconds!r}, expected seconds or None")
+    for hints in ("text", [1], {"no such hint": 1}, {}):
+        _check_problems(runner.context_problems(hints), f"context_problems({hints!r})")
+
+
+def _check_problems(found: Iterable[Any], what: str) -> None:
+    for problem in found:
+        place, text = problem
+        expect(isinstance(place, tuple), f"{what}: found {problem!r}, expected a place, as a tuple, and a text")
+        expect_line(text, what)
+
+
+async def _check_runs(
+    runner: Runner | RunnerKind,
+    case: Case,
+    profile: RunProfile | None,
+    model: Model,
+    workspaces: Workspaces,
+    given: Mapping[str, Any],
+) -> RunEnd:
+    profile = profile or RunProfile(schema_version=1, run_profile_id="kit", title="Kit")
+    sandboxes = Sandboxes(workspaces)
+    request = RunRequest(case, model, case.runner.overrides, ConfigRoot(case.path.parent), profile)
+    session, prepared = _prepare(runner, request, sandboxes)
+    before = case.model_dump_json()
+
+    def default() -> SandboxSpec:
+        return sandboxes.spec(profile.sandbox_settings, case.sandbox)
+
+    async def run(repetition: int) -> RunEnd:
+        context = RunContext(
+            case=case,
+            open_sandboxes=lambda: sandboxes,
+            model=model,
+            settings=case.runner.overrides,
+            repetition=repetition,
+            sandbox_spec=prepared.sandbox or default,
+            prepared=prepared.data,
+            **given,
+        )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(context.stop_sandbox)
+            if prepared.template is not None:
+                folder = await stack.enter_async_context(prepared.template(context))
+                expect(folder is None or folder.is_dir(), f"template: {folder} is no folder")
+                if folder is not None:
+                    fill_workspace(context.workspace, folder)
+            end = conclude(await runner(case, context), context.trace)
+        expect(end.status != "invalid", f"the run is invalid: {end.error}")
+        expect(
+            (end.error is None) == (end.status == "success"), f"the run says {end.status} with the error {end.error}"
+        )
+        return end
+
+    # At the same time, as the engine does: what a runner keeps on itself between two awaits is mixed up here.
+    try:
+        ends = await asyncio.gather(run(1), run(2))
+    finally:
+        # In the engine's order: what a session's runs have left running may live in its sandboxes.
+        await session.close()
+        await sandboxes.close()
+    await session.close()  # may be called twice
+    expect(case.model_dump_json() == before, "the run changed its case")
+    return ends[0]
+
+
+def _prepare(runner: Runner | RunnerKind, request: RunRequest, sandboxes: Sandboxes) -> tuple[RunnerSession, Prepared]:
+    if not isinstance(runner, RunnerKind):
+        return RunnerSession(), Prepared()
+    parts = SessionParts(sandboxes, template_digest, asyncio.to_thread)
+    session = runner.open(parts)
+    expect(isinstance(session, RunnerSession), f"open: found {session!r}, expected a RunnerSession")
+    expect(
+        session is not runner.open(parts), "open: two sessions have one object, which the first one's end would close"
+    )
+    prepared = session.prepare(request)
+    expect(isinstance(prepared, Prepared), f"prepare: found {prepared!r}, expected Prepared")
+    expect_identity(lambda: session.prepare(request).identity, "prepare: identity")
+    return session, prepared

@@ -1,0 +1,210 @@
+"""Kits of what decides runs: checks, metrics, judges, graders."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+
+from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict
+from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig
+from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.judging.asking import JudgeBackend, JudgeReply
+from pytest_agentbench.judging.prompt import judge_messages
+from pytest_agentbench.judging.verdicts import parse_verdict
+from pytest_agentbench.metrics.registry import Measured, Metric, wrong_names
+from pytest_agentbench.records.base import DIMENSIONS, Record
+from pytest_agentbench.records.case import Case, Rubric
+from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
+from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.testing.samples import (
+    LONG,
+    expect,
+    expect_identity,
+    expect_line,
+    expect_refusal,
+    sample_case,
+    sample_run,
+)
+
+_MOST_SHOWN = 1_000
+"""Characters of what a report shows of one check."""
+
+
+def check_check_spec(
+    kind: type[CheckSpec],
+    fields: Mapping[str, Any],
+    *,
+    passes: RunArtifact | None = None,
+    fails: RunArtifact | None = None,
+) -> None:
+    """Check a kind of check. `fields` are a good one's, without `kind`; it `passes` and it `fails` such runs."""
+    expect(isinstance(kind, type) and issubclass(kind, CheckSpec), f"found {kind!r}, expected a subclass of CheckSpec")
+    expect_line((kind.__doc__ or "").strip().partition("\n")[0], f"{kind.__name__}: its docstring, which schemas show")
+    literal = kind.model_fields["kind"].annotation
+    names = get_args(literal)
+    expect(get_origin(literal) is Literal and len(names) == 1, f"kind: found {literal}, expected one Literal")
+    given = {"kind": names[0], **fields}
+    spec = kind.model_validate(given)
+    expect(kind.model_validate(spec.model_dump(mode="json")) == spec, "it is another check once it is read back")
+    what = f"{kind.__name__}: an unknown field"
+    expect_refusal(lambda: kind.model_validate({**given, "no_such_field": 1}), what, ValidationError)
+    expect(kind.model_config.get("frozen"), f"{kind.__name__}: it is not frozen")
+    expect({*kind.default_dimensions} <= {*DIMENSIONS}, f"default_dimensions: found {kind.default_dimensions!r}")
+    expect(isinstance(kind.beyond_answers, bool), f"beyond_answers: found {kind.beyond_answers!r}, expected a bool")
+    for path in spec.looks_at:
+        inside = isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
+        expect(inside, f"looks_at: {path!r} is no path below the workspace")
+    # No answer is what runs that failed have; of a long one the verdict must not keep all, as every report holds it.
+    for run in (sample_run(None), sample_run(""), sample_run(LONG)):
+        found = _decide(spec, run)
+        expect(found == _decide(spec, run), f"check: it says {found} first, and then another thing of the same run")
+    for told, outcome in ((passes, "passed"), (fails, "failed")):
+        if told is not None:
+            found = _decide(spec, told)
+            expect(found.outcome == outcome, f"check: found {found}, expected {outcome}")
+
+
+def _decide(spec: CheckSpec, run: RunArtifact) -> Verdict:
+    context = CheckContext(sample_case(), run, None, {})
+
+    async def decide() -> Any:
+        found = spec.check(context)
+        return await found if inspect.isawaitable(found) else found
+
+    found: Verdict
+    try:
+        found = asyncio.run(decide())
+    except Unmet as unmet:
+        found = Verdict("failed", str(unmet), actual=unmet.actual)
+    except Exception as error:
+        told = "which is an error of the check; Unmet says what a run lacks"
+        raise AssertionError(f"check: it raised {type(error).__name__} ({error}), {told}") from error
+    expect(isinstance(found, Verdict), f"check: found {found!r}, expected a Verdict")
+    outcomes = ("passed", "failed", "error", "skipped")
+    expect(found.outcome in outcomes, f"check: found the outcome {found.outcome!r}, expected one of {outcomes}")
+    expect_line(found.message, "check: the verdict's message")
+    for shown in (found.expected, found.actual, found.message):
+        expect(
+            len(shown or "") <= _MOST_SHOWN, f"check: its verdict has {len(shown or ''):,} characters; use excerpt()"
+        )
+    return found
+
+
+def check_metric(
+    metric: Metric,
+    examples: Sequence[tuple[str, str]],
+    *,
+    right: tuple[str, str] | None = None,
+    wrong: tuple[str, str] | None = None,
+    **args: Any,
+) -> None:
+    """Check a metric of an answer on pairs of ground truth and prediction, with its options `args`.
+
+    `right` is a pair that scores 1, `wrong` one that scores 0.
+    """
+    expect(callable(metric), f"found {metric!r}, expected a function")
+    expect(not inspect.iscoroutinefunction(metric), "it asks a model: this kit is for metrics that do not")
+    problem = wrong_names(metric, args)
+    expect(problem is None, f"it does not take its options: {problem}")
+    # A metric with **options takes a misspelt one in silence, and a threshold is decided by the default.
+    expect(wrong_names(metric, {**args, "no_such_option": 1}) is not None, "it takes an option that there is not")
+    for truth, prediction in (*examples, *filter(None, (right, wrong))):
+        score = _score(metric, truth, prediction, args)
+        expect(score == _score(metric, truth, prediction, args), f"{truth!r}, {prediction!r}: another score each time")
+    for pair, expected in ((right, 1.0), (wrong, 0.0)):
+        if pair is not None:
+            score = _score(metric, *pair, args)
+            expect(math.isclose(score, expected, abs_tol=1e-9), f"{pair}: found {score}, expected {expected}")
+    for prediction in ("", LONG):
+        _score(metric, examples[0][0], prediction, args)
+
+
+def _score(metric: Metric, truth: str, prediction: str, args: Mapping[str, Any]) -> float:
+    found = metric(truth, prediction, **args)
+    score = found.score if isinstance(found, Measured) else found
+    what = f"{truth[:40]!r}, {prediction[:40]!r}"
+    expect(isinstance(score, int | float), f"{what}: found {found!r}, expected a number or Measured")
+    expect(0 <= score <= 1, f"{what}: found {score!r}, expected a score from 0 to 1")
+    return float(score)
+
+
+def check_judge(backend: JudgeBackend, **config: Any) -> None:
+    """Check a kind of judge: it is asked twice, at the same time, as a profile with this `config` asks it."""
+    expect(callable(backend), f"found {backend!r}, expected `async (messages, judge, case) -> JudgeReply`")
+    judge = JudgeConfig(**{"judge_id": "kit", "type": "kit", **config})
+    profile = EvaluationProfile(schema_version=1, evaluation_profile_id="kit", title="Kit")
+    case = sample_case(rubric=Rubric(scoring_instructions="Is the answer right?"))
+    messages = judge_messages(case, sample_run(), (), profile)
+
+    async def ask() -> list[JudgeReply]:
+        return [*await asyncio.gather(backend(messages, judge, case), backend(messages, judge, case))]
+
+    before = [dict(message) for message in messages]
+    for reply in asyncio.run(ask()):
+        expect(isinstance(reply, JudgeReply), f"found {reply!r}, expected a JudgeReply")
+        expect(reply.usage is None or isinstance(reply.usage, Usage), f"usage: found {reply.usage!r}, expected Usage")
+        try:
+            verdict = parse_verdict(reply.content or "", case.expectations)
+        except Exception as error:
+            raise AssertionError(f"its reply breaks the contract that its messages state: {error}") from error
+        expect(0 <= verdict.overall.score <= 10, f"overall: found {verdict.overall.score}, expected 0 to 10")
+    expect([*map(dict, messages)] == before, "it changed the messages that it was given")
+
+
+def check_grader(
+    grader: Grader,
+    case: Case,
+    run: RunArtifact,
+    *,
+    metrics: Sequence[MetricResult] = (),
+    judged: JudgeResult | None = None,
+    services: Any = None,
+    job: Any = None,
+) -> Grade:
+    """Check a grader on a run of a case that it applies to; return the grade.
+
+    `services` and `job` are for graders that need them; `metrics` and `judged` are what else was found of the run.
+    """
+    expect(isinstance(grader, Grader), f"found {grader!r}, expected an object of a Grader")
+    expect(grader.applies(case) is True, "applies: it does not apply to the case")
+    expect_identity(lambda: grader.identity(services, job, case), "identity")
+    for ask in ("asks", "decides"):
+        found = getattr(grader, ask)(case)
+        expect(isinstance(found, bool), f"{ask}: found {found!r}, expected a bool")
+    for text in grader.run_failures(case, run):
+        expect_line(text, "run_failures")
+    grade = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
+    if not grader.asks(case):
+        again = _grade(grader, GradeRequest(services, job, case, run, metrics, judged))
+        expect(grade == again, f"grade: found {grade} first, and {again} of the same run")
+    known = [*metrics, *grade.metrics]
+    free = grader.regrade(case, run, known, judged, grade.record)
+    # A verdict is made anew from its record where only checks or thresholds changed: it has to be what was paid for.
+    kept = ("record", "failures", "final_score", "is_final")
+    for name in kept:
+        first, second = getattr(grade, name), getattr(free, name)
+        expect(first == second, f"regrade: its {name} is {second!r}, and grade() gave {first!r}")
+    return grade
+
+
+def _grade(grader: Grader, request: GradeRequest) -> Grade:
+    grade = asyncio.run(grader.grade(request))
+    expect(isinstance(grade, Grade), f"grade: found {grade!r}, expected a Grade")
+    names = [metric.name for metric in (*request.metrics, *grade.metrics)]
+    expect(len({*names}) == len(names), f"grade: two metrics have one name in {names}")
+    for text in (*grade.failures, *grade.errors):
+        expect_line(text, "grade: failures and errors")
+    score = grade.final_score
+    expect(score is None or 0 <= score <= 10, f"grade: found the final score {score!r}, expected 0 to 10 or None")
+    record = grade.record
+    if record is not None:
+        expect(grader.part_name is not None, "grade: it returns a record, and has no part_name to keep it by")
+        expect(isinstance(record, Record), f"grade: found the record {record!r}, expected a Record")
+        read = type(record).model_validate_json(record.model_dump_json())
+        expect(read == record, f"grade: its record is {read!r} once it is read back, and was {record!r}")
+    return grade

@@ -1,0 +1,261 @@
+"""The kit of sandbox providers: commands, files, limits, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pytest
+
+from pytest_agentbench.testing.samples import expect, expect_line
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import (
+    ExecResult,
+    Sandbox,
+    SandboxProvider,
+    SandboxSession,
+    SandboxSpec,
+)
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
+
+_PATIENCE = 60.0
+"""Seconds that any command may take; only what is to be ended takes less."""
+_LATE = 20.0
+"""Seconds by which a command has to be gone whose limit was one second."""
+_PRIVATE = "/tmp/private.txt"  # noqa: S108 - the sandbox's own /tmp
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """A session at work: `make` starts a sandbox in a workspace of its own."""
+
+    session: SandboxSession
+    spec: SandboxSpec
+    workspaces: Workspaces
+
+    async def make(self) -> Sandbox:
+        ahead = self.session.workspace(self.spec)
+        return await self.session.start(self.spec, ahead or self.workspaces.create("kit"))
+
+
+def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None:
+    """Check that sandboxes of a provider run commands as every runner, tool and verifier takes for granted.
+
+    `spec` is what a run would ask for; its commands need a POSIX `sh` with `cat`, `mkfifo` and `sleep`. Skips the test
+    where the provider says that there is none here. Takes about ten seconds.
+    """
+    expect(isinstance(provider, SandboxProvider), f"found {provider!r}, expected an object of a SandboxProvider")
+    levels = ("docker", "bubblewrap", "local")
+    expect(
+        provider.isolates_like in levels, f"isolates_like: found {provider.isolates_like!r}, expected one of {levels}"
+    )
+    problem = provider.problem()
+    if problem is not None:
+        expect_line(problem, "problem()")
+        pytest.skip(problem)
+    check_sandbox_session(provider.open(), spec)
+    # One process runs several sessions (pytester, an IDE's test runner): the first one's end must not be the second's.
+    first, second = provider.open(), provider.open()
+    expect(first is not second, "open: two sessions have one object, which the first one's end would close")
+    asyncio.run(_close_both(first, second))
+
+
+async def _close_both(*sessions: SandboxSession) -> None:
+    for session in sessions:
+        await session.close()
+
+
+def check_sandbox_session(session: SandboxSession, spec: SandboxSpec) -> None:
+    """Check what a provider's `open` returns, and close it: the greater part of `check_sandbox_provider`."""
+    workspaces = Workspaces()
+    try:
+        with _secret() as secret:
+            asyncio.run(_check_all(_Bench(session, spec, workspaces), secret))
+    finally:
+        workspaces.close()
+
+
+@contextmanager
+def _secret() -> Iterator[str]:
+    """Put into the environment what no sandbox may show; return it."""
+    name = f"AGENTBENCH_KIT_{uuid4().hex}"
+    os.environ[name] = name
+    try:
+        yield name
+    finally:
+        del os.environ[name]
+
+
+async def _check_all(bench: _Bench, secret: str) -> None:
+    await bench.session.prepare(bench.spec)
+    checks: list[Callable[[_Bench], Awaitable[None]]] = [
+        _check_commands,
+        _check_files,
+        _check_time_out,
+        _check_cancelling,
+        _check_programs,
+        _check_two,
+    ]
+    used = await bench.session.describe(bench.spec)
+    expect(used.kind == bench.spec.kind, f"describe: it tells of kind {used.kind!r}, expected {bench.spec.kind!r}")
+    try:
+        for check in checks:
+            await check(bench)
+        # Last, as a provider that passes the environment on passes all else, and prints keys into every trace.
+        sandbox = await bench.make()
+        shown = await _run(sandbox, "env")
+        expect(secret not in shown.output, "exec: the environment of this process is seen inside, keys and all")
+        await sandbox.stop()
+        bench.session.release(sandbox.workspace)
+    finally:
+        await bench.session.close()
+    await bench.session.close()  # may be called twice
+
+
+async def _run(sandbox: Sandbox, command: str, *, seconds: float = _PATIENCE, **given: object) -> ExecResult:
+    return await sandbox.exec(["sh", "-c", command], seconds=seconds, **given)  # type: ignore[arg-type]
+
+
+async def _expect_error(call: Awaitable[object], what: str, *errors: type[Exception]) -> None:
+    names = " or ".join(error.__name__ for error in errors)
+    try:
+        found = await call
+    except errors:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), expected {names}") from error
+    raise AssertionError(f"{what}: returned {found!r}, expected {names}")
+
+
+async def _check_commands(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    expect(sandbox.kind == bench.spec.kind, f"kind: found {sandbox.kind!r}, expected {bench.spec.kind!r}")
+    expect(isinstance(sandbox.workspace, Workspace), "workspace: expected the Workspace that it was started with")
+    done = await _run(sandbox, "echo one; echo two >&2; echo three; exit 3")
+    expect(done.output == "one\ntwo\nthree\n", f"exec: stdout and stderr came as {done.output!r}, expected their order")
+    expect((done.exit_code, done.killed) == (3, None), f"exec: found {done}, expected exit code 3")
+    done = await _run(sandbox, "kill -9 $$")
+    expect(done.exit_code == 137, f"exec: a command killed by signal 9 has {done.exit_code}, expected 137")
+    done = await sandbox.exec(["no-such-program-at-all"], seconds=_PATIENCE)
+    expect(done.exit_code == 127, f"exec: a missing program has exit code {done.exit_code}, expected 127, no error")
+    done = await _run(sandbox, "cat", stdin=b"given\n")
+    expect(done.output == "given\n", f"exec: stdin came as {done.output!r}")
+    done = await _run(sandbox, 'echo "$GIVEN"', environment={"GIVEN": "a value"})
+    expect(done.output == "a value\n", f"exec: the environment that is given came as {done.output!r}")
+    # By the shell alone: not every image has seq, yes or head -c.
+    done = await _run(sandbox, "while [ ${#x} -lt 100000 ]; do x=x$x$x; done; echo $x; echo end", output_limit=1_000)
+    expect(done.truncated, "exec: it says that no output is left out, and there was more than output_limit")
+    expect(len(done.output) < 2_000, f"exec: {len(done.output)} characters are kept, expected about output_limit")
+    expect(done.output.endswith("end\n"), "exec: the end of long output is missing, where errors stand")
+    expect(done.seconds >= 0, "exec: seconds are negative")
+    await sandbox.stop()
+    await sandbox.stop()  # may be called twice
+
+
+async def _check_files(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    await sandbox.put("in/given.txt", b"from outside")
+    done = await _run(sandbox, "cat in/given.txt && printf made > made.txt")
+    expect(done.output == "from outside", f"put: a command in the workspace sees {done.output!r}")
+    expect(await sandbox.get("made.txt", 100) == b"made", "get: it lacks what a command wrote")
+    await sandbox.put(_PRIVATE, b"private")
+    expect(await sandbox.get(_PRIVATE, 100) == b"private", "put, get: /tmp is no place for files")
+    # Refused by the provider itself: what writes may have more rights than the commands inside.
+    for path in ("../outside.txt", "/etc/agentbench-kit"):
+        refused = sandbox.put(path, b"")
+        await _expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
+    await _expect_error(sandbox.get("made.txt", 2), "get: of a file over the limit", PathRefusedError)
+    await _expect_error(sandbox.get("missing.txt", 9), "get: of no file", OSError)
+    await sandbox.stop()
+    expect(sandbox.workspace.read_text("made.txt") == "made", "stop: the workspace has to stay as it was")
+
+
+# No `ps` and no pids: an image may lack the one, and a container's pids mean nothing outside. A pipe without a reader
+# keeps its writer waiting, which any shell can show.
+_LEAVE = "mkfifo left; S=$(command -v setsid); ($S cat left >/dev/null 2>&1 </dev/null &); ($S cat left &); echo begun"
+"""Leaves readers of a pipe behind, one of them apart from everything that it came from."""
+
+
+async def _expect_none_left(sandbox: Sandbox, after: str) -> None:
+    """Expect that nobody reads the pipe: who writes to it then waits for ever."""
+    done = await _run(sandbox, "echo anybody > left", seconds=1)
+    expect(done.killed == "time-out", f"exec: something that a command had started was there after {after}")
+
+
+async def _check_time_out(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    done = await _run(sandbox, _LEAVE)
+    expect(done.output == "begun\n", f"exec: found {done}")
+    await _expect_none_left(sandbox, "its end")
+    # What it left behind holds the output open: a time-out that kills the shell alone goes on waiting for its end.
+    began = time.monotonic()
+    done = await _run(sandbox, f"rm left; {_LEAVE}; sleep 600", seconds=1)
+    expect((done.exit_code, done.killed) == (None, "time-out"), f"exec: found {done}, expected it killed for time-out")
+    expect(done.output == "begun\n", f"exec: what it wrote before its time-out is {done.output!r}")
+    expect(time.monotonic() - began < _LATE, "exec: a command went on long after its limit of one second")
+    await _expect_none_left(sandbox, "its time-out")
+    done = await _run(sandbox, "echo usable")
+    expect(done.output == "usable\n", "exec: after a time-out the sandbox is to be usable")
+    await sandbox.stop()
+
+
+async def _check_cancelling(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    await _run(sandbox, "mkfifo ready")
+    task = asyncio.ensure_future(_run(sandbox, f"{_LEAVE}; echo > ready; sleep 600"))
+    # Not by another exec: a sandbox may run one command at a time.
+    listener = await sandbox.open(["cat", "ready"])
+    await asyncio.wait_for(listener.read(), _PATIENCE)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        await _expect_none_left(sandbox, "its cancelling")
+        await listener.stop()
+        await sandbox.stop()
+        return
+    raise AssertionError("exec: it was cancelled, and went on")
+
+
+async def _check_programs(bench: _Bench) -> None:
+    sandbox = await bench.make()
+    cat = await sandbox.open(["cat"])
+    await cat.write(b"one\n")
+    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"one\n", "open: what a program writes is not read at once")
+    await cat.end_input()
+    await cat.end_input()  # may be called twice
+    expect(await asyncio.wait_for(cat.read(), _PATIENCE) == b"", "open: after its end, read() is to return nothing")
+    await cat.stop()
+    await _expect_error(cat.write(b"x"), "open: write() to a program that has ended", BrokenPipeError)
+    apart = await sandbox.open(["sh", "-c", "echo oops >&2; echo fine; cat"], stderr="apart")
+    expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"fine\n", "open: stderr apart is not to be in read()")
+    await _run(sandbox, "echo beside")
+    await apart.write(b"still here\n")
+    expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"still here\n", "exec: it ended an open program")
+    began = time.monotonic()
+    while apart.errors() != "oops\n":  # it has a pipe of its own, which may be read later
+        late = time.monotonic() - began > _LATE
+        expect(not late, f"open: errors() is {apart.errors()!r}, expected what it wrote to stderr")
+        await asyncio.sleep(0.01)
+    await sandbox.stop()
+    expect(await asyncio.wait_for(apart.read(), _PATIENCE) == b"", "stop: a program that was open went on")
+    await apart.stop()
+
+
+async def _check_two(bench: _Bench) -> None:
+    one, other = await asyncio.gather(bench.make(), bench.make())
+    await _run(one, "echo one > whose.txt")
+    done = await _run(other, "cat whose.txt")
+    expect(done.exit_code != 0, "start: two sandboxes have one workspace")
+    stays = await other.open(["cat"])
+    await one.stop()
+    await stays.write(b"here\n")
+    expect(await asyncio.wait_for(stays.read(), _PATIENCE) == b"here\n", "stop: it ended a program of another sandbox")
+    await stays.stop()
+    await other.stop()

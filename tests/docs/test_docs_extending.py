@@ -1,0 +1,44 @@
+"""What docs/extending.md and docs/plugin.md say of seams is all that there is, and as it is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from sample_pages import PAGE, ROOT, SAMPLE, quoted_files, with_files
+
+import pytest_agentbench
+from pytest_agentbench import hookspecs
+
+TABLE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def named(pattern: str) -> set[str]:
+    """What the table says in such a way."""
+    return set(re.findall(pattern, TABLE))
+
+
+def test_each_file_of_the_sample_is_quoted_as_it_is() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_files(page) == page, "renew it: python tests/docs/sample_pages.py"
+    files = {path.relative_to(SAMPLE).as_posix() for path in SAMPLE.rglob("*.py") if path.name != "__init__.py"}
+    assert files | {"agentbench_sample/template/notes.txt", "pyproject.toml"} == {*quoted_files(page)}
+
+
+def test_the_table_has_each_hook() -> None:
+    hooks = {
+        name.removeprefix("pytest_agentbench_") for name in dir(hookspecs) if name.startswith("pytest_agentbench_")
+    }
+    assert hooks == named(r"`pytest_agentbench_(\w+)`")
+
+
+def test_the_table_has_each_seam_of_entry_points() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    sample = tomllib.loads((SAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
+    entries = {*settings["pytest_agentbench.packs"], *sample["pytest_agentbench.packs"]}
+    assert {entry.split()[0] for entry in entries} - named(r"`(\w+)(?: [A-Z][^`]*)`") == set()
+
+
+def test_the_table_has_each_kit() -> None:
+    kits = {name for name in pytest_agentbench.__all__ if name.startswith("check_")}
+    assert kits == named(r"`(check_\w+)`")

@@ -1,0 +1,72 @@
+"""Files of other tools, imported into a project of their own; `foreign/` holds some that these tools wrote."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_agentbench.cli import main
+
+FOREIGN = Path(__file__).parent / "foreign"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a call of the command left: `out` and `err` are what it printed, without the project's path."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    def case(self, name: str) -> Any:
+        """A `test.yaml` as data."""
+        return yaml.safe_load((self.folder / name / "test.yaml").read_text(encoding="utf-8"))
+
+    @property
+    def files(self) -> list[str]:
+        """Every file, by its path in the folder."""
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
+
+
+class Importing:
+    """A project; `call` imports a file into `cases/it` and finds that `agentbench validate` is content."""
+
+    def __init__(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.project = project
+        self._capsys = capsys
+        (project / "pytest.ini").write_text("[pytest]\n")
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        """A file of the project."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def call(self, tool: str, file: Path) -> Imported:
+        folder = self.project / "cases" / "it"
+        code = main(["import", tool, str(file), "-o", str(folder)])
+        captured = self._capsys.readouterr()
+        if folder.exists():
+            assert main(["validate", str(folder)]) == 0, self._capsys.readouterr().out
+            self._capsys.readouterr()
+        place = f"{file.parent}/"
+        return Imported(code, captured.out.replace(place, ""), captured.err.replace(place, ""), folder)
+
+    def run(self, *arguments: str) -> str:
+        """What pytest prints of the imported cases."""
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "cases", *arguments]
+        return subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.fixture
+def importing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Importing:
+    """A project of its own."""
+    return Importing(tmp_path, capsys)

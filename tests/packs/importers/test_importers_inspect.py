@@ -1,0 +1,311 @@
+"""Inspect's samples and logs become cases."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+import regex
+import yaml
+from importing import FOREIGN, Importing, importing
+
+from pytest_agentbench.packs.importers.inspect import MAX_MEMBER
+
+__all__ = ["importing"]
+
+
+def sample(**fields: object) -> str:
+    return json.dumps([{"input": "Say yes.", "target": "yes", "id": "first", **fields}])
+
+
+@pytest.mark.slow
+def test_the_log_of_an_evaluation_brings_scorer_prompt_and_answers(importing: Importing):
+    found = importing.call("inspect", FOREIGN / "capitals.json")
+    assert (found.code, found.err) == (0, "")
+    assert found.files == ["fr/test.yaml", "jp/test.yaml", "predictions.jsonl"]
+    case = found.case("jp")
+    assert [message["role"] for message in case["input"]["messages"]] == ["system", "user", "assistant", "user"]
+    assert case["input"]["messages"][-1]["content"].startswith("What is the capital of Japan?")
+    assert case["deterministic_checks"][0]["declarative"] == {
+        "kind": "regex_match",
+        "pattern": r"(?:Tokyo|東京)[\s!-/:-@\[-`{-~]*\Z",
+        "ignore_case": True,
+    }
+    printed = importing.run("--agentbench-predictions", "cases/it/predictions.jsonl")
+    assert "4 passed" in printed, printed  # two samples of two epochs, as Inspect scored them
+
+
+@pytest.mark.slow
+def test_the_log_of_choices_is_scored_as_inspect_did(importing: Importing):
+    found = importing.call("inspect", FOREIGN / "sums.json")
+    assert found.code == 1
+    [lost] = found.err.splitlines()
+    assert lost.startswith("sums.json:377:5: not imported: target: found several choices (A, B)")
+    assert "1 passed" in importing.run("--agentbench-predictions", "cases/it/predictions.jsonl")
+
+
+def test_an_archive_is_the_same_log(importing: Importing):
+    log = json.loads((FOREIGN / "capitals.json").read_text())
+    path = importing.project / "capitals.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in log.pop("samples"):
+            archive.writestr(f"samples/{each['id']}_epoch_{each['epoch']}.json", json.dumps(each))
+        archive.writestr("header.json", json.dumps(log))
+    found = importing.call("inspect", path)
+    assert (found.code, found.files) == (0, ["fr/test.yaml", "jp/test.yaml", "predictions.jsonl"])
+    assert found.case("fr")["metadata"]["imported_from"] == "capitals.eval!samples/fr_epoch_1.json:1"
+
+
+def test_an_archive_of_a_newer_compression_says_how_to_convert_it(importing: Importing):
+    path = importing.project / "new.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", "{}")
+    content = bytearray(path.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        struct.pack_into("<H", content, content.index(signature) + at, 99)
+    path.write_bytes(content)
+    found = importing.call("inspect", path)
+    assert found.code == 1
+    assert "inspect log convert" in found.err
+
+
+@pytest.mark.parametrize("content", [b"no archive", b""])
+def test_what_is_no_archive_is_an_error(importing: Importing, content: bytes):
+    found = importing.call("inspect", importing.write("x.eval", content))
+    assert found.code == 1
+    assert "cannot be read as a log of Inspect" in found.err
+
+
+@pytest.mark.slow
+def test_an_archive_that_would_fill_the_memory_is_not_unpacked(importing: Importing):
+    path = importing.project / "bomb.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"eval": {}}')
+        with archive.open("samples/1_epoch_1.json", "w", force_zip64=True) as member:
+            block = b" " * 2**22
+            for _ in range(MAX_MEMBER // len(block) + 1):
+                member.write(block)
+    found = importing.call("inspect", path)
+    assert found.code == 1
+    assert "expected at most 268,435,456" in found.err
+
+
+@pytest.mark.slow
+def test_choices_are_shown_and_decided_by_letter(importing: Importing):
+    rows = [{"input": "2 + 2?", "choices": ["3", "4"], "target": "B", "id": 7}]
+    found = importing.call("inspect", importing.write("s.jsonl", json.dumps(rows[0]) + "\n"))
+    assert (found.code, found.err) == (0, "")
+    importing.write("cases/it/s-choices.demo.yaml", 'schema_version: 1\nanswers: {"7": B}\n')
+    assert "1 passed" in importing.run("--model", "demo")
+    [run] = (importing.project / "outputs" / "runs").rglob("run_1.json")
+    assert "A. 3\nB. 4" in json.loads(run.read_text())["trace"][0]["content"]
+
+
+def test_a_table_is_read_as_inspect_reads_it(importing: Importing):
+    text = 'input,target,choices,id,metadata\nBigger?,A,"4,3",x,"{""level"": 1}"\n'
+    found = importing.call("inspect", importing.write("s.csv", text))
+    row = json.loads((found.folder / "s-choices.jsonl").read_text())
+    assert (row["choices"], row["answer"], row["metadata"]["level"]) == (["4", "3"], "A", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("targets", "answer", "outcome"),
+    [(["yes", "yep"], "I say YEP, sure", "1 passed"), (["yes", "yep"], "no", "1 failed"), ("a.b", "a.b", "1 passed")],
+)
+def test_one_of_several_targets_is_enough(importing: Importing, targets: object, answer: str, outcome: str):
+    found = importing.call("inspect", importing.write("s.json", sample(target=targets)))
+    [data] = [name for name in found.files if name.endswith(".jsonl")]
+    script = {"schema_version": 1, "answers": {"first": answer}}
+    importing.write(f"cases/it/{data.removesuffix('.jsonl')}.demo.yaml", json.dumps(script))
+    assert outcome in importing.run("--model", "demo")
+
+
+def test_files_go_to_the_workspace(importing: Importing):
+    importing.write("data/notes.txt", "from the folder")
+    files = {
+        "a/text.txt": "inline\ntext",
+        "b.bin": "data:application/octet-stream;base64," + base64.b64encode(b"\0\1").decode(),
+        "c.txt": "data/notes.txt",
+    }
+    found = importing.call("inspect", importing.write("s.json", sample(files=files)))
+    workspace = found.folder / "first" / "workspace"
+    assert (workspace / "a/text.txt").read_text() == "inline\ntext"
+    assert (workspace / "b.bin").read_bytes() == b"\0\1"
+    assert (workspace / "c.txt").read_text() == "from the folder"
+    assert found.case("first")["input"]["context"]["llm_probe"]["tools"] == ["read_file", "write_file", "list_files"]
+
+
+def test_a_dockerfile_comes_along_and_other_sandboxes_are_named(importing: Importing):
+    importing.write("Dockerfile", "FROM debian:12\nRUN true\n")
+    importing.write("copying/Dockerfile", "FROM debian:12\nCOPY x /x\n")
+    rows = [
+        {"input": f"{name}?", "target": "yes", "id": name, "sandbox": sandbox}
+        for name, sandbox in {
+            "plain": "docker",
+            "built": ["docker", "Dockerfile"],
+            "copying": ["docker", "copying/Dockerfile"],
+            "composed": ["docker", "compose.yaml"],
+            "other": {"type": "k8s", "config": "values.yaml"},
+            "broken": "[docker",
+        }.items()
+    ]
+    found = importing.call("inspect", importing.write("s.json", json.dumps(rows)))
+    assert found.code == 0
+    assert found.case("built")["sandbox"] == {"dockerfile": "Dockerfile"}
+    assert "tags" not in found.case("plain")
+    for name in ("copying", "composed", "other", "broken"):
+        assert found.case(name)["tags"] == ["manual"], name
+    assert len(found.err.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("scorer", "options", "target", "right", "wrong"),
+    [
+        ("match", {}, "Paris.", "It is **PARIS**", "Paris it is"),
+        ("match", {"location": "begin"}, "5", "$5 each", "each $5"),
+        ("match", {"location": "any", "ignore_case": False}, "Paris", "In Paris now", "in paris now"),
+        ("match", {"location": "exact"}, "Paris", "`Paris`", "In Paris"),
+        ("exact", {}, "Paris", "paris.", "In Paris"),
+        ("includes", {}, "a.b", "x A.B y", "x a-b y"),
+        ("includes", {}, " 5", "It is 5.", "It is 25."),
+        ("f1", {}, ["Paris", "the city of Paris"], "Paris.", "It may be Paris, Rome or Bern"),
+    ],
+)
+def test_patterns_of_scorers_take_what_inspect_takes(
+    importing: Importing, scorer: str, options: dict[str, object], target: object, right: str, wrong: str
+):
+    log = {
+        "eval": {"scorers": [{"name": scorer, "options": options}]},
+        "samples": [{"id": "x", "epoch": 1, "input": "Where?", "target": target}],
+    }
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    evaluator = json.loads((found.folder / "s-checked.jsonl").read_text())["evaluator"]
+    assert evaluator["func"] == "regex_match"
+    flags = regex.IGNORECASE if evaluator["args"].get("ignore_case") else 0
+    assert regex.search(evaluator["args"]["pattern"], right, flags)
+    assert not regex.search(evaluator["args"]["pattern"], wrong, flags)
+
+
+def test_several_numbers_are_no_pattern_of_their_digits(importing: Importing):
+    log = {
+        "eval": {"scorers": [{"name": "match", "options": {"numeric": True}}]},
+        "samples": [{"id": "x", "epoch": 1, "input": "How many?", "target": ["5", "6"]}],
+    }
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    assert found.code == 1
+    assert "not imported: target: found several numbers (5, 6), of which numeric_match takes one" in found.err
+
+
+def test_what_a_solver_of_choices_asks_differently_is_named(importing: Importing):
+    step = {"solver": "multiple_choice", "params": {"template": None, "cot": True, "multiple_correct": False}}
+    sample = {"id": "x", "epoch": 1, "input": "2 + 2?", "choices": ["3", "4"], "target": "B"}
+    log = {"eval": {"scorers": [{"name": "choice"}]}, "plan": {"steps": [step]}, "samples": [sample]}
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    assert found.err == "s.json:1:1: plan.steps: cot of multiple_choice is left out\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ({"eval": {"scorers": 5}}, "s.json:1:1: eval.scorers: found 5, expected a list of objects"),
+        ({"eval": {}, "plan": {"steps": ["x"]}}, "s.json:1:1: plan.steps: found ['x'], expected a list of objects"),
+        ({"eval": {}, "plan": {"steps": [{"solver": "x", "params": [1]}]}}, "the solver 'x' is code"),
+        ({"eval": {}, "samples": [{"input": "attachment://1", "attachments": [1]}]}, "attachments: found no text for"),
+        ({"eval": {"scorers": [{"name": "match", "options": []}]}}, "found nothing that could become a case"),
+    ],
+)
+def test_a_log_of_another_form_is_an_error(importing: Importing, log: dict[str, object], reason: str):
+    found = importing.call("inspect", importing.write("s.json", json.dumps({"samples": [], **log})))
+    assert found.code == 1
+    assert reason in found.err
+
+
+def test_a_sample_whose_run_failed_leaves_no_answer_and_is_named(importing: Importing):
+    samples = [
+        {"id": "x", "epoch": epoch, "input": "Where?", "target": "y", "output": {"completion": "y"}, "error": error}
+        for epoch, error in ((1, None), (2, {"message": "lost"}))
+    ]
+    found = importing.call("inspect", importing.write("s.json", json.dumps({"eval": {}, "samples": samples})))
+    assert "error: its run ended with one, so it leaves no answer to score" in found.err
+    assert json.loads((found.folder / "predictions.jsonl").read_text()) == {"id": "x", "prediction": "y"}
+
+
+def test_a_setup_script_is_kept_but_not_run(importing: Importing):
+    found = importing.call("inspect", importing.write("s.json", sample(setup="touch /tmp/pwned")))
+    case = found.case("first")
+    assert (case["tags"], case["metadata"]["setup"]) == (["manual"], "touch /tmp/pwned")
+    assert found.err.startswith("s.json:1:2: setup: a script is not run before a case")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"input": ""}, "input: found ''"),
+        ({"input": [{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]}, "input[0]: found an image"),
+        ({"input": [{"role": "tool", "content": "x"}]}, "input[0]: found a tool's message or call"),
+        ({"input": [{"role": "system", "content": "x"}]}, "input: found no text of a user"),
+        ({"target": {"a": 1}}, "target: found {'a': 1}"),
+        ({"metadata": "x"}, "metadata: not valid JSON"),
+        ({"files": {"../x": "y"}}, "files: found '../x', expected a path inside the workspace"),
+        ({"files": {"/etc/x": "y"}}, "files: found '/etc/x'"),
+        ({"files": {"victim:x": "y"}}, "files: found 'victim:x', a file of another sandbox"),
+        ({"files": {"x": "data:;base64,*"}}, "not valid base64"),
+        ({"files": {"x": "../secret.txt"}}, "a file outside of"),
+        ({"files": {"x": "link.txt"}}, "a file outside of"),
+        ({"files": {"a": "1", "a/b": "2"}}, "files: found 'a' and 'a/b', which cannot both be there"),
+        ({"files": {"a": "1", "./a": "2"}}, "files: found 'a' and 'a', which cannot both be there"),
+        ({"files": {"a" * 300: "1"}}, "expected names of at most 255 bytes"),
+        ({"files": {"a": "data/"}}, "files: 'a' is the folder data/; name its files one by one"),
+        ({"choices": ["", "yes"], "target": "B"}, "choices: found ['', 'yes']"),
+        ({"choices": list(map(str, range(27))), "target": "B"}, "expected up to 26 texts"),
+        ({"choices": ["1", "2", "3"], "target": "A,C"}, "target: found several choices (A,C)"),
+    ],
+)
+def test_a_sample_that_becomes_no_case_is_named(
+    importing: Importing, fields: dict[str, object], reason: str, tmp_path_factory: pytest.TempPathFactory
+):
+    secret = importing.project.parent / "secret.txt"
+    secret.write_text("secret")
+    (importing.project / "link.txt").symlink_to(secret)
+    importing.write("data/notes.txt", "in a folder")
+    found = importing.call("inspect", importing.write("s.json", sample(**fields)))
+    assert found.code == 1
+    assert found.err.startswith("s.json:1:2: not imported: ")
+    assert reason in found.err
+    assert not found.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("scorer", "said", "note"),
+    [
+        ({"name": "model_graded_qa", "options": {}}, {"name": "llm_judgement", "threshold": 1.0}, ""),
+        (
+            {"name": "model_graded_fact", "options": {"instructions": "Be strict."}},
+            {"name": "llm_judgement", "threshold": 1.0},
+            "eval.scorers: instructions of model_graded_fact is left out",
+        ),
+        (
+            {"name": "match", "options": {"numeric": True, "location": "begin"}},
+            {"name": "numeric_match", "threshold": 1.0},
+            "takes 60 % and 60 for the same number; it takes the last number, where match looks at 'begin'",
+        ),
+        ({"name": "mine/own", "options": {}}, {"name": "exact_match", "threshold": 1.0}, "the scorer 'own' is code"),
+    ],
+)
+def test_scorers_of_a_log_become_metrics(importing: Importing, scorer: object, said: object, note: str):
+    log = {
+        "eval": {"scorers": [scorer]},
+        "plan": {"steps": [{"solver": "generate"}]},
+        "samples": [{"id": "x", "epoch": 1, "input": [{"role": "user", "content": "attachment://1"}], "target": "yes"}],
+    }
+    log["samples"][0]["attachments"] = {"1": "Kept apart?"}  # type: ignore[index]
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    [descriptor] = found.folder.glob("*.dataset.yaml")
+    assert yaml.safe_load(descriptor.read_text())["metrics"] == [said]
+    assert note in found.err
+    assert "Kept apart?" in Path(str(descriptor).replace(".dataset.yaml", ".jsonl")).read_text()

@@ -1,0 +1,345 @@
+"""A report's web interaction by hand: what was recorded, what follows from it, and what is estimated on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.annotations import Annotations, ComplexityLevel, DomainExpert
+from pytest_agentbench.packs.research.arithmetic import (
+    KNOWLEDGE_SCORES,
+    STRATEGIC_SCORES,
+    TASK_SCORES,
+    Expert,
+    Interaction,
+    StrategicWeights,
+    compat_efficiency,
+    compat_expert,
+    complexity_adaptability,
+    interaction_efficiency,
+    interaction_strategy,
+    knowledge_creation_value,
+    overall_strategic_score,
+    strategic_value,
+)
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.interaction import interaction_of
+from pytest_agentbench.packs.research.records import ExecutionMetrics, Report
+from pytest_agentbench.packs.research.scores import InteractionScore
+
+DETAILED = {
+    "task_metadata": {"title": "Ports"},
+    "interaction_metrics": {
+        "timing": {"total_duration_seconds": 5400, "thinking_time_seconds": 20, "first_response_time_seconds": 3},
+        "token_usage": {
+            "total_input_tokens": 3000,
+            "total_output_tokens": 1200,
+            "model_name": "gpt-x",
+            "estimated_cost_usd": 30,
+        },
+        "performance_metrics": {
+            "automation_rate": 0.8,
+            "error_rate": 0.25,
+            "efficiency_score": 0.6,
+            "retry_count": 2,
+        },
+        "interaction_details": {
+            "tool_calls": [
+                {"call_count": 3, "success_rate": 1.0},
+                {"success_rate": 0.5},
+                {"call_count": 4, "success_rate": 0.25},
+            ],
+            "search_queries": ["a", "b", "c"],
+            "user_feedback": {"satisfaction_rating": 4, "interruptions": 1},
+        },
+    },
+    "quality_metrics": {
+        "content_length": {"word_count": 1000, "citation_count": 6},
+        "information_coverage": {"sources_used": 4, "coverage_completeness": 0.75},
+    },
+}
+FLAT = {
+    "total_duration_seconds": 600,
+    "token_usage": {"input_tokens": 10, "output_tokens": 20, "total_cost_usd": 5},
+    "automation_level": 0.5,
+    "tool_calls_count": 11,
+    "word_count": 50,
+    "citation_count": 7,
+    "sources_used": 8,
+    "thinking_time_seconds": 1,
+    "first_response_time_seconds": 2,
+    "error_rate": 0.125,
+    "efficiency_score": 0.25,
+    "retry_count": 9,
+    "search_queries_count": 13,
+    "successful_tool_rate": 0.375,
+    "coverage_completeness": 0.625,
+    "user_satisfaction_rating": 3,
+    "user_interruptions": 12,
+}
+ANNOTATIONS = Annotations(
+    folder=Path("annotations"),
+    domains={"finance": DomainExpert(avg_hourly_rate_usd=60, avg_task_time_hours=1.0)},
+    levels={4: ComplexityLevel(expert_time_multiplier=2.0, difficulty_score=4)},
+    prices={},
+)
+
+
+def scored(
+    row: Mapping[str, Any], metrics: Mapping[str, Any] | None = None, *, expert: bool = True, compat: bool = False
+) -> InteractionScore:
+    told = ExecutionMetrics.model_validate(metrics or {})
+    report = Report(7, "research.7", "gpt", "Which port grew most of all?", "One [1]. Two three [2].", "en", told)
+    named = ("finance", 4) if expert else (None, None)
+    return interaction_of(report, ANNOTATIONS, *named, PoetConfig(), row, compat=compat)
+
+
+def test_what_was_recorded_in_detail_stands_in_the_metrics() -> None:
+    found = scored(DETAILED)
+    assert found.metrics == {
+        "task_id": "7",
+        "task_title": "Ports",
+        "total_duration_seconds": 5400,
+        "thinking_time_seconds": 20,
+        "first_response_time_seconds": 3,
+        "total_input_tokens": 3000,
+        "total_output_tokens": 1200,
+        "model_name": "gpt-x",
+        "estimated_cost_usd": 30,
+        "automation_rate": 0.8,
+        "error_rate": 0.25,
+        "efficiency_score": 0.6,
+        "retry_count": 2,
+        "tool_calls_count": 8,
+        "search_queries_count": 3,
+        "successful_tool_rate": pytest.approx((3 + 0.5 + 1) / 8),
+        "word_count": 1000,
+        "citation_count": 6,
+        "sources_used": 4,
+        "coverage_completeness": 0.75,
+        "user_satisfaction_rating": 4,
+        "user_interruptions": 1,
+        "expert_time_hours": 2,
+        "expert_hourly_rate_usd": 60,
+        "time_savings_hours": 0.5,
+        "cost_saving_usd": 90,
+        "efficiency_vs_expert": 1,
+    }
+    assert (found.valid, found.missing) == (True, ())
+
+
+def test_what_follows_from_it() -> None:
+    """2 h in 1.5 h, 30 of 120 USD, (1 - 0.25) * 4 / 5."""
+    found = scored(DETAILED)
+    assert found.efficiency == pytest.approx(
+        {
+            "time_efficiency": 1,
+            "cost_efficiency": 0.75,
+            "automation_efficiency": 0.8,
+            "quality_efficiency": 0.6,
+            "overall_efficiency": (1 + 0.75 + 0.8 + 0.6) / 4,
+        }
+    )
+    rate = 4.5 / 8
+    assert found.strategic == pytest.approx(
+        {
+            "multi_step_reasoning_score": 8 * 2 / 5 + 20 * 3 / 60,
+            "domain_expertise_score": 4 * 3 / 10 + 6 * 2 / 20,
+            "synthesis_capability_score": 3.75,
+            "independence_score": 0.8 * 0.75 * 5,
+            "knowledge_extraction_score": 3 / 2 + 3 * rate,
+            "knowledge_organization_score": 1000 * 3 / 5000 + 2 * 0.75,
+            "knowledge_reuse_potential": 6 / 3,
+            "knowledge_quality_score": 3,
+            "created_knowledge_units": 10,
+        }
+    )
+    assert found.summary["basic_info"] == {
+        "task_id": "7",
+        "model_name": "gpt-x",
+        "duration_minutes": 90,
+        "total_tokens": 4200,
+    }
+    assert found.summary["efficiency"] == {
+        "time_savings_hours": 0.5,
+        "cost_saving_usd": 90,
+        "automation_rate": 0.8,
+        "efficiency_vs_expert": 1,
+    }
+    assert found.summary["quality"] == {
+        "word_count": 1000,
+        "sources_used": 4,
+        "citation_count": 6,
+        "user_satisfaction": 4,
+        "coverage_completeness": 0.75,
+    }
+    assert found.summary["performance"] == {
+        "error_rate": 0.25,
+        "retry_count": 2,
+        "tool_calls_count": 8,
+        "successful_tool_rate": rate,
+    }
+
+
+def test_metrics_of_the_execution_go_before_those_of_the_interaction() -> None:
+    found = scored(DETAILED, FLAT)
+    told = {name: value for name, value in FLAT.items() if name not in ("token_usage", "automation_level")}
+    assert {name: found.metrics[name] for name in told} == told
+    assert found.metrics["automation_rate"] == 0.5
+    tokens = ("total_input_tokens", "total_output_tokens", "estimated_cost_usd")
+    assert [found.metrics[name] for name in tokens] == [10, 20, 5]
+
+
+def test_summaries_are_rounded_to_cents_and_hundredths() -> None:
+    found = scored({}, {"total_duration_seconds": 12_345, "token_usage": {"total_cost_usd": 1.2345}})
+    assert found.summary["basic_info"]["duration_minutes"] == 205.75
+    assert found.summary["efficiency"]["cost_saving_usd"] == 118.77
+    assert found.summary["efficiency"]["efficiency_vs_expert"] == 0.58  # 2 h of 3.429
+    assert found.summary["efficiency"]["time_savings_hours"] == 0
+    assert found.metrics["efficiency_vs_expert"] == pytest.approx(7200 / 12_345)
+
+
+def test_what_nobody_recorded_is_none_and_named() -> None:
+    found = scored({}, expert=False)
+    assert found.metrics["model_name"] == "gpt"  # the report's own
+    assert {name for name, value in found.metrics.items() if value is not None} == {
+        "task_id", "task_title", "model_name"
+    }  # fmt: skip
+    assert not found.valid
+    assert len(found.missing) == 21
+    assert set(found.strategic.values()) == set(found.efficiency.values()) == {None}
+    assert found.summary["basic_info"]["total_tokens"] is None
+    assert found.summary["basic_info"]["duration_minutes"] is None
+
+
+@pytest.mark.parametrize(
+    ("calls", "rate"),
+    [([], None), ([{"call_count": 0, "success_rate": 1.0}], None), ([{"call_count": 2}, {"success_rate": 1.0}], None)],
+)
+def test_a_rate_of_success_needs_calls_that_all_say(calls, rate) -> None:
+    row = {"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}
+    found = scored(row)
+    assert found.metrics["successful_tool_rate"] is rate
+    assert found.metrics["tool_calls_count"] == sum(each.get("call_count", 1) for each in calls)
+
+
+@pytest.mark.parametrize(
+    ("row", "metrics", "said"),
+    [
+        ({"interaction_metrics": {"timing": {"thinking_time_seconds": -1}}}, {}, "interaction_metrics.timing.thinking"),
+        ({}, {"error_rate": 1.5}, r"^execution_metrics\.error_rate: input should"),
+        ({}, {"user_satisfaction_rating": 5.5, "error_rate": -1}, "error_rate.*; execution_metrics.user_satis"),
+    ],
+)
+def test_values_that_cannot_be_are_named(row, metrics, said) -> None:
+    with pytest.raises(ConfigError, match=said):
+        scored(row, metrics)
+
+
+def test_no_proxy_is_over_five() -> None:
+    found = interaction_strategy(
+        Interaction(
+            tool_calls_count=100,
+            thinking_time_seconds=1000,
+            sources_used=100,
+            citation_count=100,
+            search_queries_count=100,
+            successful_tool_rate=1,
+            word_count=100_000,
+            coverage_completeness=1,
+            user_satisfaction_rating=5,
+            automation_rate=1,
+            error_rate=0,
+        )
+    )
+    values = {name: getattr(found, name) for name in found.__slots__}
+    assert values.pop("created_knowledge_units") == 200
+    assert set(values.values()) == {5}
+
+
+def test_an_expert_of_no_cost_leaves_no_share_of_it() -> None:
+    task = Interaction(expert_time_hours=1, expert_hourly_rate_usd=0, estimated_cost_usd=0, total_duration_seconds=60)
+    found = interaction_efficiency(task)
+    assert (found.cost_efficiency, found.time_efficiency, found.overall_efficiency) == (None, 1, None)
+
+
+# -- as the original has it -----------------------------------------------------------
+
+
+def test_the_original_makes_up_what_was_not_recorded() -> None:
+    """Words by 1.3: 6 asked are 7 tokens, 5 said are 6."""
+    found = scored({}, compat=True)
+    expected = {
+        "total_duration_seconds": 60,
+        "thinking_time_seconds": 6,
+        "first_response_time_seconds": 5,
+        "total_input_tokens": 7,
+        "total_output_tokens": 6,
+        "model_name": "estimated-model",
+        "estimated_cost_usd": (0.003 * 7 + 0.015 * 6) / 1000,
+        "automation_rate": 0.8,
+        "error_rate": 0.05,
+        "efficiency_score": 0.7,
+        "retry_count": 0,
+        "tool_calls_count": 5,
+        "search_queries_count": 3,
+        "successful_tool_rate": 0.9,
+        "word_count": 5,
+        "coverage_completeness": 0.75,
+        "user_satisfaction_rating": 3.5,
+        "user_interruptions": 0,
+    }
+    assert {name: found.metrics[name] for name in expected} == pytest.approx(expected)
+    assert scored({}, {"total_duration_seconds": 90}, compat=True).metrics["thinking_time_seconds"] == 9
+
+
+def test_the_original_makes_up_little_where_anything_was_recorded() -> None:
+    found = scored({"interaction_metrics": {}}, compat=True)
+    assert (found.metrics["first_response_time_seconds"], found.metrics["successful_tool_rate"]) == (0, 1)
+    assert found.metrics["total_duration_seconds"] is found.metrics["model_name"] is None
+
+
+def test_the_originals_expert() -> None:
+    assert compat_expert(None, "finance", 4) == Expert(2, 100)
+    assert compat_expert(ANNOTATIONS, "law", 4) == Expert(4, 100)
+    assert compat_expert(ANNOTATIONS, "finance", 4) == Expert(2, 60)
+    assert compat_expert(ANNOTATIONS, "finance", "4") == compat_expert(ANNOTATIONS, "finance", 9) == Expert(1, 60)
+    assert compat_expert(ANNOTATIONS, None, None) == Expert(2, 100)
+
+
+def test_the_originals_efficiency() -> None:
+    """0.4 * 0.5 + 0.3 * 0.25 + 0.3 * 0.5, and half of the points for time without an expert's hours."""
+    expert = Expert(2, 100)
+    assert compat_efficiency(expert, hours=1, cost_saving_usd=50, automation=0.5) == pytest.approx(0.425)
+    assert compat_efficiency(expert, hours=3, cost_saving_usd=-50, automation=None) == 0
+    assert compat_efficiency(expert, hours=0, cost_saving_usd=500, automation=2) == 1
+    assert compat_efficiency(Expert(0, 100), hours=1, cost_saving_usd=50, automation=1) == pytest.approx(0.2 + 0.3)
+
+
+def test_the_originals_strategic_score() -> None:
+    weights = (0.25, 0.20, 0.20, 0.15, 0.10, 0.05, 0.05, 0.0)
+    for at, name in enumerate(STRATEGIC_SCORES):
+        scores = {each: 5.0 if each == name else 1.0 for each in STRATEGIC_SCORES}
+        assert overall_strategic_score(scores) == pytest.approx(1 + 4 * weights[at])
+
+
+# -- strategic value --------------------------------------------------------------------
+
+
+def test_the_strategic_value_by_hand() -> None:
+    """0.6 * (2 + 3 + 4 + 5) / 20 + 0.4 * (1 + 1 + 2 + 4) / 20."""
+    scores = dict(zip((*TASK_SCORES, *KNOWLEDGE_SCORES), (2, 3, 4, 5, 1, 1, 2, 4), strict=True))
+    assert strategic_value(scores) == pytest.approx(0.42 + 0.16)
+    assert strategic_value(scores, StrategicWeights(0.5, 0.5)) == pytest.approx(0.35 + 0.2)
+    assert knowledge_creation_value([0.5, 0.75]) == 1.25
+
+
+@pytest.mark.parametrize(
+    ("quality", "hours", "expected"), [(0.5, 0.5, 0.4), (0.5, 0.49, None), (None, 3, None), (0.0, 3, 0)]
+)
+def test_adaptability_is_quality_by_difficulty(quality, hours, expected) -> None:
+    assert complexity_adaptability(quality, 4, hours) == expected

@@ -1,0 +1,129 @@
+"""Sandbox provider: `sandbox: plain` runs commands as processes of this machine, in the workspace.
+
+It isolates nothing: a command may read and write what its user may, and has the network. What it gives is a clean
+environment, limits of time and of file sizes, and that nothing outlives its command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+from typing import IO, Any, Literal
+from uuid import uuid4
+
+from agentbench_sample.plain_process import MARK, PlainProcess, kill_marked
+from pytest_agentbench import ExecResult, SandboxProvider, SandboxSession, SandboxSpec, SharedFolder, Workspace
+
+
+class PlainSandbox(SharedFolder):
+    """Processes in one workspace; `put` and `get` are SharedFolder's, as the workspace is a folder of this machine."""
+
+    kind = "plain"
+
+    def __init__(self, spec: SandboxSpec, workspace: Workspace) -> None:
+        self.workspace, self._limits, self._mark, self._started = workspace, spec.limits, uuid4().hex, 0
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        seconds: float,
+        stdin: bytes = b"",
+        output_limit: int = 64_000,
+        environment: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """Run a command to its end, or to its limit of time."""
+        began = time.monotonic()
+        # Files, and no pipes: a daemon that the command leaves behind would hold a pipe open, and nobody read it.
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
+            given.write(stdin)
+            given.seek(0)
+            killed: Literal["time-out"] | None = None
+            code = None
+            try:
+                process, mark = await self._start(argv, environment, given, output, STDOUT)
+            except OSError as error:  # the command's fault, as a shell has it
+                output.write(f"{argv[0]}: {error.strerror}\n".encode())
+                code = 127
+            else:
+                try:
+                    code = await asyncio.wait_for(process.wait(), seconds)
+                except TimeoutError:
+                    killed = "time-out"
+                finally:
+                    kill_marked(mark if killed is None else self._mark)
+                    await process.wait()
+            text, truncated = read_ends(output, output_limit)
+        code = 128 - code if code is not None and code < 0 else code  # a signal, as a shell has it
+        return ExecResult(code, text, killed, truncated, time.monotonic() - began)
+
+    async def open(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, stderr: str = "merged"
+    ) -> PlainProcess:
+        """Start a program that stays. Its stderr is kept in the workspace's private folder where it is kept apart."""
+        errors = self.workspace.private_tmp() / f"stderr-{uuid4().hex}" if stderr == "apart" else None
+        with (errors or Path(os.devnull)).open("wb") as written:
+            process, mark = await self._start(argv, environment, PIPE, PIPE, STDOUT if errors is None else written)
+        return PlainProcess(process, mark, errors)
+
+    async def stop(self) -> None:
+        """End all that still runs."""
+        kill_marked(self._mark)
+
+    async def _start(
+        self, argv: Sequence[str], environment: Mapping[str, str] | None, *streams: Any
+    ) -> tuple[asyncio.subprocess.Process, str]:
+        stdin, stdout, stderr = streams
+        self._started += 1
+        mark, folder = f"{self._mark}.{self._started}.", str(self.workspace.path)
+        own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": folder, "TMPDIR": str(self.workspace.private_tmp())}
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env={**own, **(environment or {}), MARK: mark}
+        )
+        most = self._limits.file_bytes
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        return process, mark
+
+
+def read_ends(file: IO[bytes], most: int) -> tuple[str, bool]:
+    """Return a file's text, and whether so much of its middle is left out that `most` bytes remain."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size <= most:
+        return file.read().decode("utf-8", "replace"), False
+    begin = file.read(most // 2)
+    file.seek(size - most // 2)
+    note = f"\n[... {size - 2 * (most // 2)} bytes left out ...]\n"
+    return begin.decode("utf-8", "replace") + note + file.read().decode("utf-8", "replace"), True
+
+
+class PlainSession(SandboxSession):
+    """What a session has of them: one for each run."""
+
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> PlainSandbox:
+        """Return a sandbox in the workspace."""
+        return PlainSandbox(spec, workspace)
+
+
+class PlainProvider(SandboxProvider):
+    """Provider: that it isolates nothing is the default of `isolates_like`."""
+
+    def problem(self) -> str | None:
+        """Return why there is none here."""
+        return None if sys.platform == "linux" else "it finds processes in /proc, which only Linux has; use docker"
+
+    def open(self) -> PlainSession:
+        """Return what a session has of them."""
+        return PlainSession()
+
+
+PLAIN = PlainProvider()

@@ -1,0 +1,64 @@
+"""Programs of the sandbox `plain` that stay, and how everything is found that a command has started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+MARK = "AGENTBENCH_PLAIN"
+"""A variable that everything which a command starts inherits: a process group would lose daemons."""
+
+
+class PlainProcess:
+    """A program that stays, with pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, errors: Path | None) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._input, self._output = process, process.stdin, process.stdout
+        self._mark, self._errors = mark, errors
+
+    async def write(self, data: bytes) -> None:
+        """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
+        try:
+            self._input.write(data)
+            await self._input.drain()
+        except ConnectionResetError as error:  # asyncio's word for the same, once it has seen the end
+            raise BrokenPipeError(error) from error
+
+    async def end_input(self) -> None:
+        """Close its stdin."""
+        self._input.close()
+
+    async def read(self) -> bytes:
+        """Return what it wrote since, nothing at its end."""
+        return await self._output.read(65_536)
+
+    def errors(self) -> str:
+        """Return the end of its stderr, where that is kept apart."""
+        return "" if self._errors is None else self._errors.read_bytes()[-16_384:].decode("utf-8", "replace")
+
+    async def stop(self) -> None:
+        """Kill it with all that it started."""
+        kill_marked(self._mark)
+        await self._process.wait()
+
+
+def kill_marked(mark: str) -> None:
+    """Kill all processes whose mark begins so. Looks again until there are none: they may have forked meanwhile."""
+    wanted = f"{MARK}={mark}".encode()
+    while found := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if wanted in _environment(pid)]:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()  # empty of what was killed
+    except OSError:
+        return b""

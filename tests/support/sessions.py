@@ -1,0 +1,41 @@
+"""Sessions in this process, and a project for each test: what the plugin's tests and those of packs share."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+import pytest
+from support.bench import Bench
+
+import pytest_agentbench
+
+_LIBRARIES = ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.table", "jsonpath", "requests")
+
+
+@cache
+def import_rooms() -> None:
+    """Import all that sessions in this process import; once, and before the first of them.
+
+    pytester forgets what a session imported; rooms that are loaded already are shared by all sessions.
+    """
+    for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
+        if module.name != "pytest_agentbench.distributed.shares" and "__main__" not in module.name:
+            importlib.import_module(module.name)
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+
+
+@pytest.fixture
+def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENROUTER_API_KEY",
+        "PYTEST_ADDOPTS",
+        "PYTEST_XDIST_WORKER",  # these tests may themselves run in a worker
+        "PYTEST_XDIST_WORKER_COUNT",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    return Bench(pytester)

@@ -1,0 +1,118 @@
+"""The kit of sandbox providers: it passes what we have, and it notices what breaks the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+
+from pytest_agentbench import SandboxProvider, SandboxSession, SandboxSpec, check_sandbox_provider
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+pytestmark = pytest.mark.slow
+
+
+class OfOurs(SandboxProvider):
+    """The sandboxes of this package, which a session opens by their kinds."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self.spec = spec
+
+    def open(self) -> SandboxSession:
+        return Sandboxes(Workspaces())._open(self.spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SandboxSpec("local"),
+        pytest.param(SandboxSpec("bubblewrap"), marks=needs_bubblewrap),
+        pytest.param(SandboxSpec("docker", image=IMAGE), marks=needs_docker),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_our_sandboxes_pass(spec: SandboxSpec) -> None:
+    check_sandbox_provider(OfOurs(spec), spec)
+
+
+def test_the_samples_sandbox_passes() -> None:
+    check_sandbox_provider(find_extension("sandbox", "plain"), SandboxSpec("plain"))
+
+
+def test_a_provider_that_has_none_here_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = find_extension("sandbox", "plain")
+    monkeypatch.setattr(plain, "problem", lambda: "the farm is closed; open it", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="the farm is closed"):
+        check_sandbox_provider(plain, SandboxSpec("plain"))
+
+
+def leave_children(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("agentbench_sample.plain.kill_marked", lambda mark: None)
+
+
+def keep_environment(patch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from agentbench_sample.plain import PlainSandbox
+
+    start = PlainSandbox._start
+    patch.setattr(PlainSandbox, "_start", lambda self, argv, given, *rest: start(self, argv, dict(os.environ), *rest))
+
+
+def forget_stdin(patch: pytest.MonkeyPatch) -> None:
+    changed_exec(patch, lambda given: given.update(stdin=b""))
+
+
+def keep_all(patch: pytest.MonkeyPatch) -> None:
+    changed_exec(patch, lambda given: given.update(output_limit=10**9))
+
+
+def changed_exec(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+    from agentbench_sample.plain import PlainSandbox
+
+    real = PlainSandbox.exec
+
+    async def changed(self: PlainSandbox, argv: Any, **given: Any) -> Any:
+        change(given)
+        return await real(self, argv, **given)
+
+    patch.setattr(PlainSandbox, "exec", changed)
+
+
+def write_anywhere(patch: pytest.MonkeyPatch) -> None:
+    async def put(self: Any, path: str, content: bytes) -> None:
+        if not path.startswith(("..", "/etc")):
+            self.workspace.write_bytes(path, content)
+
+    patch.setattr("agentbench_sample.plain.PlainSandbox.put", put, raising=False)
+
+
+def say_reset(patch: pytest.MonkeyPatch) -> None:
+    async def write(self: Any, data: bytes) -> None:
+        self._input.write(data)
+        await self._input.drain()
+
+    patch.setattr("agentbench_sample.plain_process.PlainProcess.write", write)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (leave_children, "something that a command had started was there after its end"),
+        (keep_environment, "the environment"),
+        (forget_stdin, "stdin came as ''"),
+        (keep_all, "no output is left out"),
+        (write_anywhere, "out of the workspace: returned None"),
+        (say_reset, "write.. to a program that has ended: raised ConnectionResetError"),
+    ],
+)
+def test_a_broken_sandbox_is_noticed(break_it: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = find_extension("sandbox", "plain")
+    with monkeypatch.context() as patch:
+        break_it(patch)
+        with pytest.raises(AssertionError, match=said):
+            check_sandbox_provider(plain, SandboxSpec("plain"))
