@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import errno
+import io
 import logging
 import os
 import queue
@@ -236,14 +238,18 @@ _NUMBERS = (1, 2)
 
 
 class Streams:
-    """Keeps `sys.stdout` and `sys.stderr`, pytest's capturing ones too, open for all but pytest's own thread."""
+    """Keeps `sys.stdout` and `sys.stderr`, pytest's capturing ones too, open for all but pytest's own thread.
+
+    An agent can still close their descriptors by number, between any two calls of pytest's: what then writes there
+    finds them open again.
+    """
 
     def __init__(self) -> None:
         self._guarded: dict[int, Any] = {}
         self._saved = {number: os.dup(number) for number in _NUMBERS if _is_open(number)}
 
     def guard(self) -> None:
-        """Have calls of `close` and `detach` refused, in the thread of the run that makes them."""
+        """Have calls of `close` and `detach` refused, in the thread of the run that makes them; mend when written to."""
         for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
             stream = getattr(sys, name)
             if stream is None or id(stream) in self._guarded:
@@ -253,6 +259,7 @@ class Streams:
             for each in (stream, buffer, getattr(buffer, "raw", None)):
                 for method in ("close", "detach"):
                     _refuse_elsewhere(each, method, f"sys.{name.strip('_')}")
+            _write_after(self.mend, stream)
 
     def mend(self) -> None:
         """Open again what an agent has closed by its number, before something is written there."""
@@ -268,7 +275,7 @@ class Streams:
         for stream in self._guarded.values():
             buffer = getattr(stream, "buffer", None) if not stream.closed else None
             for each in (stream, buffer, getattr(buffer, "raw", None)):
-                for method in ("close", "detach"):
+                for method in ("close", "detach", "write", "flush"):
                     getattr(each, "__dict__", {}).pop(method, None)
 
 
@@ -282,6 +289,26 @@ def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
         return call(*args) if threading.current_thread() is threading.main_thread() else _refuse(f"{name}.{method}()")
 
     setattr(stream, method, guarded)
+
+
+def _write_after(mend: Callable[[], None], stream: Any) -> None:
+    """Have `write` and `flush` of a stream go on after `mend` where its descriptor turns out to be closed."""
+    if not hasattr(stream, "__dict__"):
+        return
+    write: Callable[[str], int] = stream.write
+    flush: Callable[[], None] = stream.flush
+
+    def mended(call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except OSError as problem:
+            if problem.errno != errno.EBADF:
+                raise
+            mend()
+            # A buffer has kept the text that it failed to pass on; without one (PYTHONUNBUFFERED) it is lost
+            return flush() if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase) else call(*args)
+
+    stream.write, stream.flush = partial(mended, write), partial(mended, flush)
 
 
 def _refuse(call: str) -> NoReturn:

@@ -67,6 +67,7 @@ def test_judges_and_comparison_have_their_places(shown, report):
     assert "gpt-4.1" in judges.first.inner_text()
     assert f"{report['judges'][0]['alpha']:.3g}" in judges.first.inner_text()
     shown.page.get_by_role("link", name="Comparison", exact=True).click()
+    shown.settle()
     model = report["comparison"]["models"][0]
     assert model["summary"] in shown.page.locator("main").inner_text()
     assert shown.page.locator(".verdict.failed li").all_inner_texts() == report["comparison"]["failures"]
@@ -282,6 +283,7 @@ def test_the_list_sorts_by_a_column_and_unknown_comes_last(shown, report):
 
 def test_an_address_of_no_view_or_of_nonsense_says_so(shown):
     shown.page.goto(shown.page.url.split("#")[0] + "#view=__proto__")
+    shown.settle()
     assert shown.page.locator("h1").inner_text() == "No such view"
     shown.page.goto(shown.page.url.split("#")[0] + "#outcome=nonsense&view=runs&sort=-nothing&only=nothing")
     shown.page.wait_for_selector(".told")
@@ -339,6 +341,7 @@ def test_the_matrix_begins_with_the_cases_of_most_trouble(program, tmp_path):
     rows += [make_row("passed", "d", repetition=2)]
     with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
         shown.page.get_by_role("link", name="Cases × models").click()
+        shown.page.locator("table.matrix").wait_for()
         assert shown.page.locator(f"{ROW} th").all_inner_texts() == ["b", "d", "a", "c"]
 
 

@@ -50,6 +50,7 @@ def opened_report(program: Browser, folder: Path, report: dict[str, Any]) -> Ite
 
 def rows_of(shown: Shown) -> Locator:
     """The rows of the list of runs that are in the page."""
+    shown.settle()
     shown.page.wait_for_selector("main table.runs")
     return shown.page.locator(ROW)
 
