@@ -99,7 +99,7 @@ def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
         # The report may be a stranger's: it names no file outside of the folder.
         if not lies_below(str(output), row["artifact"]):
             return None
-        artifact = load_run(output / row["artifact"])
+        artifact = load_run(output, row["artifact"])
     except (InfrastructureError, ValueError):
         return None
     # A later session may have stored another run in its place.

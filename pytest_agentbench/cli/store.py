@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -15,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
@@ -29,18 +29,21 @@ _DIGITS = re.compile(rf"[0-9a-f]{{{_FEWEST_DIGITS},64}}")
 _NAMED = 5
 
 
-def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
-    """Return the run of this name with its path. Raises ConfigError where there is none or there are several.
+def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
+    """Return the run of this name with its path in the output folder.
+
+    Raises ConfigError where there is none or there are several.
 
     A path is relative to the current folder or to the output folder; that of a fingerprint_input.json names its run.
     """
     from pytest_agentbench.store.documents import load_run
+    from pytest_agentbench.store.files import RUN_LEVELS
 
     # Both, for report.json names runs as seen from the output folder, and shells complete from here.
-    for path in (Path(name), contents.output / name):
-        run = path.parent / path.name.replace(".fingerprint_input.json", ".json")
-        if run.is_file():
-            return run, load_run(run)
+    for path in (os.path.relpath(name, contents.output), name):
+        run = path.replace(os.sep, "/").replace(".fingerprint_input.json", ".json")
+        if run.count("/") == RUN_LEVELS + 1 and contents.documents.read(run) is not None:
+            return run, load_run(contents.output, run)
     if not _DIGITS.fullmatch(name):
         raise ConfigError(
             f"found {name!r}, expected the path of a stored run, or {_FEWEST_DIGITS} or more digits of its run_id or "
@@ -52,11 +55,11 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
         return found[0]
     if not found:
         raise ConfigError(f"{contents.output}: found no run whose run_id or fingerprint begins with {name!r}")
-    paths = [f"  {path}" for path, _ in found[:_NAMED]] + ["  ..."] * (len(found) > _NAMED)
+    paths = [f"  {contents.output}/{path}" for path, _ in found[:_NAMED]] + ["  ..."] * (len(found) > _NAMED)
     raise ConfigError("\n".join([f"found several runs that begin with {name!r}, expected one; give its path:", *paths]))
 
 
-def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunArtifact]]:
+def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[str, RunArtifact]]:
     """Yield the runs whose run_id or fingerprint begins so. What cannot be read has neither."""
     from pytest_agentbench.store.documents import load_run
 
@@ -64,13 +67,13 @@ def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunAr
     needles = [f'"{field}":"{digits}'.encode() for field in ("run_id", "fingerprint")]
     for folder in contents.runs():
         for name, (kind, _, _) in folder.files.items():
-            path = contents.output / folder.path / name
+            path = f"{folder.path}/{name}"
             if kind != "run":
                 continue
             try:
-                content = read_file(path)
+                content = contents.documents.read(path) or b""
                 if any(needle in content for needle in needles):  # most are not parsed
-                    run = load_run(path)
+                    run = load_run(contents.output, path)
                     if run.run_id.startswith(digits) or (run.fingerprint or "").startswith(digits):
                         yield path, run
             except (OSError, InfrastructureError):
@@ -96,10 +99,10 @@ def run_why(args: argparse.Namespace) -> int:
     (path_a, a), (path_b, b) = (find_stored_run(contents, name) for name in (args.a, args.b))
     for letter, path, artifact in (("A", path_a, a), ("B", path_b, b)):
         began = artifact.started_at.isoformat(" ", "seconds")
-        print(f"{letter}  {printable(str(path))}")
+        print(f"{letter}  {printable(f'{contents.output}/{path}')}")
         print(f"   fingerprint {(artifact.fingerprint or 'none')[:12]}, {artifact.status}, {began}")
     print()
-    found = list(find_differences(_read_fingerprint_input(path_a), _read_fingerprint_input(path_b)))
+    found = list(find_differences(_read_fingerprint_input(contents, path_a), _read_fingerprint_input(contents, path_b)))
     for difference in found:
         for line in format_difference(difference):
             print(line)
@@ -124,21 +127,25 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
         yield "What is stored of the inputs is equal: what differs is a secret, which is not stored."
 
 
-def _read_fingerprint_input(run: Path) -> dict[str, Any]:
+def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
     """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
     from pytest_agentbench.store.artifacts import PROFILE_FILE
 
-    covered: dict[str, Any] = _read_document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
-    # outputs/runs/SUITE/PROFILE/MODEL/CASE/run_n.json: the profile's folder is three above.
-    profile = run.absolute().parent.parent.parent / PROFILE_FILE
-    return covered | ({"run_profile": _read_document(profile).get("input")} if profile.is_file() else {})
+    covered = _read_document(contents, f"{run.removesuffix('.json')}.fingerprint_input.json")
+    # runs/SUITE/PROFILE/MODEL/CASE/run_n.json: the profile's folder is three above.
+    profile = f"{run.rsplit('/', 3)[0]}/{PROFILE_FILE}"
+    if contents.documents.read(profile) is None:
+        return covered
+    return covered | {"run_profile": _read_document(contents, profile).get("input")}
 
 
-def _read_document(path: Path) -> dict[str, Any]:
-    from pytest_agentbench.errors import InfrastructureError
-
+def _read_document(contents: Contents, name: str) -> dict[str, Any]:
+    path = contents.output / name
     try:
-        found = json.loads(read_file(path))
+        content = contents.documents.read(name)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        found = json.loads(content)
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -181,12 +188,14 @@ def run_prune(args: argparse.Namespace) -> int:
         # Counted before it is removed: sizes are gone after.
         found[each.reason] += 1
         files += len(each.paths)
-        size += sum(_measure_file(args.output / path) for path in each.paths)
+        size += sum(map(contents.documents.size, each.paths))
         if args.dry_run:
             for path in each.paths:
                 print(printable(path))
         else:
             remove_waste(args.output, each)
+    if not (args.dry_run or code) and found:
+        contents.documents.compact()
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
     print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_format_size(size)}")
@@ -195,14 +204,6 @@ def run_prune(args: argparse.Namespace) -> int:
 
 def _format_size(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
-
-
-def _measure_file(path: Path) -> int:
-    """Return a file's bytes; 0 for what is gone meanwhile."""
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with
@@ -268,7 +269,7 @@ def _write_lines(contents: Contents, complain: Callable[[Exception], None]) -> I
                 continue
             path = f"{folder.path}/{name}"
             try:
-                artifact = load_run(contents.output / path)
+                artifact = load_run(contents.output, path)
             except InfrastructureError as error:
                 complain(error)
                 continue
@@ -291,7 +292,7 @@ def _read_verdicts(
                 continue
             path = f"{folder.path}/{name}"
             try:
-                evaluation = load_evaluation(contents.output / path)
+                evaluation = load_evaluation(contents.output, path)
             except InfrastructureError as error:
                 complain(error)
                 continue

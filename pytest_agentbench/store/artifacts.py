@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
-from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.errors import InfrastructureError, UnwritableError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.database import Documents, open_documents
 from pytest_agentbench.store.documents import (
     Signer,
-    find_evaluation,
-    find_run,
     list_kept_files,
-    read_evaluation,
-    read_run,
+    match_evaluation,
+    match_run,
+    parse_evaluation,
+    parse_run,
     refuse_newer,
     remove_kept,
     render_summary,
@@ -38,15 +38,10 @@ from pytest_agentbench.store.files import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
     RUNS,
-    SUITE,
     claim,
     explain_unwritable,
-    hold_write_lock,
-    make_folder,
     slug,
     suite_folder,
-    write_atomically,
-    write_in_place,
 )
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
@@ -82,7 +77,7 @@ def name_superseded(repetition: int, fingerprint: str) -> str:
     return f"{repetition}.{fingerprint[:8]}"
 
 
-def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
+def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
     """Clear the place of a run. Return the run of the same fingerprint that is to be overwritten, if any.
 
     One of another fingerprint moves aside, and so does one that succeeded before a provider's failure; such a failure
@@ -90,49 +85,54 @@ def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtif
     Raises OSError, and InfrastructureError for what a newer version wrote.
     """
     path = f"{folder}/run_{artifact.repetition}.json"
-    try:
-        found = read_run(path)
-        key = _require_fingerprint(found.fingerprint) if found is not None else ""
-    except ValueError:
-        _keep_unreadable(path, warn)
+    content = documents.read(path)
+    if content is None:
         return None
-    if found is None:
+    try:
+        found = parse_run(f"{documents.output}/{path}", content)
+        key = _require_fingerprint(found.fingerprint)
+    except ValueError:
+        _keep_unreadable(documents, path, warn)
         return None
     # A retry after an outage has the same fingerprint: the run that succeeded was paid for and must survive it.
     if key == artifact.fingerprint and not (artifact.status == "provider_error" and found.status == "success"):
         return found
     # A displaced run of this fingerprint is worth more than the failure that took its place: keep that one.
-    if found.status != "provider_error" or not os.path.exists(
-        f"{folder}/run_{name_superseded(artifact.repetition, key)}.json"
-    ):
-        _displace(folder, _RUN_FILES, artifact.repetition, key)
+    displaced = f"{folder}/run_{name_superseded(artifact.repetition, key)}.json"
+    if found.status != "provider_error" or documents.read(displaced) is None:
+        _displace(documents, folder, _RUN_FILES, artifact.repetition, key)
     return None
 
 
-def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation, warn: Warn) -> None:
+def make_way_for_evaluation(
+    documents: Documents, folder: str, repetition: int, evaluation: Evaluation, warn: Warn
+) -> None:
     """Clear the place of an evaluation, as `make_way_for_run` does.
 
     A verdict moves aside, with what its judges said, for one of another fingerprint and for what is no verdict.
     """
     path = f"{folder}/final_result_{repetition}.json"
-    try:
-        found = read_evaluation(path)
-        if found is None or found.outcome == "error" or found.fingerprint is None:
-            return
-        key = _require_fingerprint(found.fingerprint)
-    except ValueError:
-        _keep_unreadable(path, warn)
+    content = documents.read(path)
+    if content is None:
         return
-    if key != evaluation.fingerprint or evaluation.outcome == "error":
+    try:
+        found = parse_evaluation(f"{documents.output}/{path}", content)
+        is_verdict = found.outcome != "error" and found.fingerprint is not None
+        key = _require_fingerprint(found.fingerprint) if is_verdict else None
+    except ValueError:
+        _keep_unreadable(documents, path, warn)
+        key = None
+    if key is not None and (key != evaluation.fingerprint or evaluation.outcome == "error"):
         # Also before an error of the same fingerprint: a failed re-judging must not cost the good verdict.
-        _displace(folder, _EVALUATION_FILES, repetition, key)
+        _displace(documents, folder, _EVALUATION_FILES, repetition, key)
+    for name in _EVALUATION_FILES[:-1]:  # what an earlier verdict left, which this one may not write
+        documents.remove(f"{folder}/{name.format(repetition)}")
 
 
-def mark_in_use(path: str) -> None:
+def mark_in_use(documents: Documents, path: str) -> None:
     """Touch a run or verdict that was displaced when a session comes back to it: then it is no waste."""
     if _SUPERSEDED_NAME.search(path):
-        with contextlib.suppress(OSError):  # a store that cannot be written to is not pruned either
-            os.utime(path)
+        documents.touch(path)
 
 
 def _require_fingerprint(fingerprint: str | None) -> str:
@@ -142,18 +142,18 @@ def _require_fingerprint(fingerprint: str | None) -> str:
     return fingerprint
 
 
-def _displace(folder: str, names: tuple[str, ...], repetition: int, fingerprint: str) -> None:
+def _displace(documents: Documents, folder: str, names: tuple[str, ...], repetition: int, fingerprint: str) -> None:
+    aside = name_superseded(repetition, fingerprint)
     for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(
-                f"{folder}/{name.format(repetition)}",
-                f"{folder}/{name.format(name_superseded(repetition, fingerprint))}",
-            )
+        documents.move(f"{folder}/{name.format(repetition)}", f"{folder}/{name.format(aside)}")
 
 
-def _keep_unreadable(path: str, warn: Warn) -> None:
-    os.replace(path, path + UNREADABLE)
-    warn(f"{path}: could not be read, so it counted as missing; it is kept as {os.path.basename(path)}{UNREADABLE}")
+def _keep_unreadable(documents: Documents, path: str, warn: Warn) -> None:
+    documents.move(path, path + UNREADABLE)
+    warn(
+        f"{documents.output}/{path}: could not be read, so it counted as missing; it is kept as "
+        f"{os.path.basename(path)}{UNREADABLE}"
+    )
 
 
 PROFILE_FILE = ".fingerprint.json"
@@ -233,6 +233,11 @@ class Lane:
     _described: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
+    def documents(self) -> Documents:
+        """Return the documents of the output folder."""
+        return open_documents(self.output)
+
+    @cached_property
     def evaluation_profile_fingerprint(self) -> str:
         """Return the fingerprint of the profile and judges that the lane's evaluations share."""
         return fingerprint(self.evaluation_settings)
@@ -257,20 +262,27 @@ class Lane:
         # found again.
         for digits in FINGERPRINT_DIGITS:
             relative = f"{prefix}_{full[:digits]}"
-            if _read_fingerprint(f"{self.output}/{relative}/{PROFILE_FILE}") in (None, full):
+            if self._described_fingerprint(relative) in (None, full):
                 return relative
         return f"{prefix}_{full}"
 
+    def _described_fingerprint(self, folder: str) -> str | None:
+        """Return the fingerprint that a profile's folder is described by; None where nothing describes it."""
+        try:
+            found = json.loads(self.documents.read(f"{folder}/{PROFILE_FILE}") or b"null")["fingerprint"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return found if isinstance(found, str) and found else None
+
     def _describe_profile(self, models_folder: str, settings: bytes) -> None:
-        """Write into a profile's folder what its name stands for, once. Raises OSError."""
-        folder = f"{self.output}/{models_folder.rpartition('/')[0]}"
+        """Store in a profile's folder what its name stands for, once. Raises OSError."""
+        folder = models_folder.rpartition("/")[0]
         if folder in self._described:
             return
         full = fingerprint(settings)
-        if _read_fingerprint(f"{folder}/{PROFILE_FILE}") != full:
-            make_folder(folder)
+        if self._described_fingerprint(folder) != full:
             document = f'{{"fingerprint":"{full}","input":{_redact_document(settings.decode("ascii"), self.redactor)}}}'
-            write_atomically(folder, PROFILE_FILE, document.encode())
+            self.documents.put(f"{folder}/{PROFILE_FILE}", document.encode())
         self._described.add(folder)
 
     def evaluation_fingerprint(
@@ -303,10 +315,11 @@ class Lane:
         One that another took the place of is found too, and so are those of other suites. None where there is none
         that can be read.
         """
-        for path in self.list_places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
-            found = find_run(f"{self.output}/{path}", run_fingerprint, self.signer)
+        folder = f"{self.runs}/{slug(case_id)}"
+        for path, content in self.find_documents(folder, "run", repetition, run_fingerprint):
+            found = match_run(content, run_fingerprint, self.signer)
             if found is not None and found.repetition == repetition and counts(found):
-                mark_in_use(f"{self.output}/{path}")
+                mark_in_use(self.documents, path)
                 return found, path
         return None
 
@@ -316,32 +329,33 @@ class Lane:
         None where there is none, or one that errors kept from a verdict.
         """
         folder = f"{self.evaluations}/{slug(artifact.case_id)}"
-        for path in self.list_places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
-            found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint, self.signer)
+        documents = self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint)
+        for path, content in documents:
+            found = match_evaluation(content, evaluation_fingerprint, self.signer)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
-                mark_in_use(f"{self.output}/{path}")
+                mark_in_use(self.documents, path)
                 return found, path
         return None
 
-    def list_places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:
-        """Yield where a document may lie: in its own place, displaced, and in the same places of other suites."""
-        names = (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
-        # A suite is a name for people: the same run under another suite is the same run, and was paid for
-        yield f"{folder}/{names[0]}"
-        yield f"{folder}/{names[1]}"
-        root, own, rest = folder.split("/", 2)
+    def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
+        """Yield what lies where a document of a fingerprint may: in its own place, displaced, the same in other suites.
+
+        Raises InfrastructureError where this process cannot read what may be whole.
+        """
         try:
-            suites = sorted(os.listdir(f"{self.output}/{root}"))
-        except OSError:
-            return
-        for suite in suites:
-            if suite != own and suite.startswith(SUITE):
-                yield from (f"{root}/{suite}/{rest}/{name}" for name in names)
+            yield from self.documents.find(
+                folder, (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
+            )
+        except OSError as error:  # the run may be there: nobody should pay for it again
+            raise InfrastructureError(f"{self.output}/{folder}: cannot be read: {error.strerror or error}") from error
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
         """Raise InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
         for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
-            refuse_newer(f"{self.output}/{folder}/{slug(case_id)}/{name}_{repetition}.json")
+            path = f"{folder}/{slug(case_id)}/{name}_{repetition}.json"
+            with contextlib.suppress(OSError):
+                if (content := self.documents.read(path)) is not None:
+                    refuse_newer(f"{self.output}/{path}", content)
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
         """Store a run and return its path, relative to the output folder. Raises UnwritableError where that cannot be.
@@ -356,24 +370,19 @@ class Lane:
         document = self._encode(_dump_record(artifact))
         if self.signer is not None:
             document = self.signer.sign("run", document)
-        relative = f"{self.runs}/{slug(artifact.case_id)}"
-        folder = f"{self.output}/{relative}"
+        folder = f"{self.runs}/{slug(artifact.case_id)}"
         try:
-            with hold_write_lock(self.output):
+            with self.documents.writing():
                 self._describe_profile(self.runs, self.run_settings)
-                earlier = None
-                if not make_folder(folder):  # in a new folder nothing can be in the way
-                    earlier = make_way_for_run(folder, artifact, self.warn)
+                earlier = make_way_for_run(self.documents, folder, artifact, self.warn)
                 if earlier is None:
-                    # Input first, run last and atomically: a run that loads always has its input, and a killed session
-                    # leaves an input that nothing reads.
-                    write_in_place(folder, f"{name}.fingerprint_input.json", covered)
-                write_atomically(folder, f"{name}.json", document)
+                    self.documents.put(f"{folder}/{name}.fingerprint_input.json", covered)
+                self.documents.put(f"{folder}/{name}.json", document)  # last: a run that is there has its input
         except OSError as error:
             raise UnwritableError(explain_unwritable(self.output, error)) from error
         if earlier is not None:
-            remove_kept(self.output, f"{relative}/{name}", {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
-        return f"{relative}/{name}.json"
+            remove_kept(self.output, f"{folder}/{name}", {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
+        return f"{folder}/{name}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
         """Store what `pack` writes as the workspace of a run to be written. Return its path, relative to the output
@@ -413,19 +422,16 @@ class Lane:
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
         documents[result] = document  # last: the others explain it
-        relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
-        folder = f"{self.output}/{relative}"
+        folder = f"{self.evaluations}/{slug(evaluation.case_id)}"
         try:
-            with hold_write_lock(self.output):
+            with self.documents.writing():
                 self._describe_profile(self.evaluations, self.evaluation_settings)
-                if not make_folder(folder):
-                    make_way_for_evaluation(folder, repetition, evaluation, self.warn)
-                    _remove_stale(folder, repetition, documents)
+                make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
                 for name, content in documents.items():
-                    write_atomically(folder, name, content)
+                    self.documents.put(f"{folder}/{name}", content)
         except OSError as error:
             raise UnwritableError(explain_unwritable(self.output, error)) from error
-        return f"{relative}/{result}"
+        return f"{folder}/{result}"
 
     def redact_record(self, record: R) -> R:
         """Return the record as it is stored: without secrets.
@@ -452,20 +458,3 @@ def _dump_record(record: Record) -> str:
 
 def _redact_document(document: str, redactor: Redactor | None) -> str:
     return document if redactor is None else redactor.json(document)
-
-
-def _read_fingerprint(path: str) -> str | None:
-    """Return the fingerprint that a stored document names; None where there is no document that names one."""
-    try:
-        found = json.loads(read_file(path))["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found if isinstance(found, str) and found else None
-
-
-def _remove_stale(folder: str, repetition: int, keep: Mapping[str, bytes]) -> None:
-    """Remove what an earlier evaluation of this repetition left and this one does not write."""
-    for name in (f"judge_{repetition}.json", f"judge_{repetition}.prompt.user.json", f"summary_{repetition}.md"):
-        if name not in keep:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{folder}/{name}")

@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.files import (
+    DATABASE,
     EVALUATION_LEVELS,
     EVALUATIONS,
     JUDGEMENTS,
@@ -41,6 +42,7 @@ _KINDS: dict[tuple[str, str], Kind] = {
     ("judge", "prompt.user.json"): "prompt",
     ("summary", "md"): "summary",
 }
+_VOTE = re.compile(r"[^.].*\.json")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}-[0-9]+-[0-9]+\.tmp|\..+\.json\.[0-9a-f]{8}")
 
 
@@ -102,9 +104,12 @@ class Contents:
         """Raise ConfigError for a folder in which no session has written, or with links in it."""
         refuse_links(output)
         self.output = output
+        self.documents = open_documents(output)
         self._profiles: dict[str, list[str]] = {}
-        if not any((output / name).is_dir() for name in (RUNS, EVALUATIONS)):
-            raise ConfigError(f"{output}: found no folder {RUNS} in it, expected an output folder of sessions")
+        if not is_output(output):
+            raise ConfigError(
+                f"{output}: found no {DATABASE} and no folder {RUNS} in it, expected an output folder of sessions"
+            )
 
     def runs(self) -> Iterator[Folder]:
         """Return the folders of cases that were run."""
@@ -122,7 +127,7 @@ class Contents:
     def votes(self) -> Iterator[str]:
         """Yield the stored votes of metrics that ask a model, relative to the output folder."""
         for folder in self._walk_folders(JUDGEMENTS, 1):
-            yield from (f"{folder}/{name}" for name in self._list_names(folder) if name.endswith(".json"))
+            yield from (f"{folder}/{name}" for name in self._list_names(folder) if _VOTE.fullmatch(name))
 
     def evaluation_folders(self, runs: Folder) -> list[str]:
         """Return where verdicts on the runs of a folder may lie:
@@ -141,7 +146,7 @@ class Contents:
 
     def unfinished_files(self) -> Iterator[str]:
         """Yield the files that were not finished, by a session that died or that is writing."""
-        yield from (name for name in self._list_names("") if _TEMPORARY.fullmatch(name))
+        yield from (name for name in sorted(os.listdir(self.output)) if _TEMPORARY.fullmatch(name))
         for root in (RUNS, EVALUATIONS, JUDGEMENTS):
             for folder, _, files in os.walk(self.output / root):
                 below = os.path.relpath(folder, self.output).replace(os.sep, "/")
@@ -152,12 +157,10 @@ class Contents:
         displaced = folder.files[name].displaced
         if displaced is None:
             return True
-        file = f"{self.output}/{folder.path}/{name}"
-        try:
-            # Finding a displaced file touches it (`mark_in_use`), so it is younger than the one that displaced it.
-            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{displaced}.json", ".json")).st_mtime_ns
-        except OSError:
-            return True
+        path = f"{folder.path}/{name}"
+        # Finding a displaced one touches it (`mark_in_use`), so it is younger than the one that displaced it.
+        touched, newer = map(self.documents.modified, (path, path.replace(f".{displaced}.json", ".json")))
+        return touched is None or newer is None or touched > newer
 
     def _case_folders(self, root: str, levels: int) -> Iterator[Folder]:
         for path in self._walk_folders(root, levels):
@@ -171,31 +174,31 @@ class Contents:
         if levels == 0:
             yield folder
             return
-        for name in _list_folders(f"{self.output}/{folder}"):
+        for name in self._list_folders(folder):
             yield from self._walk_folders(f"{folder}/{name}", levels - 1)
+
+    def _list_folders(self, folder: str) -> list[str]:
+        try:
+            return self.documents.folders(folder)
+        except OSError as error:
+            raise _cannot_be_read(f"{self.output}/{folder}", error) from error
 
     def _list_names(self, folder: str) -> list[str]:
         try:
-            with os.scandir(f"{self.output}/{folder}") as found:
-                # A link may lead out of the folder, where pruning would remove what is not the store's.
-                return sorted(each.name for each in found if not each.is_symlink())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            return self.documents.names(folder)
         except OSError as error:
             raise _cannot_be_read(f"{self.output}/{folder}", error) from error
 
     @cached_property
     def _suites(self) -> list[str]:
-        return _list_folders(f"{self.output}/{RUNS}")
+        return self._list_folders(RUNS)
 
     def _evaluation_profiles(self, profile: str) -> list[str]:
         """Return all folders of evaluation profiles of one run profile, which differ in suite too."""
         if profile not in self._profiles:
-            suites = _list_folders(f"{self.output}/{EVALUATIONS}")
+            suites = self._list_folders(EVALUATIONS)
             folders = [f"{EVALUATIONS}/{suite}/evaluation_{profile}" for suite in suites]
-            self._profiles[profile] = [
-                f"{each}/{name}" for each in folders for name in _list_folders(f"{self.output}/{each}")
-            ]
+            self._profiles[profile] = [f"{each}/{name}" for each in folders for name in self._list_folders(each)]
         return self._profiles[profile]
 
 
@@ -208,21 +211,13 @@ def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
     return evaluation.run_fingerprint is not None and evaluation.run_fingerprint == artifact.fingerprint
 
 
-def _list_folders(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as found:
-            return sorted(each.name for each in found if each.is_dir(follow_symlinks=False))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise _cannot_be_read(path, error) from error
+def is_output(output: Path) -> bool:
+    """Return whether sessions have written into the folder."""
+    return open_documents(output).exist or any((output / name).is_dir() for name in (RUNS, EVALUATIONS))
 
 
 def _cannot_be_read(path: str, error: OSError) -> InfrastructureError:
     return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")
-
-
-_RUN_FILE = re.compile(r"run_[0-9]+(\.[0-9a-f]{8})?\.json")
 
 
 @dataclass(frozen=True)
@@ -241,27 +236,37 @@ def read_history(output: str, model: str, evaluation_profile_id: str) -> History
     ended, count for nothing. Reads every artifact of the model once.
     """
     history = History()
-    root = Path(output)
-    for path in root.glob(f"{RUNS}/*/*/{model}/*/run_*.json"):
-        if _RUN_FILE.fullmatch(path.name) and (run := _read_document(path)).get("status") != "provider_error":
-            _append_usage(history.runs, path, _parse_usage(run.get("usage")))
+    if not is_output(Path(output)):
+        return history
+    contents = Contents(Path(output))
+    for folder, path in _list_documents(contents.runs(), model, "run"):
+        if (run := _read_document(contents, path)).get("status") != "provider_error":
+            _append_usage(history.runs, folder, _parse_usage(run.get("usage")))
     profile = re.compile(rf"eval_profile_{re.escape(slug(evaluation_profile_id))}_[0-9a-f]+")
-    for path in root.glob(f"{EVALUATIONS}/*/*/*/{model}/*/final_result_*.json"):
-        # Not by a pattern in the glob: the id of one profile may begin with another's
-        if profile.fullmatch(path.parts[-4]):
-            used = list(_list_judge_usages(_read_document(path)))
-            _append_usage(history.verdicts, path, reduce(add, used) if used else None)
+    for folder, path in _list_documents(contents.evaluations(), model, "result"):
+        if profile.fullmatch(folder.parts[3]):
+            used = list(_list_judge_usages(_read_document(contents, path)))
+            _append_usage(history.verdicts, folder, reduce(add, used) if used else None)
     return history
 
 
-def _append_usage(kept: Mapping[str, list[Usage]], path: Path, usage: Usage | None) -> None:
+def _list_documents(folders: Iterator[Folder], model: str, wanted: Kind) -> Iterator[tuple[Folder, str]]:
+    """Yield the paths of a model's documents of a kind, with their folders."""
+    for folder in folders:
+        if folder.parts[-2] == model:
+            yield from (
+                (folder, f"{folder.path}/{name}") for name, (kind, _, _) in folder.files.items() if kind == wanted
+            )
+
+
+def _append_usage(kept: Mapping[str, list[Usage]], folder: Folder, usage: Usage | None) -> None:
     if usage is not None:
-        kept[path.parent.name].append(usage)
+        kept[folder.parts[-1]].append(usage)
 
 
-def _read_document(path: Path) -> dict[str, Any]:
+def _read_document(contents: Contents, path: str) -> dict[str, Any]:
     try:
-        document = json.loads(read_file(path))
+        document = json.loads(contents.documents.read(path) or b"null")
     except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -16,10 +16,11 @@ from typing import Any, BinaryIO, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded.files import open_descriptor, read_file
+from pytest_agentbench.bounded.files import open_descriptor
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.files import RUNS, make_folder, slug, temporary_file, write_atomically
 from pytest_agentbench.terminal_text import visible
 
@@ -86,50 +87,37 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """From each older version to the next: what a document of it becomes, but for its `schema_version`."""
 
-_OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""What keeps this process from reading a file that may be whole."""
 
+def load_run(output: str | Path, path: str) -> RunArtifact:
+    """Return the run that is stored at `path` in an output folder.
 
-def load_run(path: Path) -> RunArtifact:
-    """Return the run stored at `path`.
-
-    Raises InfrastructureError for a file that is missing, broken or of a newer version.
+    Raises InfrastructureError for one that is missing, broken or of a newer version.
     """
-    return _load(path, RunArtifact)
+    return _load(Path(output), path, RunArtifact)
 
 
-def load_evaluation(path: Path) -> Evaluation:
-    """Return the evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
-    return _load(path, Evaluation)
+def load_evaluation(output: str | Path, path: str) -> Evaluation:
+    """Return the evaluation of a `final_result_<n>.json`. Raises InfrastructureError like `load_run`."""
+    return _load(Path(output), path, Evaluation)
 
 
-def find_run(path: str, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
-    """Return the run of this fingerprint at `path`; None where no readable one lies there, or none that the signer
-    accepts.
+def match_run(content: bytes, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
+    """Return the run of a document; None where it is none of this fingerprint, none that can be read, or none that the
+    signer accepts.
     """
-    return _find(path, RunArtifact, fingerprint, "run", signer)
+    return _match(content, RunArtifact, fingerprint, "run", signer)
 
 
-def find_evaluation(path: str, fingerprint: str, signer: Signer | None = None) -> Evaluation | None:
-    """Return the evaluation of this fingerprint at `path`, like `find_run`."""
-    return _find(path, Evaluation, fingerprint, "evaluation", signer)
-
-
-def read_run(path: str) -> RunArtifact | None:
-    """Return the run at `path`, whichever it is; None where nothing lies there.
-
-    Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
-    """
-    return _read_stored(path, RunArtifact)
-
-
-def read_evaluation(path: str) -> Evaluation | None:
-    """Return the evaluation at `path`, like `read_run`."""
-    return _read_stored(path, Evaluation)
+def match_evaluation(content: bytes, fingerprint: str, signer: Signer | None = None) -> Evaluation | None:
+    """Return the evaluation of a document, like `match_run`."""
+    return _match(content, Evaluation, fingerprint, "evaluation", signer)
 
 
 def parse_run(place: str, content: bytes) -> RunArtifact:
-    """Return the run that lay at `place`. Raises ValueError and InfrastructureError like `read_run`."""
+    """Return the run that lay at `place`.
+
+    Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
+    """
     return _parse(place, content, RunArtifact)
 
 
@@ -138,24 +126,20 @@ def parse_evaluation(place: str, content: bytes) -> Evaluation:
     return _parse(place, content, Evaluation)
 
 
-def refuse_newer(path: str) -> None:
+def refuse_newer(path: str | Path, content: bytes) -> None:
     """Raise InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
     try:
-        content = read_file(path)
-    except OSError:
+        version = json.loads(content)["schema_version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return
-    _refuse_newer(path, content)
+    if type(version) is int and version > VERSION:
+        raise InfrastructureError(
+            f"{path}: found schema_version {version}, expected at most {VERSION}; it is left as it is: read it with "
+            "the version of pytest-agentbench that wrote it, or name another folder with --agentbench-output"
+        )
 
 
-def _find(path: str, kind: type[R], fingerprint: str, name: Kind, signer: Signer | None) -> R | None:
-    try:
-        content = read_file(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in _OUR_OWN_LIMITS:  # the run may be there: nobody should pay for it again
-            raise _cannot_be_read(path, error) from error
-        return None
+def _match(content: bytes, kind: type[R], fingerprint: str, name: Kind, signer: Signer | None) -> R | None:
     if f'"fingerprint":"{fingerprint}"'.encode() not in content:  # most that are not it, without parsing them
         return None
     if signer is not None and not signer.accepts(name, content):
@@ -167,54 +151,36 @@ def _find(path: str, kind: type[R], fingerprint: str, name: Kind, signer: Signer
     return found if found.fingerprint == fingerprint else None
 
 
-def _read_stored(path: str, kind: type[R]) -> R | None:
-    try:
-        content = read_file(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ValueError(str(error)) from error
-    return _parse(path, content, kind)
-
-
 def _parse(place: str, content: bytes, kind: type[R]) -> R:
     try:
         return _read(content, kind)
     except ValidationError:
-        _refuse_newer(place, content)
+        refuse_newer(place, content)
         raise
 
 
-def _load(path: Path, kind: type[R]) -> R:
+def _load(output: Path, path: str, kind: type[R]) -> R:
+    place = output / path
     try:
-        content = read_file(path)
+        content = open_documents(output).read(path)
     except OSError as error:
-        raise _cannot_be_read(path, error) from error
+        raise _cannot_be_read(place, error) from error
+    if content is None:
+        raise InfrastructureError(f"{place}: cannot be read: {os.strerror(errno.ENOENT)}")
     try:
         return _read(content, kind)
     except ValidationError as error:
-        _refuse_newer(path, content)
+        refuse_newer(place, content)
         problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()[:3])
         raise InfrastructureError(
-            f"{path}: is no {kind.__name__} of schema_version {VERSION}: {problems}. "
-            "Delete the file to run the case again, or read it with the version that wrote it"
+            f"{place}: is no {kind.__name__} of schema_version {VERSION}: {problems}. "
+            "Remove it (agentbench store prune --unreadable) to run the case again, or read it with the version that "
+            "wrote it"
         ) from error
 
 
 def _cannot_be_read(path: str | Path, error: OSError) -> InfrastructureError:
     return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")
-
-
-def _refuse_newer(path: str | Path, content: bytes) -> None:
-    try:
-        version = json.loads(content)["schema_version"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return
-    if type(version) is int and version > VERSION:
-        raise InfrastructureError(
-            f"{path}: found schema_version {version}, expected at most {VERSION}; it is left as it is: read it with "
-            "the version of pytest-agentbench that wrote it, or name another folder with --agentbench-output"
-        )
 
 
 def _read(content: bytes, kind: type[R]) -> R:

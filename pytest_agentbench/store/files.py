@@ -13,8 +13,10 @@ import os
 import re
 import secrets
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from io import BufferedRandom
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -26,8 +28,10 @@ RUNS = "runs"
 EVALUATIONS = "evaluations"
 JUDGEMENTS = "judgements"
 """The folder of the votes of metrics that ask a model."""
+DATABASE = "store.sqlite"
+"""The file of all documents but the large ones."""
 LOCKS = ".locks"
-"""The folder of the locks; a lock's file is there while it is held, and names its process."""
+"""The folder of the files that sessions lock."""
 RUN_LEVELS = 4
 """Folders below `runs`: suite, run profile, model, case."""
 EVALUATION_LEVELS = 5
@@ -226,6 +230,12 @@ def write_text(path: Path, text: str, *, encoding: str = "utf-8") -> Path:
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 _WRITES = "writes"
 """The file whose lock is held while a run or verdict is written. It stays: making it each time takes longer."""
+_CLAIMS = "claims"
+"""The file of the claims, a byte for each fingerprint; it is empty, and stays."""
+_BYTES = 2**31 - 1 if sys.platform == "win32" else 2**62
+"""How many bytes there are to claim: the most that the system locks."""
+_LEAST_ROOM = 2**16
+"""Bytes that a disk has free where a run may begin."""
 _LONGEST_WRITE = 10.0
 _MACOS_FILES = 10_240
 """What a process of macOS may have open (OPEN_MAX) where its hard limit says that there is none."""
@@ -236,18 +246,82 @@ _lockless: set[str] = set()
 """Folders whose file system has no locks: said once."""
 
 
+class Claims:
+    """The claims of this process on fingerprints of an output folder: locks of single bytes in one file.
+
+    A process that dies lets go of its locks. They are the process's (POSIX), so the tasks of one exclude each other
+    here, and closing any other descriptor of the file would let go of all.
+    """
+
+    def __init__(self, output: str) -> None:
+        """Open the file. Raises OSError."""
+        self.output, self.held = output, set[str]()
+        self._descriptor = _open_lock_file(f"{output}/{LOCKS}", f"{output}/{LOCKS}/{_CLAIMS}")
+        self._pid = os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the file is still the one in the folder, and this the process that has opened it."""
+        try:
+            found, mine = os.stat(f"{self.output}/{LOCKS}/{_CLAIMS}"), os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino, self._pid) == (mine.st_dev, mine.st_ino, os.getpid())
+
+    def take(self, fingerprint: str) -> bool:
+        """Claim a fingerprint (64 hex digits); False where anybody holds it. Raises OSError, without room too."""
+        with _claiming:
+            if fingerprint in self.held:
+                return False
+            place = os.statvfs(self.output) if hasattr(os, "statvfs") else None
+            if place is not None and place.f_bavail * place.f_frsize < _LEAST_ROOM:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.output)
+            if not _lock(partial(_lock_byte, self._descriptor, _byte_of(fingerprint)), self.output):
+                return False
+            self.held.add(fingerprint)
+        return True
+
+    def release(self, fingerprint: str) -> None:
+        """Let go of a claim."""
+        with _claiming:
+            self.held.discard(fingerprint)
+            with contextlib.suppress(OSError):
+                _unlock_byte(self._descriptor, _byte_of(fingerprint))
+
+    def close(self) -> None:
+        """Close the file, which lets go of all claims."""
+        os.close(self._descriptor)
+
+
+_claiming = threading.RLock()
+_claims: dict[str, Claims] = {}
+_MOST_CLAIMS = 8
+"""Output folders whose file stays open: a process mostly has one."""
+
+
+def open_claims(output: str) -> Claims:
+    """Return this process's claims on an output folder. Raises OSError where it takes no files."""
+    with _claiming:
+        claims = _claims.get(output)
+        if claims is None or not claims.usable:
+            claims = _claims[output] = Claims(output)
+        for idle in [key for key, each in _claims.items() if not each.held and each is not claims][:-_MOST_CLAIMS]:
+            _claims.pop(idle).close()
+        return claims
+
+
 @contextlib.asynccontextmanager
 async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
-    """Hold the lock of a fingerprint; another holder, of this process or any other, is waited for.
+    """Hold the claim on a fingerprint; another holder, of this process or any other, is waited for.
 
-    What that one made may lie in the store by then. A process that dies lets go of its locks. Raises
+    What that one made may lie in the store by then. A process that dies lets go of its claims. Raises
     InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
     """
-    folder = f"{output}/{LOCKS}"
-    path, pause = f"{folder}/{fingerprint}.lock", _FIRST_WAIT
+    pause = _FIRST_WAIT
     try:
+        claims = open_claims(output)
         # Polled and not blocking: a blocking lock would hold a thread per waiting run, and could not be cancelled.
-        while (held := _acquire(folder, path)) is None:
+        while not claims.take(fingerprint):
             await asyncio.sleep(pause)
             pause = min(_LONGEST_WAIT, 2 * pause)
     except OSError as error:
@@ -255,7 +329,58 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        _release(held, path)
+        claims.release(fingerprint)
+
+
+def is_claimed(output: str) -> bool:
+    """Return whether a session is making runs in the output folder. Raises OSError."""
+    with _claiming:
+        if (mine := _claims.get(output)) is not None and mine.held:
+            return True
+        if not os.path.exists(f"{output}/{LOCKS}/{_CLAIMS}"):
+            return False
+        claims = open_claims(output)
+        if not _lock(partial(_lock_byte, claims._descriptor, 0, _BYTES), output):
+            return True
+        _unlock_byte(claims._descriptor, 0, _BYTES)
+        return False
+
+
+def _byte_of(fingerprint: str) -> int:
+    return int(fingerprint[:15], 16) % _BYTES
+
+
+def _lock_byte(descriptor: int, at: int, length: int = 1) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, at, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, length)
+        except PermissionError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, at)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        return False
+    return True
+
+
+def _unlock_byte(descriptor: int, at: int, length: int = 1) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, at, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, length)
+        return
+    import fcntl
+
+    fcntl.lockf(descriptor, fcntl.LOCK_UN, length, at)
 
 
 @contextlib.contextmanager
@@ -271,7 +396,7 @@ def hold_write_lock(output: str) -> Iterator[None]:
         until = time.monotonic() + _LONGEST_WRITE
         # After 10 s the holder is stopped (SIGSTOP, a debugger), not writing: going on risks a name, waiting risks the
         # session.
-        while not _lock(descriptor, folder) and time.monotonic() < until:
+        while not _lock(partial(try_lock, descriptor), output) and time.monotonic() < until:
             time.sleep(0.001)
         yield
     finally:
@@ -327,28 +452,6 @@ def allow_open_files(count: int) -> int:
     return soft
 
 
-def _acquire(folder: str, path: str) -> int | None:
-    """Return the descriptor that holds the lock; None where another holds it. Raises OSError."""
-    descriptor = _open_lock_file(folder, path)
-    try:
-        # Opening and locking are two steps: between them the last holder may have unlinked the file, and a lock on a
-        # file without a name excludes nobody.
-        locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it
-    except BaseException:
-        os.close(descriptor)
-        raise
-    if not locked:
-        os.close(descriptor)
-        return None
-    try:
-        os.ftruncate(descriptor, 0)  # what a dead session left in it
-        os.write(descriptor, b"%d\n" % os.getpid())  # a disk without room for this has none for a run
-    except BaseException:
-        _release(descriptor, path)
-        raise
-    return descriptor
-
-
 def _open_lock_file(folder: str, path: str) -> int:
     try:
         return os.open(path, _LOCK_FLAGS, 0o666)
@@ -357,9 +460,9 @@ def _open_lock_file(folder: str, path: str) -> int:
         return os.open(path, _LOCK_FLAGS, 0o666)
 
 
-def _lock(descriptor: int, folder: str) -> bool:
+def _lock(lock: Callable[[], bool], folder: str) -> bool:
     try:
-        return try_lock(descriptor)
+        return lock()
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise
@@ -368,14 +471,6 @@ def _lock(descriptor: int, folder: str) -> bool:
         _lockless.add(folder)
         _log.warning("%s: the file system has no locks, so two sessions there at once may pay for a run twice", folder)
     return True
-
-
-def _release(descriptor: int, path: str) -> None:
-    try:
-        with contextlib.suppress(OSError):
-            os.unlink(path)  # while it is held: who waits for this file sees that it is gone, and tries anew
-    finally:
-        _unlock(descriptor)
 
 
 def _unlock(descriptor: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 from collections.abc import AsyncIterator
 from functools import partial
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
+from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import Signer, strip_signature
-from pytest_agentbench.store.files import JUDGEMENTS, claim, make_folder, write_atomically
+from pytest_agentbench.store.files import JUDGEMENTS, claim
 from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ class Judgements:
     ) -> None:
         self.signer = signer
         self.folder = folder
+        self._documents = open_documents(folder.parent)
         self.redactor = redactor
         self.remote = remote
 
@@ -77,8 +77,9 @@ class Judgements:
 
     def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | KeptReply | None:
         try:
-            self._refuse_links(key)
-            content = read_file(self._path(key))
+            content = self._documents.read(self._object_name(key))
+            if content is None:
+                return None
             if self.signer is not None and not self.signer.accepts("vote", content):
                 return None
             stored = StoredVerdict.model_validate_json(strip_signature(content))
@@ -121,21 +122,12 @@ class Judgements:
             self.remote.send(self._make_upload(key))
 
     def _write(self, key: str, content: bytes) -> bool:
-        path = self._path(key)
         try:
-            self._refuse_links(key)
-            make_folder(str(path.parent))
-            write_atomically(str(path.parent), path.name, content)
+            self._documents.put(self._object_name(key), content)
         except OSError as error:
             self._warn_not_writable(error.strerror or str(error))
             return False
         return True
-
-    def _refuse_links(self, key: str) -> None:
-        """Raise OSError where the folder, or that of the key in it, is a link: it may lead anywhere."""
-        for folder in (self.folder, self._path(key).parent):
-            if folder.is_symlink():
-                raise OSError(errno.ELOOP, "it is a link to another folder, which is not followed", str(folder))
 
     def _warn_not_writable(self, reason: str) -> None:
         if self.folder not in _not_writable:
@@ -146,10 +138,7 @@ class Judgements:
         from pytest_agentbench.store.remote import Upload
 
         # Read when it is sent, not now: a vote may be kept anew meanwhile, and none is held in memory
-        return Upload(JUDGEMENTS, ((self._object_name(key), partial(read_file, self._path(key))),))
+        return Upload(JUDGEMENTS, ((self._object_name(key), partial(self._documents.read, self._object_name(key))),))
 
     def _object_name(self, key: str) -> str:
         return f"{JUDGEMENTS}/{key[:2]}/{key}.json"
-
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / f"{key}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -17,12 +18,12 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
+from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import (
     OUTPUTS,
     find_whole_file,
@@ -30,11 +31,11 @@ from pytest_agentbench.store.documents import (
     list_kept_files,
     load_evaluation,
     load_run,
-    read_evaluation,
-    read_run,
+    parse_evaluation,
+    parse_run,
     strip_signature,
 )
-from pytest_agentbench.store.files import LOCKS, hold_write_lock, slug, try_lock
+from pytest_agentbench.store.files import LOCKS, is_claimed, slug, try_lock
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.redaction import REDACTED
@@ -64,8 +65,8 @@ class Waste:
 
 
 def is_session_running(output: Path) -> bool:
-    """Return whether a session is making runs in the output folder."""
-    return any(_is_held(output / lock) for lock in _list_locks(output))
+    """Return whether a session is making runs in the output folder, one of an older version too."""
+    return is_claimed(str(output)) or any(_is_held(output / lock) for lock in _list_locks(output))
 
 
 def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
@@ -84,7 +85,7 @@ def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Wast
     for folder in contents.evaluations():
         yield from _EvaluationFolder(contents, folder, unreadable).find_waste()
     for path in contents.unfinished_files():
-        if _is_old(contents.output / path):
+        if _is_old(contents, path):
             yield Waste("unfinished files", (path,))
 
 
@@ -95,15 +96,11 @@ def remove_waste(output: Path, found: Waste) -> None:
             if found.reason == "stale locks":
                 _remove_lock(output / path)
                 continue
-            with hold_write_lock(str(output)):
-                # One lock per file and not per folder: a session that writes meanwhile waits for milliseconds, not for
-                # all of it.
-                (output / path).unlink(missing_ok=True)
-                folder = (output / path).parent
+            # One by one: a session that writes meanwhile waits for milliseconds, not for all of it.
+            open_documents(output).remove(path)
+            if (folder := (output / path).parent).name == OUTPUTS:
                 with contextlib.suppress(OSError):  # it holds more
-                    folder.rmdir()
-                    if folder.name == OUTPUTS:
-                        folder.parent.rmdir()
+                    folder.parent.rmdir()
         except OSError as error:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
 
@@ -122,7 +119,7 @@ class _RunFolder:
                 yield Waste("unreadable files", self._paths_with_input(name))
             elif kind == "unreadable" and self.unreadable:
                 yield Waste("unreadable files", (self._path(name),))
-            elif kind == "input" and not self.folder.beside(name, "run") and _is_old(self._file(name)):
+            elif kind == "input" and not self.folder.beside(name, "run") and self._is_old(name):
                 yield Waste("unfinished files", (self._path(name),))
             elif kind == "artifacts":
                 yield from self._find_unnamed(name)
@@ -144,14 +141,18 @@ class _RunFolder:
         return newer.status == "success" or (newer.status != "provider_error" and newer.fingerprint != run.fingerprint)
 
     def run(self, name: str) -> RunArtifact | Unread:
-        return _read_record(read_run, self._file(name))
+        return _read_record(parse_run, self.contents, self._path(name))
+
+    def _is_old(self, name: str) -> bool:
+        return _is_old(self.contents, self._path(name))
 
     def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
         """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
         if evaluation.run_id is not None:
             with contextlib.suppress(OSError):
                 # A trace may be megabytes; its run_id stands in the bytes as JSON writes it
-                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in read_file(self._file(name)):
+                content = self.contents.documents.read(self._path(name)) or b""
+                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in content:
                     return True  # without parsing it
         run = self.run(name)
         if isinstance(run, RunArtifact):
@@ -172,7 +173,7 @@ class _RunFolder:
             found += sorted(folder.glob(f"{OUTPUTS}/*.*.*"))
         for file in found:
             path = self._path(f"{artifacts}/{file.relative_to(folder).as_posix()}")
-            if path not in named and _is_old(file):
+            if path not in named and _is_old(self.contents, path):
                 yield Waste("unfinished files", (path,))
 
     def _list_kept(self, name: str) -> tuple[str, ...]:
@@ -216,7 +217,7 @@ class _EvaluationFolder:
                     yield Waste("unreadable files", self._paths_with_judges(name))
             elif kind == "unreadable" and self.unreadable:
                 yield Waste("unreadable files", (f"{self.folder.path}/{name}",))
-            elif kind in _VERDICT_KINDS and not self.folder.beside(name, "result") and _is_old(self._file(name)):
+            elif kind in _VERDICT_KINDS and not self.folder.beside(name, "result") and self._is_old(name):
                 yield Waste("unfinished files", (f"{self.folder.path}/{name}",))
 
     def _is_superseded(self, name: str, found: object) -> bool:
@@ -238,10 +239,10 @@ class _EvaluationFolder:
         return [_RunFolder(self.contents, folder, self.unreadable) for folder in folders if folder.files]
 
     def _verdict(self, name: str) -> Evaluation | Unread:
-        return _read_record(read_evaluation, self._file(name))
+        return _read_record(parse_evaluation, self.contents, f"{self.folder.path}/{name}")
 
-    def _file(self, name: str) -> Path:
-        return self.contents.output / self.folder.path / name
+    def _is_old(self, name: str) -> bool:
+        return _is_old(self.contents, f"{self.folder.path}/{name}")
 
     def _paths_with_judges(self, name: str) -> tuple[str, ...]:
         """Return the verdict's files, itself first: what explains it is nothing without it."""
@@ -253,13 +254,14 @@ def _is_replay_of_paid(newer: RunArtifact | Evaluation, older: RunArtifact | Eva
     return newer.cassette == "replayed" != older.cassette
 
 
-def _read_record(reader: Callable[[str], R | None], path: Path) -> R | Unread:
+def _read_record(parse: Callable[[str, bytes], R], contents: Contents, path: str) -> R | Unread:
     try:
-        return reader(str(path)) or "missing"
+        content = contents.documents.read(path)
+        return "missing" if content is None else parse(f"{contents.output}/{path}", content)
     except ValidationError:
         return "broken"
     # A newer version's, and what a permission or a bad disk hides: to be kept whatever the user says of broken files
-    except (ValueError, InfrastructureError):
+    except (OSError, ValueError, InfrastructureError):
         return "unknown"
 
 
@@ -300,11 +302,9 @@ def _try_lock(path: Path) -> Iterator[bool | None]:
         os.close(descriptor)
 
 
-def _is_old(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime > UNFINISHED_SECONDS
-    except OSError:
-        return False
+def _is_old(contents: Contents, path: str) -> bool:
+    modified = contents.documents.modified(path)
+    return modified is not None and time.time() - modified / 1e9 > UNFINISHED_SECONDS
 
 
 class Verification:
@@ -331,14 +331,15 @@ class Verification:
                     yield from self._verify_judge(folder, name)
                 self.counts["files that could not be read, kept aside"] += kind == "unreadable"
         for vote in self.contents.votes():
-            yield from self._verify_vote(self.contents.output / vote)
+            yield from self._verify_vote(vote)
 
     def _verify_profile(self, folder: str) -> Iterator[str]:
         path = self.contents.output / folder / PROFILE_FILE
-        if not path.exists():
-            return  # written with the first run
         try:
-            found = json.loads(read_file(path))
+            content = self.contents.documents.read(f"{folder}/{PROFILE_FILE}")
+            if content is None:
+                return  # written with the first run
+            found = json.loads(content)
             full, covered = found["fingerprint"], canonical_json(found["input"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             yield f"{path}: cannot be read: {error}"
@@ -352,26 +353,26 @@ class Verification:
         path = self.contents.output / folder.path / name
         self.counts["runs"] += 1
         try:
-            run = load_run(path)
+            run = load_run(self.contents.output, f"{folder.path}/{name}")
         except InfrastructureError as error:
             yield str(error)
             return
         yield from _find_misplaced(path, folder, name, run.case_id, run.fingerprint)
         if run.repetition != folder.files[name].repetition:
             yield f"{path}: found repetition {run.repetition}, expected the one in the file's name"
-        yield from self._verify_input(path.parent, folder.beside(name, "input"), run)
+        yield from self._verify_input(folder, folder.beside(name, "input"), run)
         self.counts["workspaces"] += run.workspace is not None
         for kept in list_kept_files(run):
             if find_whole_file(self.contents.output, kept) is None:
                 field = "workspace" if kept == run.workspace else "output_artifacts"
                 yield f"{path}: {field}: found {kept!r}, which is missing or damaged"
 
-    def _verify_input(self, folder: Path, names: list[str], run: RunArtifact) -> Iterator[str]:
+    def _verify_input(self, folder: Folder, names: list[str], run: RunArtifact) -> Iterator[str]:
         self.counts["runs without fingerprint_input.json"] += not names
         for name in names:
-            path = folder / name
+            path = self.contents.output / folder.path / name
             try:
-                covered = read_file(path)
+                covered = self._read(f"{folder.path}/{name}")
                 json.loads(covered)
             except (OSError, ValueError, RecursionError) as error:
                 yield f"{path}: cannot be read: {error}"
@@ -383,7 +384,7 @@ class Verification:
         path = self.contents.output / folder.path / name
         self.counts["verdicts"] += 1
         try:
-            evaluation = load_evaluation(path)
+            evaluation = load_evaluation(self.contents.output, f"{folder.path}/{name}")
         except InfrastructureError as error:
             yield str(error)
             return
@@ -392,19 +393,26 @@ class Verification:
     def _verify_judge(self, folder: Folder, name: str) -> Iterator[str]:
         path = self.contents.output / folder.path / name
         try:
-            JudgeResult.model_validate_json(read_file(path))
+            JudgeResult.model_validate_json(self._read(f"{folder.path}/{name}"))
         except (OSError, ValidationError) as error:
             yield f"{path}: cannot be read: {_describe_error(error)}"
 
-    def _verify_vote(self, path: Path) -> Iterator[str]:
+    def _verify_vote(self, name: str) -> Iterator[str]:
         self.counts["votes"] += 1
+        path = self.contents.output / name
         try:
-            vote = StoredVerdict.model_validate_json(strip_signature(read_file(path)))
+            vote = StoredVerdict.model_validate_json(strip_signature(self._read(name)))
         except (OSError, ValidationError) as error:
             yield f"{path}: cannot be read: {_describe_error(error)}"
             return
         if vote.key != path.stem:
             yield f"{path}: key: found {vote.key!r}, expected the file's name"
+
+    def _read(self, path: str) -> bytes:
+        content = self.contents.documents.read(path)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.contents.output / path))
+        return content
 
     def _covers(self, covered: bytes, fingerprint: str) -> bool:
         """Return whether the input is the fingerprint's; nobody can tell where secrets were removed from it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -204,44 +204,36 @@ def _shorten_fingerprint(settings: bytes) -> str:
 
 
 def _encode_run_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    places = lane.list_places(f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted)
-    found = _find_document(lane, places, wanted, run_id)
+    found = _find_document(lane, f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted, run_id)
     if found is None:
         return None
     path, content = found
-    covered = _read_content(lane, f"{path.removesuffix('.json')}.fingerprint_input.json")
+    covered = lane.documents.read(f"{path.removesuffix('.json')}.fingerprint_input.json")
     return _join_lines(content, covered)
 
 
 def _encode_evaluation_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    places = lane.list_places(f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted)
-    found = _find_document(lane, places, wanted, run_id)
+    found = _find_document(lane, f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted, run_id)
     if found is None:
         return None
     path, content = found
     folder, _, name = path.rpartition("/")
     prompts = name.replace("final_result_", "judge_").replace(".json", ".prompt.user.json")
-    return _join_lines(content, _read_content(lane, f"{folder}/{prompts}"))
+    return _join_lines(content, lane.documents.read(f"{folder}/{prompts}"))
 
 
-def _find_document(lane: Lane, places: Iterator[str], wanted: str, run_id: str) -> tuple[str, bytes] | None:
+def _find_document(
+    lane: Lane, folder: str, kind: str, repetition: int, wanted: str, run_id: str
+) -> tuple[str, bytes] | None:
     """Return the document that was to be shared, wherever it lies by now;
     None where another session has displaced it.
     """
     # Both: a repeated run has the same fingerprint, and an object must hold the very run that its name says.
     marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
-    for path in places:
-        content = _read_content(lane, path)
-        if content is not None and all(mark in content for mark in marks):
+    for path, content in lane.find_documents(folder, kind, repetition, wanted):
+        if all(mark in content for mark in marks):
             return path, content
     return None
-
-
-def _read_content(lane: Lane, path: str) -> bytes | None:
-    try:
-        return read_file(f"{lane.output}/{path}")
-    except FileNotFoundError:
-        return None
 
 
 def _read_kept(lane: Lane, path: str) -> bytes | None:

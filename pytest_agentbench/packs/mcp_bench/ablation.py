@@ -117,7 +117,7 @@ def list_stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
         for name, (kind, _, aside) in sorted(folder.files.items()):
             if kind != "run" or aside is not None:
                 continue
-            run = load_run(output / folder.path / name)
+            run = load_run(output, f"{folder.path}/{name}")
             # Folders are named by slugs: only the run itself says whose it is.
             if run.case_id == case.case_id and run.status == "success" and run.run_id not in seen:
                 seen.add(run.run_id)

@@ -20,9 +20,9 @@ from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.rows import Report, Row
+from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.files import lies_below
 from pytest_agentbench.terminal_text import sendable
 
@@ -156,10 +156,10 @@ def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored |
         if not lies_below(str(output), path):
             notes.append(f"{path}: not read, as it does not lie in the output folder.")
             return None
-        content = read_file(f"{output}/{path}")
-    except FileNotFoundError:
-        notes.append(f"{path}: missing in {output}.")
-        return None
+        content = open_documents(output).read(path)
+        if content is None:
+            notes.append(f"{path}: missing in {output}.")
+            return None
     except OSError as error:
         notes.append(f"{path}: cannot be read in {output}: {error.strerror or error}.")
         return None

@@ -397,8 +397,8 @@ class Session:
             folder = self._contents.folder(place)
             for name in folder.repetitions.get(row["repetition"], ()):
                 if folder.files[name].kind == "result":
-                    path = self._contents.output / place / name
-                    yield path, load_evaluation(path)
+                    output = self._contents.output
+                    yield output / place / name, load_evaluation(output, f"{place}/{name}")
 
 
 def row_of_item(item: ScoredItem) -> PoetRow:

@@ -1,0 +1,570 @@
+"""One SQLite database in the output folder holds its documents, by the paths that they have in the documented layout.
+
+Large documents, documents of stores older than the database, and all documents on file systems that a database cannot
+be shared on, are files at those very paths. Whatever a document is, it is read, moved and removed here alone.
+
+    select case_id, status from runs;              -- sqlite3 outputs/store.sqlite
+    select outcome, count(*) from evaluations group by outcome;
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below, make_folder, write_atomically
+
+LARGEST = 2**16
+"""Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
+
+VERSION = 1
+"""The `user_version` of the database."""
+_APPLICATION = 0x41424E43
+"""The `application_id`, "ABNC": another program's database is not taken for a store."""
+
+_SCHEMA = {
+    "folders": "CREATE TABLE folders (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, place TEXT NOT NULL)",
+    "folders_by_place": "CREATE INDEX folders_by_place ON folders (place)",
+    "documents": (
+        "CREATE TABLE documents (folder INTEGER NOT NULL, leaf TEXT NOT NULL, name TEXT NOT NULL, "
+        "modified INTEGER NOT NULL, content BLOB, PRIMARY KEY (folder, leaf, name))"
+    ),
+    "files": (
+        "CREATE VIEW files AS SELECT f.path || '/' || d.leaf || '/' || d.name AS path, "
+        "d.modified / 1000000000 AS modified, CAST(d.content AS TEXT) AS content "
+        "FROM documents d JOIN folders f ON f.id = d.folder"
+    ),
+    "runs": (
+        "CREATE VIEW runs AS SELECT path, json_extract(content, '$.case_id') AS case_id, "
+        "json_extract(content, '$.model.model_id') AS model_id, json_extract(content, '$.repetition') AS repetition, "
+        "json_extract(content, '$.status') AS status, json_extract(content, '$.run_id') AS run_id, "
+        "json_extract(content, '$.fingerprint') AS fingerprint, json_extract(content, '$.started_at') AS started_at, "
+        "json_extract(content, '$.duration_seconds') AS duration_seconds, "
+        "json_extract(content, '$.usage.total_tokens') AS total_tokens, "
+        "json_extract(content, '$.usage.cost_usd') AS cost_usd FROM files "
+        "WHERE path GLOB 'runs/*/run_*.json' AND path NOT GLOB '*.fingerprint_input.json'"
+    ),
+    "evaluations": (
+        "CREATE VIEW evaluations AS SELECT path, json_extract(content, '$.case_id') AS case_id, "
+        "json_extract(content, '$.run_id') AS run_id, json_extract(content, '$.outcome') AS outcome, "
+        "json_extract(content, '$.final_score') AS final_score, "
+        "json_extract(content, '$.evaluation_profile_id') AS evaluation_profile_id, "
+        "json_extract(content, '$.fingerprint') AS fingerprint FROM files "
+        "WHERE path GLOB 'evaluations/*/final_result_*.json'"
+    ),
+}
+"""Everything that is in a database, by name, as SQLite keeps its text. One with anything else, a trigger for example,
+is none of ours."""
+
+_CONTENT = "SELECT content FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_LENGTH = "SELECT length(content) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_MODIFIED = "SELECT modified FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_INSERT = "INSERT OR IGNORE INTO documents (modified, content, folder, leaf, name) VALUES (?, ?, ?, ?, ?)"
+_REPLACE = "UPDATE documents SET modified = ?, content = ? WHERE folder = ? AND leaf = ? AND name = ?"
+_TOUCH = "UPDATE documents SET modified = ? WHERE folder = ? AND leaf = ? AND name = ?"
+_DELETE = "DELETE FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+
+_BUSY_SECONDS = 60.0
+"""How long a write waits for those of other processes, which take a fraction of a millisecond each."""
+_LOG_PAGES = 4000
+"""After how many pages (16 MB) the log is moved into the database: that waits for the disk."""
+
+_NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "smb")
+"""What the types of file systems begin with that several machines write to: SQLite's log needs shared memory."""
+
+_log = logging.getLogger(__name__)
+_opened: weakref.WeakValueDictionary[str, Documents] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def open_documents(output: str | Path) -> Documents:
+    """Return the documents of an output folder: the same object for all who ask in this process."""
+    path = os.path.abspath(output)
+    with _opening:
+        documents = _opened.get(path)
+        if documents is None:
+            _opened[path] = documents = Documents(str(output))
+        return documents
+
+
+class Documents:
+    """The documents of one output folder. Nothing is made there before something is written.
+
+    Paths are relative to the output folder and of at least three parts. Everything raises OSError for what the disk
+    does not do.
+    """
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        self._path = f"{output}/{DATABASE}"
+        self._lock = threading.RLock()
+        self._database: sqlite3.Connection | None = None
+        self._depth = 0
+        self._folders: dict[str, int] = {}
+        self._has_files: dict[str, bool] = {}
+        self._as_files: bool | None = None
+        self._pid = os.getpid()
+        self.written: set[str] | None = set()
+        """What this process has written, to be laid out as files at the end; None where that is too much."""
+
+    # -- reading
+
+    def read(self, path: str) -> bytes | None:
+        """Return a document; None where there is none."""
+        with self._lock:
+            if (database := self._open()) is not None:
+                row = self._select(database, _CONTENT, path)
+                if row is not None and row[0] is not None:
+                    content: bytes = row[0]
+                    return content
+        return self._read_file(path)
+
+    def find(self, folder: str, names: tuple[str, str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the documents of two names in a folder `root/suite/...`, then those in the same folder of other suites.
+
+        A file that cannot be read is none, unless this process lacks what it takes to read it.
+        """
+        root, own, rest = folder.split("/", 2)
+        base, _, leaf = rest.rpartition("/")
+        found: list[tuple[str, bytes | None]] = []
+        with self._lock:
+            if (database := self._open()) is not None:
+                found = _run(
+                    database,
+                    "SELECT f.path || '/' || d.leaf || '/' || d.name, d.content FROM folders f "
+                    "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?",
+                    (leaf, *names, f"{root}/{base}"),
+                ).fetchall()
+        paths = dict(found)
+        if self._look_for_files(root):
+            # A suite is a name for people: the same run under another suite is the same run, and was paid for
+            suites = {own, *_list_folders(f"{self.output}/{root}")}
+            paths |= {
+                path: None
+                for suite in suites
+                for name in names
+                if (path := f"{root}/{suite}/{rest}/{name}") not in paths
+            }
+        order = {f"{folder}/{name}": at for at, name in enumerate(names, -len(names))}
+        for path in sorted(paths, key=lambda path: (order.get(path, 0), path)) if len(paths) > 1 else paths:
+            content = paths[path]
+            if content is None:
+                try:
+                    content = self._read_file(path)
+                except OSError as error:
+                    if error.errno in _OUR_OWN_LIMITS:
+                        raise
+            if content is not None:
+                yield path, content
+
+    def modified(self, path: str) -> int | None:
+        """Return when a document was written or touched, in nanoseconds; None where there is none."""
+        with self._lock:
+            if (database := self._open()) is not None:
+                row = self._select(database, _MODIFIED, path)
+                if row is not None:
+                    return int(row[0])
+        try:
+            return os.lstat(f"{self.output}/{path}").st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def size(self, path: str) -> int:
+        """Return how many bytes a document has; 0 for what is gone."""
+        with self._lock:
+            if (database := self._open()) is not None:
+                row = self._select(database, _LENGTH, path)
+                if row is not None and row[0] is not None:
+                    return int(row[0])
+        try:
+            return os.lstat(f"{self.output}/{path}").st_size
+        except OSError:
+            return 0
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder of documents, those of its files too, in order."""
+        base, _, leaf = folder.rpartition("/")
+        found: set[str] = set()
+        with self._lock:
+            if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
+                rows = _run(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
+                found.update(name for (name,) in rows)
+        try:
+            with os.scandir(f"{self.output}/{folder}") as entries:
+                # A link may lead out of the folder, where pruning would remove what is not the store's.
+                found.update(each.name for each in entries if not each.is_symlink())
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return sorted(found)
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, in order."""
+        found = set(_list_folders(f"{self.output}/{folder}"))
+        with self._lock:
+            if (database := self._open()) is not None:
+                begin = f"{folder}/"
+                rows = _run(database, "SELECT path FROM folders WHERE path >= ? AND path < ?", (begin, f"{folder}0"))
+                found.update(path[len(begin) :].partition("/")[0] for (path,) in rows)
+                if (known := self._folder(database, folder)) is not None:
+                    rows = _run(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
+                    found.update(leaf for (leaf,) in rows)
+        return sorted(found)
+
+    @property
+    def exist(self) -> bool:
+        """Return whether there is a database."""
+        return os.path.lexists(self._path)
+
+    # -- writing
+
+    @contextlib.contextmanager
+    def writing(self, *, create: bool = True) -> Iterator[None]:
+        """Make the changes of the block one step, which other processes see whole or not at all."""
+        with self._lock:
+            database = self._open(create=create)
+            if self._depth:
+                yield
+                return
+            if database is None:
+                with hold_write_lock(self.output):
+                    self._depth = 1
+                    try:
+                        yield
+                    finally:
+                        self._depth = 0
+                return
+            _run(database, "BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield
+            except BaseException:
+                self._folders.clear()  # what the block has added is none any more
+                with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
+                    _run(database, "ROLLBACK")
+                raise
+            else:
+                try:
+                    _run(database, "COMMIT")
+                except OSError:
+                    self._folders.clear()
+                    with contextlib.suppress(OSError):
+                        _run(database, "ROLLBACK")
+                    raise
+            finally:
+                self._depth = 0
+
+    def put(self, path: str, content: bytes) -> None:
+        """Store a document, in the place of one that lies there."""
+        with self.writing():
+            folder, leaf, name = _split(path)
+            database = self._database
+            if database is None or len(content) > LARGEST:
+                make_folder(f"{self.output}/{folder}/{leaf}")
+                write_atomically(f"{self.output}/{folder}/{leaf}", name, content)
+            if database is None:
+                return
+            known = self._folder(database, folder) or self._add_folder(database, folder)
+            # What is large lies in the file that has just been written; the row says that there is one
+            row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
+            if not _run(database, _INSERT, row).rowcount:
+                _run(database, _REPLACE, row)
+                if row[1] is not None:
+                    self._unlink(path)
+            if self.written is not None and row[1] is not None:
+                self.written.add(path)
+
+    def move(self, path: str, to: str) -> None:
+        """Give a document of a folder another name there; nothing where there is none."""
+        with self.writing():
+            if (database := self._database) is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
+                return
+            content, modified = self.read(path), self.modified(path)
+            if content is None or modified is None:
+                return
+            self.put(to, content)
+            self._mark(database, to, modified)
+            self.remove(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a document, and its file with the folder that this leaves empty."""
+        with self.writing(create=False):
+            if (database := self._database) is not None:
+                self._select(database, _DELETE, path)
+            if self.written is not None:
+                self.written.discard(path)
+            self._unlink(path)
+
+    def touch(self, path: str) -> None:
+        """Say that a document is in use, where anything can be said."""
+        with (
+            contextlib.suppress(OSError),
+            self.writing(create=False),
+        ):  # a store that cannot be written to is not pruned either
+            if (database := self._database) is not None and self._mark(database, path, time.time_ns()):
+                return
+            os.utime(f"{self.output}/{path}")
+
+    def compact(self) -> None:
+        """Give back the room of what was removed."""
+        with self._lock:
+            if (database := self._open()) is not None:
+                _run(database, "VACUUM")
+                _run(database, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    # -- the documented layout
+
+    def paths(self) -> Iterator[str]:
+        """Yield the paths of all documents in the database, in order."""
+        with self._lock:
+            if (database := self._open()) is None:
+                return
+            folders = _run(database, "SELECT id, path FROM folders ORDER BY path").fetchall()
+        for known, folder in folders:
+            with self._lock:
+                statement = "SELECT leaf, name FROM documents WHERE folder = ? ORDER BY leaf, name"
+                rows = _run(database, statement, (known,)).fetchall()
+            yield from (f"{folder}/{leaf}/{name}" for leaf, name in rows)
+
+    def lay_out(self, path: str, target: str | None = None) -> None:
+        """Write a document to its place in the layout, below `target` or the output folder."""
+        content = self.read(path)
+        if content is not None:
+            folder, _, name = path.rpartition("/")
+            make_folder(f"{target or self.output}/{folder}")
+            write_atomically(f"{target or self.output}/{folder}", name, content)
+
+    def take_in(self, path: str) -> bool:
+        """Put a file of the layout into the database, in its own place; False where one of that name is there."""
+        with self.writing():
+            database = self._database
+            if database is None:
+                return False
+            new = self._select(database, _MODIFIED, path) is None
+            if new:
+                modified, content = self.modified(path), read_file(f"{self.output}/{path}")
+                self.put(path, content)
+                self._mark(database, path, modified or time.time_ns())
+        if self._select(database, _LENGTH, path) != (None,):  # else it is large, and stays a file
+            self._unlink(path)
+        return new
+
+    # -- the database and the files
+
+    def _open(self, *, create: bool = False) -> sqlite3.Connection | None:
+        """Return the connection; None where there is no database, or where documents are files."""
+        if self._database is not None and self._pid == os.getpid():
+            return self._database
+        if self._as_files or not (create or os.path.lexists(self._path)):
+            return None
+        if self._as_files is None and create and not os.path.lexists(self._path):
+            if _is_shared(self.output):
+                self._keep_files("several machines may write to this file system")
+                return None
+            self._as_files = False
+        make_folder(self.output)
+        self._pid = os.getpid()  # a forked process must not use its parent's connection
+        self._folders.clear()
+        known = os.path.lexists(self._path)
+        try:
+            self._database = _connect(self._path, "")
+        except OSError as error:
+            if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
+                self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
+            elif known or error.errno not in _NO_LOCKS:
+                raise
+            else:
+                self._keep_files("the file system has no locks, so two sessions there at once may pay for a run twice")
+                for name in ("", "-wal", "-shm"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{self._path}{name}")
+                return None
+        weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
+        return self._database
+
+    def _keep_files(self, reason: str) -> None:
+        self._as_files = True
+        _log.warning("%s: %s; results are kept as files", self.output, reason)
+
+    def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
+        """Return the first row of a statement about one document; None too where its folder is not known."""
+        folder, leaf, name = _split(path)
+        known = self._folder(database, folder)
+        row: tuple[Any, ...] | None = None
+        if known is not None:
+            row = _run(database, statement, (known, leaf, name)).fetchone()
+        return row
+
+    def _mark(self, database: sqlite3.Connection, path: str, modified: int) -> bool:
+        """Say when a document was written; False where it is not in the database."""
+        folder, leaf, name = _split(path)
+        return _run(database, _TOUCH, (modified, self._folder(database, folder), leaf, name)).rowcount > 0
+
+    def _folder(self, database: sqlite3.Connection, path: str) -> int | None:
+        known = self._folders.get(path)
+        if known is None:
+            row = _run(database, "SELECT id FROM folders WHERE path = ?", (path,)).fetchone()
+            if row is not None:
+                known = self._folders[path] = int(row[0])
+        return known
+
+    def _add_folder(self, database: sqlite3.Connection, path: str) -> int:
+        root, _, rest = path.partition("/")
+        place = f"{root}/{rest.partition('/')[2]}"
+        added = _run(database, "INSERT INTO folders (path, place) VALUES (?, ?)", (path, place)).lastrowid
+        assert added is not None
+        self._folders[path] = added
+        return added
+
+    def _look_for_files(self, root: str) -> bool:
+        """Return whether documents below a root may be files: then there is a folder of that name."""
+        if not self._has_files.get(root):
+            self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
+        return self._has_files[root]
+
+    def _read_file(self, path: str) -> bytes | None:
+        if not self._look_for_files(path.partition("/")[0]):
+            return None
+        try:
+            return read_file(f"{self.output}/{path}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _unlink(self, path: str) -> None:
+        if not lies_below(self.output, path):
+            return
+        try:
+            os.unlink(f"{self.output}/{path}")
+        except FileNotFoundError:
+            return
+        with contextlib.suppress(OSError):  # it holds more
+            os.rmdir(f"{self.output}/{path.rpartition('/')[0]}")
+
+
+def _connect(path: str, options: str) -> sqlite3.Connection:
+    """Open a database, or make it. Raises OSError, and ConfigError for one that is not this package's."""
+    if os.path.islink(path):
+        raise OSError(errno.ELOOP, "Is a link, which is not followed", path)
+    try:
+        database = sqlite3.connect(
+            Path(path).absolute().as_uri() + options,
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,  # transactions begin where the code says so
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise _as_os_error(error, path) from error
+    try:
+        _run(database, "PRAGMA trusted_schema = OFF")
+        if not options:
+            if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise OSError(errno.ENOLCK, "No locks available", path)
+            # NORMAL loses nothing when a process is killed, and what was written last when the power fails
+            _run(database, "PRAGMA synchronous = NORMAL")
+            _run(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+        _prepare(database, path)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection, path: str) -> None:
+    """Make the tables of a new database. Raises ConfigError for one that is not this package's."""
+    found = _read_schema(database)
+    if not found:
+        _run(database, "BEGIN IMMEDIATE")
+        if not _read_schema(database):  # else another session has made them meanwhile
+            for statement in _SCHEMA.values():
+                _run(database, statement)
+            _run(database, f"PRAGMA application_id = {_APPLICATION}")
+            _run(database, f"PRAGMA user_version = {VERSION}")
+        _run(database, "COMMIT")
+        found = _read_schema(database)
+    version = _run(database, "PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise ConfigError(
+            f"{path}: found user_version {version}, expected at most {VERSION}: read it with the version of "
+            "pytest-agentbench that wrote it, or name another folder with --agentbench-output"
+        )
+    if found != _SCHEMA:
+        strange = sorted({*found.items()} ^ {*_SCHEMA.items()})[0][0]
+        raise ConfigError(
+            f"{path}: found {strange!r} other than expected: it is no store of results. Move it away, or name another "
+            "folder with --agentbench-output"
+        )
+
+
+def _read_schema(database: sqlite3.Connection) -> dict[str, str]:
+    rows = _run(database, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return dict(rows.fetchall())
+
+
+def _run(database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+    try:
+        return database.execute(statement, values)
+    except sqlite3.Error as error:
+        raise _as_os_error(error) from error
+
+
+_OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_LOCKS = (errno.ENOLCK, errno.EIO)
+_ERRNO = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_BUSY: errno.EBUSY,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_PROTOCOL: errno.ENOLCK,
+}
+
+
+def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
+    """Return what other files would have raised: whoever writes here handles a full disk already."""
+    code = _ERRNO.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, errno.EIO)
+    said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
+    return OSError(code, said, path) if path is not None else OSError(code, said)
+
+
+def _split(path: str) -> tuple[str, str, str]:
+    folder, leaf, name = path.rsplit("/", 2)
+    return folder, leaf, name
+
+
+def _list_folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as found:
+            return [each.name for each in found if each.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_shared(output: str) -> bool:
+    """Return whether several machines may write to the output folder's file system."""
+    if sys.platform != "linux":
+        return False
+    place, longest, kind = os.path.realpath(output), "", ""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            for line in mounts:
+                head, _, tail = line.partition(" - ")
+                point = head.split(" ")[4].encode("latin-1", "replace").decode("unicode_escape")
+                if len(point) >= len(longest) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
+                    longest, kind = point, tail.split(" ", 1)[0]
+    except (OSError, IndexError):
+        return False
+    return kind.startswith(_NETWORK)
