@@ -1,4 +1,4 @@
-"""`agentbench store why|prune|verify|export`: the runs and verdicts that sessions have stored."""
+"""`agentbench store show|why|prune|verify|export|convert`: the runs and verdicts that sessions have stored."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.run import RunArtifact
@@ -228,41 +229,132 @@ def run_verify(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+SHOW_DESCRIPTION = """Print what is stored of a case: each run with its status and answer, each verdict on it with its
+reasons. Without CASE, the ids of all cases."""
+
+
+def add_show_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options beside `--output`."""
+    parser.add_argument("case", metavar="CASE", nargs="?", help="the id of a case, or the folder that is named by it")
+    parser.add_argument("--json", action="store_true", help="print the documents whole, a JSON object each run")
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print a run a paragraph, its verdicts below it."""
+    from pytest_agentbench.store.contents import Contents
+    from pytest_agentbench.store.files import slug
+
+    contents = Contents(args.output)
+    if args.case is None:
+        for name in sorted({folder.parts[-1] for folder in contents.runs()}):
+            print(printable(name))
+        return 0
+    named = {args.case, slug(args.case)}
+    found = 0
+    for line in _write_lines(contents, _complain, lambda folder: folder.parts[-1] in named):
+        found += 1
+        print(line if args.json else "\n".join(_describe_run(json.loads(line))), end="\n" * (not args.json))
+    if not found:
+        raise ConfigError(f"{args.output}: found no run of a case {args.case!r}; `agentbench store show` names all")
+    return 0
+
+
+def _describe_run(stored: dict[str, Any]) -> Iterator[str]:
+    run = stored["run"]
+    model = run["model"]["model_id"]
+    yield printable(f"{run['case_id']}  {model}  repetition {run['repetition']}: {run['status']}, {run['started_at']}")
+    yield f"  {printable(stored['artifact'])}"
+    answers = [event["content"] for event in run["trace"] if event["type"] == "final_output"]
+    for text in (*answers[-1:], run["error"] and run["error"]["message"]):
+        if text is not None:
+            yield "  > " + printable(shorten_text(str(text), 300))
+    for each in stored["evaluations"]:
+        verdict = each["evaluation"]
+        score = "" if verdict["final_score"] is None else f", score {verdict['final_score']:g}"
+        yield printable(f"  {verdict['evaluation_profile_id']}: {verdict['outcome']}{score}")
+        yield from (f"    {printable(shorten_text(reason, 300))}" for reason in verdict["reasons"])
+
+
+CONVERT_DESCRIPTION = """Take the runs, verdicts and votes that older versions have stored as files into the database,
+and remove the files. What is large, and what runs left behind, stays where it is."""
+
+
+def add_convert_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: `--output` is all it takes."""
+
+
+def run_convert(args: argparse.Namespace) -> int:
+    """Print how many documents were taken in."""
+    from pytest_agentbench.store.contents import Contents
+    from pytest_agentbench.store.maintenance import is_session_running, list_documents, remove_empty_folders
+
+    contents = Contents(args.output)
+    if is_session_running(args.output):
+        print(f"{args.output}: a session is making runs there; convert when it has ended", file=sys.stderr)
+        return 1
+    try:
+        taken = sum(contents.documents.take_in(path) for path in list_documents(contents))
+    except OSError as error:
+        raise InfrastructureError(f"{args.output}: cannot be converted: {error.strerror or error}") from error
+    remove_empty_folders(args.output)
+    print(f"took in {taken:,} documents")
+    return 0
+
+
 EXPORT_DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
 "evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs and verdicts whose
 place others have taken are left out, unless a session has come back to them since. What cannot be read is named on
-stderr and makes the exit status 1."""
+stderr and makes the exit status 1. With --files, write every document to its place in the documented layout instead."""
 
 
 def add_export_options(parser: argparse.ArgumentParser) -> None:
     """Add the options beside `--output`."""
     parser.add_argument("-o", "--to", type=Path, metavar="FILE.jsonl", help="write to this file instead of stdout")
+    parser.add_argument(
+        "--files",
+        nargs="?",
+        type=Path,
+        const=True,
+        metavar="DIR",
+        help="make the files runs/... and evaluations/... below DIR (default: the output folder)",
+    )
 
 
 def run_export(args: argparse.Namespace) -> int:
     """Write a line for each run as it goes."""
     from pytest_agentbench.store.contents import Contents
 
-    code = 0
+    contents, problems = Contents(args.output), list[Exception]()
 
     def complain(problem: Exception) -> None:
-        nonlocal code
-        code = 1
-        print(printable(str(problem)), file=sys.stderr)
+        problems.append(problem)
+        _complain(problem)
 
-    contents = Contents(args.output)
-    with _open_target(args.to) as target:
+    if args.files is not None:
+        target = args.output if args.files is True else args.files
+        try:
+            print(f"wrote {contents.documents.lay_out(str(target)):,} files below {target}")
+        except OSError as error:
+            raise InfrastructureError(f"{target}: cannot be written: {error.strerror or error}") from error
+        return 0
+    with _open_target(args.to) as file:
         # Line by line: a store may be larger than memory.
         for line in _write_lines(contents, complain):
-            target.write(line)
-    return code
+            file.write(line)
+    return 1 if problems else 0
 
 
-def _write_lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterator[str]:
+def _complain(problem: Exception) -> None:
+    print(printable(str(problem)), file=sys.stderr)
+
+
+def _write_lines(
+    contents: Contents, complain: Callable[[Exception], None], wanted: Callable[[Folder], bool] = lambda folder: True
+) -> Iterator[str]:
     from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store.documents import load_run
 
-    for folder in contents.runs():
+    for folder in filter(wanted, contents.runs()):
         evaluated = [contents.folder(path) for path in contents.evaluation_folders(folder)]
         for name, (kind, _, _) in folder.files.items():
             if kind != "run" or not contents.is_in_use(folder, name):
@@ -324,6 +416,7 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
 
 
 _COMMANDS = {
+    "show": ("print the runs of a case and the verdicts on them", SHOW_DESCRIPTION, add_show_options, run_show),
     "why": ("show what differs between two runs, and so why they are two", WHY_DESCRIPTION, add_why_options, run_why),
     "prune": ("remove what no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
     "verify": (
@@ -337,6 +430,12 @@ _COMMANDS = {
         EXPORT_DESCRIPTION,
         add_export_options,
         run_export,
+    ),
+    "convert": (
+        "take files that older versions have stored into the database",
+        CONVERT_DESCRIPTION,
+        add_convert_options,
+        run_convert,
     ),
 }
 

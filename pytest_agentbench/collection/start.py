@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -43,9 +44,13 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.progress import Progress, StatusLine
     from pytest_agentbench.reports.telemetry.sending import Telemetry
     from pytest_agentbench.session import SessionReport
+    from pytest_agentbench.store.database import Documents
     from pytest_agentbench.store.redaction import Redactor
     from pytest_agentbench.store.remote import Remote
     from pytest_agentbench.workspaces.sessions import Workspaces
+
+
+_log = logging.getLogger(__name__)
 
 
 class StoreWait:
@@ -77,6 +82,34 @@ class StoreWait:
         if self.reporter is not None:
             self.reporter.ensure_newline()
             self.reporter.write_line(text)
+
+
+class StoreLayout:
+    """The files of the documented layout, made in the background while the reports are written."""
+
+    def __init__(self, documents: Documents) -> None:
+        self.documents = documents
+        self._maker = threading.Thread(target=self._lay_out, name="agentbench-layout", daemon=True)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        """Begin once nothing is in flight any more."""
+        try:
+            return (yield)
+        finally:
+            self._maker.start()
+
+    def pytest_unconfigure(self) -> None:
+        """Wait until all are made."""
+        if self._maker.ident is not None:
+            self._maker.join()
+        self.documents.close()
+
+    def _lay_out(self) -> None:
+        try:
+            self.documents.lay_out_used()
+        except OSError as error:  # what they would show is in the database
+            _log.warning("%s: the files of runs and verdicts could not be made: %s", self.documents.output, error)
 
 
 def send_spans(
@@ -290,7 +323,9 @@ def _register_plugins(
     config.add_cleanup((streams := Streams()).close)
     reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
-    remote = config.stash[PLANNER].store.remote
+    store = config.stash[PLANNER].store
+    plugins.register(StoreLayout(store.documents))
+    remote = store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))
 

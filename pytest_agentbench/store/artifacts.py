@@ -179,6 +179,7 @@ class Store:
         that are count.
         """
         self.output = output
+        self.documents = open_documents(output)
         self.redactor = redactor or Redactor()
         self.remote: Remote | None = None
         if remote is not None:

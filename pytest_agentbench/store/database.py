@@ -29,6 +29,9 @@ from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below,
 LARGEST = 2**16
 """Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
 
+MOST_LAID_OUT = 1_000
+"""Of how many runs at most a session makes files at its end."""
+
 VERSION = 1
 """The `user_version` of the database."""
 _APPLICATION = 0x41424E43
@@ -42,7 +45,7 @@ _SCHEMA = {
         "modified INTEGER NOT NULL, content BLOB, PRIMARY KEY (folder, leaf, name))"
     ),
     "files": (
-        "CREATE VIEW files AS SELECT f.path || '/' || d.leaf || '/' || d.name AS path, "
+        "CREATE VIEW files AS SELECT f.path || '/' || d.leaf || '/' || d.name AS path, d.name AS name, "
         "d.modified / 1000000000 AS modified, CAST(d.content AS TEXT) AS content "
         "FROM documents d JOIN folders f ON f.id = d.folder"
     ),
@@ -54,7 +57,7 @@ _SCHEMA = {
         "json_extract(content, '$.duration_seconds') AS duration_seconds, "
         "json_extract(content, '$.usage.total_tokens') AS total_tokens, "
         "json_extract(content, '$.usage.cost_usd') AS cost_usd FROM files "
-        "WHERE path GLOB 'runs/*/run_*.json' AND path NOT GLOB '*.fingerprint_input.json'"
+        "WHERE name GLOB 'run_[0-9]*.json' AND name NOT GLOB '*.fingerprint_input.json'"
     ),
     "evaluations": (
         "CREATE VIEW evaluations AS SELECT path, json_extract(content, '$.case_id') AS case_id, "
@@ -62,7 +65,7 @@ _SCHEMA = {
         "json_extract(content, '$.final_score') AS final_score, "
         "json_extract(content, '$.evaluation_profile_id') AS evaluation_profile_id, "
         "json_extract(content, '$.fingerprint') AS fingerprint FROM files "
-        "WHERE path GLOB 'evaluations/*/final_result_*.json'"
+        "WHERE name GLOB 'final_result_[0-9]*.json'"
     ),
 }
 """Everything that is in a database, by name, as SQLite keeps its text. One with anything else, a trigger for example,
@@ -116,8 +119,8 @@ class Documents:
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
         self._pid = os.getpid()
-        self.written: set[str] | None = set()
-        """What this process has written, to be laid out as files at the end; None where that is too much."""
+        self._used: set[str] | None = set()  # the folders in which this process has written or found something
+        self._runs = 0
 
     # -- reading
 
@@ -167,6 +170,7 @@ class Documents:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
             if content is not None:
+                self._note(path)
                 yield path, content
 
     def modified(self, path: str) -> int | None:
@@ -282,8 +286,7 @@ class Documents:
                 _run(database, _REPLACE, row)
                 if row[1] is not None:
                     self._unlink(path)
-            if self.written is not None and row[1] is not None:
-                self.written.add(path)
+            self._note(path)
 
     def move(self, path: str, to: str) -> None:
         """Give a document of a folder another name there; nothing where there is none."""
@@ -304,8 +307,6 @@ class Documents:
         with self.writing(create=False):
             if (database := self._database) is not None:
                 self._select(database, _DELETE, path)
-            if self.written is not None:
-                self.written.discard(path)
             self._unlink(path)
 
     def touch(self, path: str) -> None:
@@ -327,25 +328,43 @@ class Documents:
 
     # -- the documented layout
 
-    def paths(self) -> Iterator[str]:
-        """Yield the paths of all documents in the database, in order."""
-        with self._lock:
-            if (database := self._open()) is None:
-                return
-            folders = _run(database, "SELECT id, path FROM folders ORDER BY path").fetchall()
-        for known, folder in folders:
-            with self._lock:
-                statement = "SELECT leaf, name FROM documents WHERE folder = ? ORDER BY leaf, name"
-                rows = _run(database, statement, (known,)).fetchall()
-            yield from (f"{folder}/{leaf}/{name}" for leaf, name in rows)
+    def lay_out(self, target: str | None = None) -> int:
+        """Write all documents to their places in the layout, below `target` or the output folder; return how many."""
+        return sum(self._lay_out_folder(folder, target or self.output) for folder in [*self._list_leaves()])
 
-    def lay_out(self, path: str, target: str | None = None) -> None:
-        """Write a document to its place in the layout, below `target` or the output folder."""
-        content = self.read(path)
-        if content is not None:
-            folder, _, name = path.rpartition("/")
-            make_folder(f"{target or self.output}/{folder}")
-            write_atomically(f"{target or self.output}/{folder}", name, content)
+    def lay_out_used(self) -> int:
+        """Write what this process has made or found to its place in the layout, unless that is too much."""
+        if self._used is None or self._open() is None:
+            return 0
+        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(self._used))
+
+    def _lay_out_folder(self, folder: str, target: str) -> int:
+        base, _, leaf = folder.rpartition("/")
+        with self._lock:
+            if (database := self._open()) is None or (known := self._folder(database, base)) is None:
+                return 0
+            statement = "SELECT name, modified, content FROM documents WHERE folder = ? AND leaf = ?"
+            rows = _run(database, statement, (known, leaf)).fetchall()
+        place = f"{target}/{folder}"
+        for name, modified, content in rows:
+            if content is None:  # a large one, which is a file already
+                if target == self.output or (content := self._read_file(f"{folder}/{name}")) is None:
+                    continue
+            elif _is_written(f"{place}/{name}", modified, len(content)):
+                continue
+            make_folder(place)
+            write_atomically(place, name, content)
+            os.utime(f"{place}/{name}", ns=(modified, modified))
+        return len(rows)
+
+    def _note(self, path: str) -> None:
+        if self._used is None:
+            return
+        folder, _, name = path.rpartition("/")
+        self._used.add(folder)
+        self._runs += name.startswith("run_") and not name.endswith(".fingerprint_input.json")
+        if self._runs > MOST_LAID_OUT:
+            self._used = None
 
     def take_in(self, path: str) -> bool:
         """Put a file of the layout into the database, in its own place; False where one of that name is there."""
@@ -354,6 +373,8 @@ class Documents:
             if database is None:
                 return False
             new = self._select(database, _MODIFIED, path) is None
+            if new and self.modified(path) is None:
+                return False
             if new:
                 modified, content = self.modified(path), read_file(f"{self.output}/{path}")
                 self.put(path, content)
@@ -362,7 +383,26 @@ class Documents:
             self._unlink(path)
         return new
 
+    def close(self) -> None:
+        """Move the log into the database, where no other process has it open. What is asked next opens it again."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
     # -- the database and the files
+
+    def _list_leaves(self) -> Iterator[str]:
+        """Yield the folders of all documents in the database, in order."""
+        with self._lock:
+            if (database := self._open()) is None:
+                return
+            rows = _run(
+                database,
+                "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
+            ).fetchall()
+        for (folder,) in rows:
+            yield folder
 
     def _open(self, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection; None where there is no database, or where documents are files."""
@@ -543,6 +583,14 @@ def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
 def _split(path: str) -> tuple[str, str, str]:
     folder, leaf, name = path.rsplit("/", 2)
     return folder, leaf, name
+
+
+def _is_written(path: str, modified: int, size: int) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return (found.st_mtime_ns, found.st_size) == (modified, size)
 
 
 def _list_folders(path: str) -> list[str]:

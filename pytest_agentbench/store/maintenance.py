@@ -35,7 +35,7 @@ from pytest_agentbench.store.documents import (
     parse_run,
     strip_signature,
 )
-from pytest_agentbench.store.files import LOCKS, is_claimed, slug, try_lock
+from pytest_agentbench.store.files import EVALUATIONS, JUDGEMENTS, LOCKS, RUNS, is_claimed, slug, try_lock
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.redaction import REDACTED
@@ -103,6 +103,24 @@ def remove_waste(output: Path, found: Waste) -> None:
                     folder.parent.rmdir()
         except OSError as error:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
+
+
+def list_documents(contents: Contents) -> Iterator[str]:
+    """Yield the paths of all documents, those that explain others before these."""
+    yield from (f"{profile}/{PROFILE_FILE}" for profile in contents.profiles())
+    for folders in (contents.runs(), contents.evaluations()):
+        for folder in folders:
+            names = sorted(folder.files, key=lambda name: folder.files[name].kind in ("run", "result"))
+            yield from (f"{folder.path}/{name}" for name in names if folder.files[name].kind != "artifacts")
+    yield from contents.votes()
+
+
+def remove_empty_folders(output: Path) -> None:
+    """Remove the folders of runs, verdicts and votes that hold nothing any more."""
+    for root in (RUNS, EVALUATIONS, JUDGEMENTS):
+        for folder, _, _ in os.walk(output / root, topdown=False):
+            with contextlib.suppress(OSError):  # it holds something
+                os.rmdir(folder)
 
 
 class _RunFolder:
