@@ -102,6 +102,21 @@ def open_documents(output: str | Path) -> Documents:
         return documents
 
 
+_inherited: list[sqlite3.Connection] = []
+
+
+def _forget_connections() -> None:
+    """Have a forked process open databases anew: it must neither use its parent's connections nor close them."""
+    for documents in list(_opened.values()):
+        if documents._database is not None:
+            _inherited.append(documents._database)
+            documents._database = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)
+
+
 class Documents:
     """The documents of one output folder. Nothing is made there before something is written.
 
@@ -118,7 +133,6 @@ class Documents:
         self._folders: dict[str, int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
-        self._pid = os.getpid()
         self._used: set[str] | None = set()  # the folders in which this process has written or found something
         self._runs = 0
 
@@ -271,22 +285,50 @@ class Documents:
 
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
-        with self.writing():
-            folder, leaf, name = _split(path)
-            database = self._database
-            if database is None or len(content) > LARGEST:
-                make_folder(f"{self.output}/{folder}/{leaf}")
-                write_atomically(f"{self.output}/{folder}/{leaf}", name, content)
-            if database is None:
-                return
-            known = self._folder(database, folder) or self._add_folder(database, folder)
-            # What is large lies in the file that has just been written; the row says that there is one
-            row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
-            if not _run(database, _INSERT, row).rowcount:
-                _run(database, _REPLACE, row)
-                if row[1] is not None:
-                    self._unlink(path)
-            self._note(path)
+        if not self._depth:
+            with self.writing():
+                return self.put(path, content)
+        if self._insert(path, content):
+            return None
+        folder, leaf, name = _split(path)
+        if (database := self._database) is None or len(content) > LARGEST:
+            self._write_file(path, content)
+        if database is not None:
+            large = len(content) > LARGEST
+            _run(
+                database,
+                _REPLACE,
+                (time.time_ns(), None if large else content, self._folder(database, folder), leaf, name),
+            )
+            if not large:
+                self._unlink(path)  # the file of what lay here
+        return None
+
+    def add(self, path: str, content: bytes) -> bool:
+        """Store a document where none is, in a block of `writing`; False where one is: then nothing is done."""
+        if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
+            return False
+        return self._insert(path, content)
+
+    def _insert(self, path: str, content: bytes) -> bool:
+        if (database := self._database) is None:
+            return False
+        folder, leaf, name = _split(path)
+        known = self._folder(database, folder) or self._add_folder(database, folder)
+        # What is large lies in a file; the row says that there is one
+        row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
+        if not _run(database, _INSERT, row).rowcount:
+            return False
+        if row[1] is None:
+            self._write_file(path, content)
+        self._note(path)
+        return True
+
+    def _write_file(self, path: str, content: bytes) -> None:
+        folder, _, name = path.rpartition("/")
+        make_folder(f"{self.output}/{folder}")
+        write_atomically(f"{self.output}/{folder}", name, content)
+        self._has_files[path.partition("/")[0]] = True
 
     def move(self, path: str, to: str) -> None:
         """Give a document of a folder another name there; nothing where there is none."""
@@ -406,7 +448,7 @@ class Documents:
 
     def _open(self, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection; None where there is no database, or where documents are files."""
-        if self._database is not None and self._pid == os.getpid():
+        if self._database is not None:
             return self._database
         if self._as_files or not (create or os.path.lexists(self._path)):
             return None
@@ -416,7 +458,6 @@ class Documents:
                 return None
             self._as_files = False
         make_folder(self.output)
-        self._pid = os.getpid()  # a forked process must not use its parent's connection
         self._folders.clear()
         known = os.path.lexists(self._path)
         try:
@@ -471,9 +512,11 @@ class Documents:
 
     def _look_for_files(self, root: str) -> bool:
         """Return whether documents below a root may be files: then there is a folder of that name."""
-        if not self._has_files.get(root):
-            self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
-        return self._has_files[root]
+        known = self._has_files.get(root)
+        # Once there is a database, only this process makes files that it does not name as well
+        if known is None or (not known and self._database is None):
+            known = self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
+        return known
 
     def _read_file(self, path: str) -> bytes | None:
         if not self._look_for_files(path.partition("/")[0]):
