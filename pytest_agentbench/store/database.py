@@ -110,7 +110,8 @@ def _forget_connections() -> None:
     for documents in list(_opened.values()):
         if documents._database is not None:
             _inherited.append(documents._database)
-            documents._database = None
+            documents._database, documents._depth = None, 0
+        documents._lock = threading.RLock()  # a thread that is not there may hold the parent's
 
 
 if hasattr(os, "register_at_fork"):
@@ -285,30 +286,24 @@ class Documents:
 
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
-        if not self._depth:
-            with self.writing():
-                return self.put(path, content)
-        if self._insert(path, content):
-            return None
-        folder, leaf, name = _split(path)
-        if (database := self._database) is None or len(content) > LARGEST:
-            self._write_file(path, content)
-        if database is not None:
-            large = len(content) > LARGEST
-            _run(
-                database,
-                _REPLACE,
-                (time.time_ns(), None if large else content, self._folder(database, folder), leaf, name),
-            )
-            if not large:
+        with self.writing():
+            if self._insert(path, content):
+                return
+            folder, leaf, name = _split(path)
+            kept = None if len(content) > LARGEST else content
+            if (database := self._database) is None or kept is None:
+                self._write_file(path, content)
+            if database is not None:
+                _run(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
+            if database is not None and kept is not None:
                 self._unlink(path)  # the file of what lay here
-        return None
 
     def add(self, path: str, content: bytes) -> bool:
-        """Store a document where none is, in a block of `writing`; False where one is: then nothing is done."""
-        if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
-            return False
-        return self._insert(path, content)
+        """Store a document where none is; False where one is: then nothing is done."""
+        with self.writing():
+            if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
+                return False
+            return self._insert(path, content)
 
     def _insert(self, path: str, content: bytes) -> bool:
         if (database := self._database) is None:
