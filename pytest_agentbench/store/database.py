@@ -156,15 +156,16 @@ class Documents:
         """
         root, own, rest = folder.split("/", 2)
         base, _, leaf = rest.rpartition("/")
-        found: list[tuple[str, bytes | None]] = []
+        found: dict[str, bytes | None] = {}
         with self._lock:
             if (database := self._open()) is not None:
-                found = _run(
+                rows = _run(
                     database,
                     "SELECT f.path || '/' || d.leaf || '/' || d.name, d.content FROM folders f "
                     "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?",
                     (leaf, *names, f"{root}/{base}"),
-                ).fetchall()
+                )
+                found = dict(rows.fetchall())
         paths = dict(found)
         if self._look_for_files(root):
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
@@ -180,7 +181,7 @@ class Documents:
             content = paths[path]
             if content is None:
                 try:
-                    content = self._read_file(path)
+                    content = self._read_file(path) if path not in found or lies_below(self.output, path) else None
                 except OSError as error:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
@@ -219,7 +220,7 @@ class Documents:
         with self._lock:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
                 rows = _run(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
-                found.update(name for (name,) in rows)
+                found.update(name for (name,) in rows if _is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
                 # A link may lead out of the folder, where pruning would remove what is not the store's.
@@ -239,7 +240,7 @@ class Documents:
                 if (known := self._folder(database, folder)) is not None:
                     rows = _run(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
                     found.update(leaf for (leaf,) in rows)
-        return sorted(found)
+        return sorted(filter(_is_name, found))
 
     @property
     def exist(self) -> bool:
@@ -383,7 +384,11 @@ class Documents:
             statement = "SELECT name, modified, content FROM documents WHERE folder = ? AND leaf = ?"
             rows = _run(database, statement, (known, leaf)).fetchall()
         place = f"{target}/{folder}"
+        if not lies_below(target, folder):  # the database may be anybody's
+            return 0
         for name, modified, content in rows:
+            if not _is_name(name):
+                continue
             if content is None:  # a large one, which is a file already
                 if target == self.output or (content := self._read_file(f"{folder}/{name}")) is None:
                     continue
@@ -621,6 +626,11 @@ def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
 def _split(path: str) -> tuple[str, str, str]:
     folder, leaf, name = path.rsplit("/", 2)
     return folder, leaf, name
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text is the name of a file or folder: who wrote a database may have written anything."""
+    return "/" not in text and "\\" not in text and "\0" not in text and text not in ("", ".", "..")
 
 
 def _is_written(path: str, modified: int, size: int) -> bool:
