@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.files import MAX_RECORD, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below, make_folder, write_atomically
 
@@ -552,6 +552,7 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise _as_os_error(error, path) from error
     try:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
         _run(database, "PRAGMA trusted_schema = OFF")
         if not options:
             if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
