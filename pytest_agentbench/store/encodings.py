@@ -158,7 +158,7 @@ def unescape_layers(text: str) -> Iterator[Layer]:
     for _ in range(_MAX_NESTING + 1):
         assert layer is not None
         yield layer
-        if _is_wrapped(layer) and (unwrapped := layer.without(_WRAPPING)) is not None:
+        if layer.runs and _is_wrapped(layer) and (unwrapped := layer.without(_WRAPPING)) is not None:
             yield unwrapped
         if not _may_hold_escapes(layer.text) or (layer := layer.without(_ESCAPE)) is None:
             return

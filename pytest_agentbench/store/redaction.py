@@ -6,10 +6,9 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
-from itertools import repeat
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -108,9 +107,6 @@ _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (tuple(each[: len(each) // 4 * 4 - 4].decode() for each in _PEM), r"[A-Za-z0-9+/]{60,}={0,2}"),
 )
 
-_TORN = ("earer ", "asic ", "sq0csp-", "xox")
-"""In the beginnings of keys that need not lie in a run: they have other characters, or may be shorter."""
-
 # Forms that have no beginning of their own.
 _UNMARKED_KEYS = (
     r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",  # Discord
@@ -140,15 +136,23 @@ def find_key_spans(text: str, runs: list[Span], shown: str) -> Iterator[Span]:
     """
     text = "\n" + text  # so that a key at its beginning has a character before it
     runs = [(start + 1, end + 1) for start, end in runs]
-    if _compile_beginnings()[0].search(shown) is not None or any(map(text.__contains__, _TORN)):
+    if _compile_beginnings()[0].search(shown) is not None or _may_hold_torn_keys(text):
         for start, end in _find_own_keys(text, runs):
             yield start - 1, end - 1
-    if "-us" in shown or (("." in shown or ":" in shown) and _UNMARKED_MIDDLE.search(shown) is not None):
+    if ("-" in shown and "-us" in shown) or (
+        ("." in shown or ":" in shown) and _UNMARKED_MIDDLE.search(shown) is not None
+    ):
         for start, end in _find_unmarked_keys(text, runs):
             yield start - 1, end - 1
     if any(end - start >= _AWS_LENGTH for start, end in runs) and "aws" in text.lower():
         for start, end in _find_aws_keys(text, runs):
             yield start - 1, end - 1
+
+
+def _may_hold_torn_keys(text: str) -> bool:
+    """Return whether a key may stand here that does not begin in a run: it has other characters, or may be shorter."""
+    # Not in a loop over these: it takes three times as long for a short text. A character alone costs next to nothing.
+    return (" " in text and ("earer " in text or "asic " in text)) or "sq0csp-" in text or "xox" in text
 
 
 def _find_own_keys(text: str, runs: list[Span]) -> Iterator[Span]:
@@ -299,6 +303,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets; the same object where it holds none."""
+        if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # no form of a secret is shorter but `://:pw@`
+            return text
         spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]
         if not spans:
             return text
@@ -343,7 +349,9 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.value(key): self.value(item) for key, item in value.items()}
+            return {
+                self.value(key): REDACTED if _is_aws_key(key, item) else self.value(item) for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         return value
@@ -359,7 +367,23 @@ class Redactor:
         document, texts = record.model_dump_json(), list[str]()
         if _collect_texts(record, texts) and self.text(together := '"'.join(texts)) is together:
             return document
-        return to_json(_change_texts(record, record.model_dump(mode="json"), self.text), inf_nan_mode="null").decode()
+        written = self._clean_written(record, record.model_dump(mode="json"))
+        return to_json(written, inf_nan_mode="null").decode()
+
+    def _clean_written(self, value: object, written: Any) -> Any:
+        """Return what JSON has of `value` without secrets; of records, names, ids and times of their own stay."""
+        if type(written) is list and isinstance(value, list | tuple) and len(value) == len(written):
+            return [self._clean_written(item, each) for item, each in zip(value, written, strict=True)]
+        if type(written) is not dict or not isinstance(value, Record):
+            return self.value(written)
+        fields = _list_own_forms(type(value))
+        cleaned = {}
+        for name, item in written.items():
+            form = fields.get(name)
+            if form is None or type(item) is not str or not form.fullmatch(item):
+                item = self._clean_written(getattr(value, name, None), item)
+            cleaned[name if name in fields else self.text(name)] = item
+        return cleaned
 
     def json(self, document: str) -> str:
         """Return a JSON document without secrets in any string; only its strings change, so it stays one."""
@@ -371,14 +395,12 @@ class Redactor:
 
 _ID = re.compile("[0-9a-f]{32}|[0-9a-f]{64}")
 _TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}(?:Z|[+-][0-9:]{5})?")
-
-
 _RECORDS = Record.__module__.rpartition(".")[0] + "."
 _TEXTLESS: frozenset[type] = frozenset({type(None), bool, int, float, datetime})
 
 
 def _collect_texts(value: Any, texts: list[str]) -> bool:
-    """Add to `texts` what `_change_texts` would change. False where only writing the value shows what that is."""
+    """Add to `texts` those that may be somebody else's. False where only writing the value shows what these are."""
     kind: Any = type(value)
     if kind is str:
         texts.append(value)
@@ -407,44 +429,13 @@ def _collect_texts(value: Any, texts: list[str]) -> bool:
     return True
 
 
-@cache
+@lru_cache(256)  # agents may make a class for each run
 def _list_plain_fields(kind: type) -> dict[str, re.Pattern[str] | None] | None:
     """Return what `_list_own_forms` does of a record that is written as its fields are; None for any other type.
 
     That is known of this package's room of records alone: a type from elsewhere may write more than its fields hold.
     """
     return _list_own_forms(kind) if issubclass(kind, Record) and kind.__module__.startswith(_RECORDS) else None
-
-
-def _change_texts(value: object, written: Any, change: Callable[[str], Any]) -> Any:
-    """Return what JSON has of `value` with each text changed that may be somebody else's, keys of mappings too."""
-    kind = type(written)
-    if kind is str:
-        return change(written)
-    if kind is dict:
-        if isinstance(value, Record):
-            return _change_fields(value, written, change)
-        return {change(key): _change_texts(None, item, change) for key, item in written.items()}
-    if kind is list:
-        items = value if isinstance(value, list | tuple) and len(value) == len(written) else repeat(None)
-        return [_change_texts(item, each, change) for item, each in zip(items, written, strict=False)]
-    return written
-
-
-def _change_fields(record: Record, written: dict[str, Any], change: Callable[[str], Any]) -> dict[str, Any]:
-    """Return what JSON has of a record like `_change_texts`: its own names, ids and times are as they were."""
-    fields = _list_own_forms(type(record))
-    changed = {}
-    for name, item in written.items():
-        kind = type(item)
-        if kind is str:
-            form = fields.get(name)
-            if form is None or form.fullmatch(item) is None:
-                item = change(item)
-        elif (kind is dict or kind is list) and item:
-            item = _change_texts(getattr(record, name, None), item, change)
-        changed[name if name in fields else change(name)] = item
-    return changed
 
 
 @cache
@@ -458,6 +449,13 @@ def _list_own_forms(kind: type[Record]) -> dict[str, re.Pattern[str] | None]:
         return _TIME if datetime in kinds else None
 
     return {name: form(field) for name, field in kind.model_fields.items()}
+
+
+def _is_aws_key(name: object, value: object) -> bool:
+    """Return whether a secret key of AWS stands alone behind its name."""
+    if not isinstance(value, str) or len(value) != _AWS_LENGTH or not isinstance(name, str):
+        return False
+    return _AWS_SECRET.fullmatch(value) is not None and _AWS_NAME.search(f"{name[-_LONGEST_NAME:]}:") is not None
 
 
 def _select_secret_values(variables: Mapping[str, str]) -> Iterator[str]:

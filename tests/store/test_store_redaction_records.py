@@ -202,9 +202,15 @@ def test_what_json_cannot_hold_is_refused_as_ever(value):
                 write()
 
 
+def test_a_secret_key_of_aws_behind_its_name_goes():
+    key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    run = sample_run(metadata={"said": {"aws_secret_access_key": key, "digest": key}})
+    assert json.loads(redactor.dump(run))["metadata"] == {"said": {"aws_secret_access_key": REDACTED, "digest": key}}
+
+
 def test_a_secret_deep_in_a_record_goes():
-    run = sample_run(metadata={"value": nest(SECRET, 100)})
-    assert json.loads(redactor.dump(run))["metadata"] == {"value": nest(REDACTED, 100)}
+    run = sample_run(metadata={"value": nest(SECRET, 120)})
+    assert json.loads(redactor.dump(run))["metadata"] == {"value": nest(REDACTED, 120)}
 
 
 json_values = st.recursive(
