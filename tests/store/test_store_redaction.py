@@ -467,6 +467,11 @@ def test_keys_that_detect_secrets_knows_go(plugin, data):
     assert key[-16:] not in redactor.text(f"the key is {key} here")
 
 
+@pytest.mark.parametrize("key", ["xoxa-0-0A", "xoxb-1-a2", "sq0csp-" + "a1b2c3d4e5\\" * 3 + "a1b2c3d4e5"])
+def test_keys_that_are_short_or_hold_other_characters_go(key):
+    assert redactor.text(f"the key is {key} here") == f"the key is {REDACTED} here"
+
+
 @pytest.mark.parametrize(
     "name", ["aws_secret_access_key = '{}'", 'AWS_TOKEN="{}"', "awsKey={} ", '{{"aws.password": "{}"}}']
 )
