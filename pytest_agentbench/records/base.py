@@ -32,6 +32,16 @@ from pydantic_core import PydanticKnownError, core_schema
 
 from pytest_agentbench.extensions import extension_names, find_extension
 
+
+class _MadeHere:
+    """Marks a text of a record that this package makes itself."""
+
+
+MADE_HERE = _MadeHere()
+HexId = Annotated[str, MADE_HERE]
+"""An id or hash of this package's own making, in hex (`uuid4().hex`, SHA-256). Redaction passes over these alone: any
+other text of a record may be somebody else's, and so is one of these that has another form."""
+
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 Dimension = Literal["task", "process", "autonomy", "closeness", "efficiency", "spark"]

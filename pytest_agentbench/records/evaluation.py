@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool
 
-from pytest_agentbench.records.base import Dimension, Record, RecordWithParts
+from pytest_agentbench.records.base import Dimension, HexId, Record, RecordWithParts
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -134,9 +134,9 @@ class Evaluation(RecordWithParts):
 
     schema_version: Literal[2] = 2
     case_id: str
-    run_id: str | None = None
-    run_fingerprint: str | None = None
-    fingerprint: str | None = None
+    run_id: HexId | None = None
+    run_fingerprint: HexId | None = None
+    fingerprint: HexId | None = None
     evaluation_profile_id: str | None = None
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pytest_agentbench.records.base import Record, RunStatus, SandboxKind
+from pytest_agentbench.records.base import HexId, Record, RunStatus, SandboxKind
 from pytest_agentbench.records.case import Role
 
 
@@ -114,7 +114,7 @@ class OutputArtifact(Record):
     uri: str
     media_type: str | None = None
     size: int | None = None
-    sha256: str | None = None
+    sha256: HexId | None = None
 
 
 class FileFacts(Record):
@@ -127,7 +127,7 @@ class FileFacts(Record):
     kind: Literal["file", "folder", "link", "other"]
     mode: int
     size: int | None = None
-    sha256: str | None = None
+    sha256: HexId | None = None
     target: str | None = None
 
     def __str__(self) -> str:
@@ -195,14 +195,14 @@ class RunArtifact(Record):
     """
 
     schema_version: Literal[2] = 2
-    run_id: str
+    run_id: HexId
     case_id: str
     suite_id: str | None = None
     run_profile_id: str | None = None
     runner_type: str
     model: dict[str, Any]
     repetition: int
-    fingerprint: str | None = None
+    fingerprint: HexId | None = None
     status: RunStatus
     started_at: datetime
     duration_seconds: float

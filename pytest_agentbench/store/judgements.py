@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.base import HexId, Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import Signer, strip_signature
@@ -38,7 +38,7 @@ class StoredVerdict(Record):
     """The content of a file: the verdict, and the request that it answers."""
 
     schema_version: Literal[1] = 1
-    key: str
+    key: HexId
     model: str
     verdict: AnswerVerdict | JudgeVerdict | KeptReply
 
@@ -113,8 +113,8 @@ class Judgements:
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
         """Store a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
-        text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
-        text = text if self.redactor is None else self.redactor.json(text)
+        stored = StoredVerdict(key=key, model=model, verdict=verdict)
+        text = stored.model_dump_json() if self.redactor is None else self.redactor.dump(stored)
         content = text.encode("utf-8", "replace")
         if self.signer is not None:
             content = self.signer.sign("vote", content)

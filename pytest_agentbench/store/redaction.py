@@ -7,10 +7,15 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from datetime import datetime
+from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, Literal, get_args, get_origin
 
-from pytest_agentbench.records.base import Record
+from pydantic.fields import FieldInfo
+from pydantic_core import to_json
+
+from pytest_agentbench.records.base import MADE_HERE, HexId, Record
 from pytest_agentbench.store.encodings import (
     LONG_RUN,
     Layer,
@@ -109,9 +114,12 @@ _UNMARKED_KEYS = (
     r"[0-9a-z]{32}-us[0-9]{1,2}",  # Mailchimp
     r"[0-9]{8,10}:[A-Za-z0-9_-]{35}",  # Telegram
 )
+_UNMARKED_MIDDLE = re.compile(r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|:[A-Za-z0-9_-]{35}")
+"""One of these or `-us` stands in each of them."""
 # AWS's secret keys look like any 40 characters of base64: only a name in front of them tells.
 _AWS_NAME = re.compile(r"(?i:aws)[\w.-]{0,30}(?i:key|token|pass|pwd?)\w{0,20}[\"'\s:=>]{1,12}$", re.ASCII)
-_AWS_SECRET = re.compile(r"[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/])")
+_AWS_LENGTH = 40
+_AWS_SECRET = re.compile(rf"[A-Za-z0-9+/]{{{_AWS_LENGTH}}}(?![A-Za-z0-9+/])")
 _LONGEST_NAME = 80
 
 # A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are characters of their own.
@@ -121,15 +129,41 @@ _LETTER_AND_DIGIT = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]")
 """What is random has a letter beside a digit; `1234567890:a-title-of-three-words` has none."""
 
 
-def find_key_spans(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length."""
+def find_key_spans(text: str, runs: list[Span], shown: str) -> Iterator[Span]:
+    """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length.
+
+    `shown` are the runs with the character before each. One look at all of them tells nearly always that there is none;
+    a look at each costs five times as much.
+    """
     text = "\n" + text  # so that a key at its beginning has a character before it
     runs = [(start + 1, end + 1) for start, end in runs]
-    for start, end in (*_find_own_keys(text, runs), *_find_unmarked_keys(text, runs)):
+    found: list[Iterator[Span]] = []
+    if "-" in text and ("xox" in text or "sq0csp-" in text):  # of these a key may stand in no run
+        found.append(_find_own_keys(text, [(1, len(text))]))
+    elif _compile_beginnings()[0].search(shown) is not None or _may_hold_credentials(text):
+        found.append(_find_own_keys(text, runs))
+    if _may_hold_unmarked_keys(shown):
+        found.append(_find_unmarked_keys(text, runs))
+    if any(end - start >= _AWS_LENGTH for start, end in runs) and "aws" in text.lower():
+        found.append(_find_aws_keys(text, runs))
+    for start, end in chain.from_iterable(found):
         yield start - 1, end - 1
 
 
-def _find_own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+# A search for a character alone costs a fiftieth of any other, so it comes first.
+def _may_hold_unmarked_keys(shown: str) -> bool:
+    """Return whether the middle of such a key stands in a run."""
+    return ("-" in shown and "-us" in shown) or (
+        ("." in shown or ":" in shown) and _UNMARKED_MIDDLE.search(shown) is not None
+    )
+
+
+def _may_hold_credentials(text: str) -> bool:
+    """Return whether `Bearer` or `Basic` stands before a run."""
+    return " " in text and ("earer " in text or "asic " in text)
+
+
+def _find_own_keys(text: str, runs: list[Span]) -> Iterator[Span]:
     """Yield where keys of our own list begin and end."""
     beginnings, longest = _compile_beginnings()
     done = 0
@@ -147,16 +181,23 @@ def _find_own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int
                 yield begin, done
 
 
-def _find_unmarked_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _find_unmarked_keys(text: str, runs: list[Span]) -> Iterator[Span]:
     """Yield where keys without a beginning of their own begin and end."""
     for start, end in runs:
-        if _LETTER_AND_DIGIT.search(text, start, end) is None:
+        if _LETTER_AND_DIGIT.search(text, start, end) is not None:
+            for key in _compile_unmarked().finditer(text, start - 1, end):
+                if _LETTER_AND_DIGIT.search(key["key"]) is not None:
+                    yield key.span("key")
+
+
+def _find_aws_keys(text: str, runs: list[Span]) -> Iterator[Span]:
+    """Yield where AWS's secret keys begin and end that a name stands in front of."""
+    for start, end in runs:
+        if end - start < _AWS_LENGTH or _LETTER_AND_DIGIT.search(text, start, end) is None:
             continue
-        for key in _compile_unmarked().finditer(text, start - 1, end):
-            if _LETTER_AND_DIGIT.search(key["key"]) is not None:
-                yield key.span("key")
         # A run begins with what joins it to the name (`aws_key=...`), or after it (`aws_key = "..."`).
-        for begin in {start, text.rfind("=", start, end - 40) + 1, text.rfind(":", start, end - 40) + 1} - {0}:
+        last = end - _AWS_LENGTH
+        for begin in {start, text.rfind("=", start, last) + 1, text.rfind(":", start, last) + 1} - {0}:
             secret = _AWS_SECRET.match(text, begin, end)
             if secret is not None and _AWS_NAME.search(text[max(0, begin - _LONGEST_NAME) : begin]) is not None:
                 yield secret.span()
@@ -270,6 +311,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets; the same object where it holds none."""
+        if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # no form of a secret is shorter but `://:pw@`
+            return text
         spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]
         if not spans:
             return text
@@ -286,22 +329,22 @@ class Redactor:
         """Return where secrets stand in a layer, in no order."""
         text, runs = layer.text, layer.runs
         found = [span for form in self._plain if form in text for span in _find_all(form, text)]
+        shown = layer.show_runs() if runs else ""
         if runs:
-            found += self._find_encoded(text, runs)
+            found += self._find_encoded(text, runs, shown)
         # Joined lines put words side by side that only look like a key or a URL; known values are sure even so.
         if layer.is_unwrapped:
             return found
         if "PRIVATE KEY" in text or "Private-Lines: " in text:
             found += [block.span() for block in _BLOCK.finditer(text)]
-        if "://" in text:
+        if "@" in text and "://" in text:
             found += _find_url_credentials(text)
-        if runs:
-            found += find_key_spans(text, runs)
+        if runs or "-" in text:
+            found += find_key_spans(text, runs, shown)
         return found
 
-    def _find_encoded(self, text: str, runs: list[Span]) -> Iterator[Span]:
+    def _find_encoded(self, text: str, runs: list[Span], shown: str) -> Iterator[Span]:
         """Yield where secrets stand in hex of any case, or in base64 of either alphabet."""
-        shown = "\n".join([text[start:end] for start, end in runs])
         for forms, normalize in ((self._base64, _standardize_base64), (self._hex, str.lower)):
             alike = normalize(shown)
             for form in forms:
@@ -314,10 +357,41 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.value(key): self.value(item) for key, item in value.items()}
+            return {
+                self.value(key): REDACTED if _is_aws_key(key, item) else self.value(item) for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         return value
+
+    def dump(self, record: Record) -> str:
+        """Return `record.model_dump_json()` without secrets in any text that may be somebody else's.
+
+        These are all but the record's own names, its times, and the ids and hashes that it declares as `HexId`. Raises
+        PydanticSerializationError where `model_dump_json` does.
+        """
+        # Most records hold no secret: one look at all texts costs less than one at each. No key and no escape goes on
+        # behind a quotation mark, so that each secret is found here too.
+        document, texts = record.model_dump_json(), list[str]()
+        if _collect_texts(record, texts) and self.text(together := '"'.join(texts)) is together:
+            return document
+        written = self._clean_written(record, record.model_dump(mode="json"))
+        return to_json(written, inf_nan_mode="null").decode()
+
+    def _clean_written(self, value: object, written: Any) -> Any:
+        """Return what JSON has of `value` without secrets; of records, names, ids and times of their own stay."""
+        if type(written) is list and isinstance(value, list | tuple) and len(value) == len(written):
+            return [self._clean_written(item, each) for item, each in zip(value, written, strict=True)]
+        if type(written) is not dict or not isinstance(value, Record):
+            return self.value(written)
+        fields = _list_own_forms(type(value))
+        cleaned = {}
+        for name, item in written.items():
+            form = fields.get(name)
+            if form is None or type(item) is not str or not form.fullmatch(item):
+                item = self._clean_written(getattr(value, name, None), item)
+            cleaned[name if name in fields else self.text(name)] = item
+        return cleaned
 
     def json(self, document: str) -> str:
         """Return a JSON document without secrets in any string; only its strings change, so it stays one."""
@@ -325,6 +399,71 @@ class Redactor:
         if self.text(document) is document:
             return document
         return json.dumps(self.value(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
+
+
+_ID = re.compile("[0-9a-f]{32}|[0-9a-f]{64}")
+_TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}(?:Z|[+-][0-9:]{5})?")
+_RECORDS = Record.__module__.rpartition(".")[0] + "."
+_TEXTLESS: frozenset[type] = frozenset({type(None), bool, int, float, datetime})
+
+
+def _collect_texts(value: Any, texts: list[str]) -> bool:
+    """Add to `texts` those that may be somebody else's. False where only writing the value shows what these are."""
+    kind: Any = type(value)
+    if kind is str:
+        texts.append(value)
+    elif kind is dict:
+        for key, item in value.items():
+            # As text, 1 is "1": where both are keys, what is written holds more than can be read again.
+            if type(key) is not str:
+                return False
+            texts.append(key)
+            if not _collect_texts(item, texts):
+                return False
+    elif kind is tuple or kind is list:
+        for item in value:
+            if not _collect_texts(item, texts):
+                return False
+    elif kind not in _TEXTLESS:
+        fields = _list_plain_fields(kind)
+        if fields is None:
+            return False
+        for name, item in value.__dict__.items():
+            if type(item) in _TEXTLESS:
+                continue
+            form = fields.get(name)
+            if (form is None or type(item) is not str or not form.fullmatch(item)) and not _collect_texts(item, texts):
+                return False
+    return True
+
+
+@lru_cache(256)  # agents may make a class for each run
+def _list_plain_fields(kind: type) -> dict[str, re.Pattern[str] | None] | None:
+    """Return what `_list_own_forms` does of a record that is written as its fields are; None for any other type.
+
+    That is known of this package's room of records alone: a type from elsewhere may write more than its fields hold.
+    """
+    return _list_own_forms(kind) if issubclass(kind, Record) and kind.__module__.startswith(_RECORDS) else None
+
+
+@cache
+def _list_own_forms(kind: type[Record]) -> dict[str, re.Pattern[str] | None]:
+    """Return the fields of a record, each with the form in which it is this package's own, None for others' texts."""
+
+    def form(field: FieldInfo) -> re.Pattern[str] | None:
+        kinds = (field.annotation, *get_args(field.annotation))
+        if MADE_HERE in field.metadata or HexId in kinds:
+            return _ID
+        return _TIME if datetime in kinds else None
+
+    return {name: form(field) for name, field in kind.model_fields.items()}
+
+
+def _is_aws_key(name: object, value: object) -> bool:
+    """Return whether a secret key of AWS stands alone behind its name."""
+    if not isinstance(value, str) or len(value) != _AWS_LENGTH or not isinstance(name, str):
+        return False
+    return _AWS_SECRET.fullmatch(value) is not None and _AWS_NAME.search(f"{name[-_LONGEST_NAME:]}:") is not None
 
 
 def _select_secret_values(variables: Mapping[str, str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import string
+import sys
 import time
 import uuid
 from importlib import import_module
@@ -201,32 +202,56 @@ def test_the_projects_own_pages_and_code_stay_as_they_are():
     assert [path for path in paths if redactor.text(text := path.read_text()) is not text] == []
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        *(
-            "-eyJ",
-            ".eyJaaaaaaaaaa",
-            "sk-",
-            "-glpat-",
-            "-glagent-a1",
-            "-AIza",
-            "-M1",
-            "-1234567890:",
-            "-xoxb-1-",
-            "-tskey-a-",
-        ),
-        *("https://hooks.slack.com/services/Ta1/B", "AccountKey=a1", "aws key 'a1", "Bearer a.", "Basic a", "a1-", "a"),
-        *("://a:1", "-----BEGIN PRIVATE KEY-----", "PuTTY-User-Key-File-3: Private-Lines: ", "deadbeef"),
-        *("\\", "%41", "%25", "&amp;", "&#38;", "\\u005c", "://:a@", "a" * 45 + "\n", "a" * 45 + "\\n"),
-    ],
-)
+HOSTILE = [
+    *(
+        "-eyJ",
+        ".eyJaaaaaaaaaa",
+        "sk-",
+        "-glpat-",
+        "-glagent-a1",
+        "-AIza",
+        "-M1",
+        "-1234567890:",
+        "-xoxb-1-",
+        "-tskey-a-",
+    ),
+    *("https://hooks.slack.com/services/Ta1/B", "AccountKey=a1", "aws key 'a1", "Bearer a.", "Basic a", "a1-", "a"),
+    *("://a:1", "-----BEGIN PRIVATE KEY-----", "PuTTY-User-Key-File-3: Private-Lines: ", "deadbeef"),
+    *("\\", "%41", "%25", "&amp;", "&#38;", "\\u005c", "://:a@", "a" * 45 + "\n", "a" * 45 + "\\n"),
+]
+
+
+@pytest.mark.parametrize("part", HOSTILE)
 @pytest.mark.slow
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(part):
     text = part * (1_000_000 // len(part))
     started = time.process_time()
     redactor.text(text)
     assert time.process_time() - started < 20  # squared, it would be hours
+
+
+def count_calls(text: str) -> int:
+    """Return how many functions redaction calls, those of Python itself too."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        redactor.text(text)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=3).map("".join))
+def test_a_hostile_text_of_twice_the_length_takes_twice_the_calls(part):
+    redactor.text(part * 20)  # what is compiled once
+    calls = [count_calls(part * (characters // len(part))) for characters in (2_000, 4_000, 8_000)]
+    assert calls[2] - calls[1] <= 2.2 * (calls[1] - calls[0]) + 100
 
 
 @pytest.mark.parametrize(
@@ -442,6 +467,11 @@ def test_keys_that_detect_secrets_knows_go(plugin, data):
     assert key[-16:] not in redactor.text(f"the key is {key} here")
 
 
+@pytest.mark.parametrize("key", ["xoxa-0-0A", "xoxb-1-a2", "sq0csp-" + "a1b2c3d4e5\\" * 3 + "a1b2c3d4e5"])
+def test_keys_that_are_short_or_hold_other_characters_go(key):
+    assert redactor.text(f"the key is {key} here") == f"the key is {REDACTED} here"
+
+
 @pytest.mark.parametrize(
     "name", ["aws_secret_access_key = '{}'", 'AWS_TOKEN="{}"', "awsKey={} ", '{{"aws.password": "{}"}}']
 )
@@ -449,3 +479,11 @@ def test_secret_keys_of_aws_go_behind_a_name(name):
     key = random_text(40)
     assert redactor.text(name.format(key)) == name.format(REDACTED)
     assert redactor.text(f"the digest '{key}'") == f"the digest '{key}'"
+
+
+def test_secret_keys_of_aws_go_behind_the_name_of_a_value():
+    key = random_text(40)
+    value = {"aws_secret_access_key": key, "AWS_TOKEN": [key], "digest": key, "aws key": key + "a", "aws_pwd": 12}
+    shown = {**value, "aws_secret_access_key": REDACTED}
+    assert redactor.value(value) == shown
+    assert json.loads(redactor.json(json.dumps(value))) == shown
