@@ -155,7 +155,7 @@ class Endpoints:
         from pytest_agentbench.models.connections import HttpConnection
 
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-        return HttpConnection(model, key, self._max_in_flight(model.limits))
+        return HttpConnection(model, key)
 
 
 def write_request(

@@ -7,9 +7,10 @@ import asyncio
 import httpx2
 import openai
 import pytest
-from support.fault_endpoint import FaultEndpoint
+from support.fault_endpoint import FaultEndpoint, in_order
 
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.records.case import Model
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -40,12 +41,11 @@ def ask(base_url: str, rounds: int, at_once: int) -> list[str | None]:
     return asyncio.run(main())
 
 
-@pytest.mark.slow
 def test_connections_are_kept_and_no_more_than_the_requests_in_flight():
     with FaultEndpoint(latency=0.01) as endpoint:
         answers = ask(endpoint.base_url, rounds=5, at_once=40)
     assert answers == [f"answer to {turn}-{n}" for turn in range(5) for n in range(40)]
-    assert endpoint.connections <= 48  # three pools that take turns
+    assert endpoint.connections <= 40
 
 
 def test_few_requests_share_one_connection_each():
@@ -61,6 +61,22 @@ def test_requests_go_through_the_environment_s_proxy(monkeypatch, variable):
         monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
         assert ask("http://models.invalid/v1", rounds=1, at_once=20)[0] == "answer to 0-0"
     assert proxy.requests[0].headers["host"] == "models.invalid"
+
+
+def test_a_request_that_is_given_up_takes_its_connection_with_it_and_no_more():
+    with FaultEndpoint(in_order("hang")) as endpoint:
+        model = Model(model_id="m", requested_model="m", base_url=endpoint.base_url)
+
+        async def main() -> list[str | None]:
+            endpoints = Endpoints(backoff=Backoff(first=0.001))
+            client, messages = endpoints.client(model), [{"role": "user", "content": "hello"}]
+            try:
+                return [(await client.complete(messages, timeout=0.5)).content for _ in range(3)]
+            finally:
+                await endpoints.close()
+
+        assert asyncio.run(main()) == ["answer to hello"] * 3
+    assert (len(endpoint.requests), endpoint.connections) == (4, 2)
 
 
 @pytest.mark.parametrize("path", ["", "/openai", "?api-version=3"])
