@@ -260,7 +260,10 @@ def wait(bench: Bench) -> Iterator[Row]:
         argv = (*OURS, "--model=slow", f"--agentbench-concurrency={at_once}")
         gather = (sys.executable, "gather.py", base_url, str(at_once))
         mine, peer = bench.alternate((argv, ours), (gather, bare))
-    yield _ratio(f"{count:,} items of 200 ms, {at_once} at once: wall", mine.wall, peer.wall, "asyncio.gather", 1.3)
+    name = f"{count:,} items of 200 ms, {at_once} at once"
+    yield _ratio(f"{name}: wall", mine.wall, peer.wall, "asyncio.gather", 1.3)
+    each, theirs = (1000 * cost.cpu / count for cost in (mine, peer))
+    yield Row(f"{name}: CPU an item", f"{each:.2f} ms", f"{theirs:.2f} ms (asyncio.gather)", each / theirs, "", None)
 
 
 @contextmanager

@@ -7,33 +7,26 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.failures import (
     Backoff,
     RequestFailed,
-    not_connected,
     redirected,
-    refused_reply,
     retry_after_seconds,
     status_failed,
     timed_out,
 )
 from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
-from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Limits, Model
 
 if TYPE_CHECKING:
-    import httpx2
-    from openai import AsyncOpenAI
-
     from pytest_agentbench.models.scripts import Scripts
 
-SCRIPTED_BASE_URL = "http://scripted/v1"
-_CONNECT_SECONDS = 10.0
 _BYTES_PER_TOKEN = 4
 _TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 # One encoder for all: `json.dumps` with options makes a new one for each request.
@@ -48,8 +41,20 @@ Provider = Callable[[Model], "ChatClient"]
 """A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
 
 
+class Connection(Protocol):
+    """A way to one endpoint, which all requests to it share."""
+
+    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
+        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
 class Endpoints:
-    """The endpoints of one event loop: one `AsyncOpenAI` with its connections for each (base_url, key).
+    """The endpoints of one event loop: one connection, which requests share, for each (base_url, key).
 
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
@@ -78,7 +83,7 @@ class Endpoints:
         self._providers = providers or {}
         self._environ = environ
         self._made: dict[str, tuple[Model, ChatClient]] = {}
-        self._apis: dict[tuple[str | None, str | None], AsyncOpenAI] = {}
+        self._connections: dict[tuple[str | None, str | None], Connection] = {}
         self._throttles: dict[Metered, Throttling] = {}
 
     def client(self, model: Model) -> ChatClient:
@@ -91,10 +96,10 @@ class Endpoints:
         # By the variable and not the key in it: keys stay out of everything that could be logged.
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         throttle = self._throttle((*endpoint, model.requested_model), model.limits)
-        api = self._apis.get(endpoint)
-        if api is None:
-            api = self._apis[endpoint] = self._connect_scripts() if model.scripted else self._connect(model)
-        return ChatClient(model, api, throttle, self.backoff, None if model.scripted else self._breaker(model))
+        connection = self._connections.get(endpoint)
+        if connection is None:
+            connection = self._connections[endpoint] = self._connect(model)
+        return ChatClient(model, connection, throttle, self.backoff, None if model.scripted else self._breaker(model))
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
@@ -136,65 +141,21 @@ class Endpoints:
     async def close(self) -> None:
         """Close all connections."""
         # Taken out first: a run that comes meanwhile gets connections of its own, not ones that are being closed.
-        apis, self._apis = self._apis, {}
-        for api in apis.values():
-            await api.close()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()
 
-    def _connect(self, model: Model) -> AsyncOpenAI:
-        from urllib.request import getproxies
+    def _connect(self, model: Model) -> Connection:
+        # Imported where one is asked: OpenAI's client takes half a second of CPU, and scripts need none.
+        if model.scripted:
+            from pytest_agentbench.models.completions import ScriptedConnection
+            from pytest_agentbench.models.scripts import Scripts
 
-        import httpx2
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+            return ScriptedConnection(Scripts() if self._scripts is None else self._scripts)
+        from pytest_agentbench.models.connections import HttpConnection
 
-        from pytest_agentbench.bounded.replies import bounded_replies
-        from pytest_agentbench.models.connections import Pools
-
-        # The throttle bounds what is in flight; the pool must never queue behind its back.
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
-        proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
-        pools = None if proxied else Pools(self._max_in_flight(model.limits), limits)
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-        return AsyncOpenAI(
-            api_key=key or "none",
-            base_url=model.base_url,
-            # The client would retry behind our back: outside the limits, unseen in traces, and deaf to a dead endpoint.
-            max_retries=0,
-            # Its own default ends a request after 600 s, whatever `timeout` a profile gives.
-            timeout=_make_timeout(),
-            # A redirect would take the request, and on the same host the key, to where nobody said they go.
-            http_client=DefaultAsyncHttpxClient(
-                transport=pools,
-                limits=limits,
-                timeout=_make_timeout(),
-                event_hooks=bounded_replies(),
-                follow_redirects=False,
-            ),
-        )
-
-    def _connect_scripts(self) -> AsyncOpenAI:
-        import httpx2
-        from openai import AsyncOpenAI
-
-        from pytest_agentbench.models.completions_http import scripted_app
-        from pytest_agentbench.models.scripts import Scripts
-
-        app = scripted_app(Scripts() if self._scripts is None else self._scripts)
-        transport = httpx2.ASGITransport(app=app)
-        # No certificates are read and no proxy is looked for: nothing leaves the process.
-        client = httpx2.AsyncClient(transport=transport, timeout=_make_timeout())
-        return AsyncOpenAI(
-            api_key="none", base_url=SCRIPTED_BASE_URL, max_retries=0, timeout=_make_timeout(), http_client=client
-        )
-
-
-def _make_timeout() -> httpx2.Timeout:
-    """Return the time limits of a connection.
-
-    Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for.
-    """
-    import httpx2
-
-    return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        return HttpConnection(model, key)
 
 
 def write_request(
@@ -220,10 +181,15 @@ class ChatClient:
     taped = False
 
     def __init__(
-        self, model: Model, api: AsyncOpenAI, throttle: Throttling, backoff: Backoff, breaker: Breaker | None = None
+        self,
+        model: Model,
+        connection: Connection,
+        throttle: Throttling,
+        backoff: Backoff,
+        breaker: Breaker | None = None,
     ) -> None:
         self.model = model
-        self._api = api
+        self._connection = connection
         self._throttle = throttle
         self._backoff = backoff
         self._breaker = breaker
@@ -282,40 +248,22 @@ class ChatClient:
         return reply
 
     async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
-        began = time.monotonic()
-        response = await self._send(body, limit, attempt, case_id)
-        if response.has_redirect_location:
-            raise redirected(str(response.url.join(response.headers["location"])), self.model)
-        if response.status_code >= 300:
-            retry_after = retry_after_seconds(response.headers)
-            raise status_failed(response.status_code, response.content, self.model, retry_after=retry_after)
-        seconds = time.monotonic() - began
-        content_type = response.headers.get("content-type", "")
-        return read_reply(response.content, content_type, self.model, attempts=attempt, seconds=seconds)
-
-    async def _send(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> httpx2.Response:
-        import httpx2
-        import openai
-
-        from pytest_agentbench.bounded.replies import ReplyRefusedError
-
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
         if self.model.scripted and case_id is not None:
             headers[CASE_HEADER] = quote(case_id)
+        began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                # The client's way to endpoints without generated code: validating replies twice costs 0.3 ms a call.
-                return await self._api.post(
-                    "/chat/completions", cast_to=httpx2.Response, content=body, options={"headers": headers}
-                )
+                reply = await self._connection.send(body, headers)
         except TimeoutError as error:
             raise timed_out(limit) from error
-        # openai 3.x raises also where a plain response was asked for; the status is judged by `status_failed`.
-        except openai.APIStatusError as error:
-            return error.response
-        except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:
-            if isinstance(refused := error.__cause__ or error, ReplyRefusedError):
-                raise refused_reply(str(refused)) from error
-            raise not_connected(error, self.model) from error
+        if reply.redirect is not None:
+            raise redirected(reply.redirect, self.model)
+        if reply.status >= 300:
+            retry_after = retry_after_seconds(reply.headers)
+            raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
+        seconds = time.monotonic() - began
+        content_type = reply.headers.get("content-type", "")
+        return read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)

@@ -6,46 +6,26 @@ Requests are taken in with a bound; completions and errors go out as responses o
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import re
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.models.prompts import (
-    ANSWER_SCHEMA,
-    JUDGE_SCHEMA,
-    ONE_WORD,
-    REPETITION_FIELD,
-    message_text,
+from pytest_agentbench.models.completions import (
+    EVENT_STREAM,
+    SCRIPTED_ERROR,
+    RequestRefused,
+    complete_scripted,
+    list_events,
+    read_request,
+    refuse_large,
 )
-from pytest_agentbench.models.routes import CASE_HEADER
-from pytest_agentbench.models.script_files import (
-    VERDICT_FORMS,
-    ScriptedJudgement,
-    ScriptedToolCall,
-    ScriptedUsage,
-    ScriptedVerdict,
-    Step,
-    VerdictForm,
-    list_stage_sections,
-)
-from pytest_agentbench.models.scripts import NoScript, Scripts
-from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.models.scripts import Scripts
 
 if TYPE_CHECKING:
-    from starlette.datastructures import Headers
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-MAX_BODY = 32 * 1024 * 1024
-EVENT_STREAM = {"content-type": "text/event-stream"}
-"""Headers of a stream, by hand: Starlette's `media_type` would add a charset."""
 
 
 class JSONReply(Response):
@@ -57,24 +37,6 @@ class JSONReply(Response):
         """Return the JSON in ASCII."""
         # Not JSONResponse: it fails at lone surrogates, which the model's name in a request may hold.
         return json.dumps(content).encode()
-
-
-class RequestRefused(Exception):
-    """A request ends with an HTTP error."""
-
-    def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers
-
-    def body(self, kind: str) -> dict[str, Any]:
-        """Return the error's body as the protocol has it, `kind` its type."""
-        return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
-
-    def respond(self, kind: str) -> Response:
-        """Return the response that says so."""
-        return JSONReply(self.body(kind), self.status, self.headers)
 
 
 def asks_for_models(request: Request) -> bool:
@@ -94,23 +56,15 @@ async def read_body(request: Request) -> bytes:
     try:
         async for piece in request.stream():  # counted as it comes: its `body()` takes any length
             body += piece
-            if len(body) > MAX_BODY:
-                raise RequestRefused(413, f"the request is larger than {MAX_BODY:,} bytes", "too_large")
+            refuse_large(len(body))
     except ClientDisconnect as error:
         raise RequestRefused(400, "the request is cut off", "invalid_request") from error
     return bytes(body)
 
 
-def read_request(body: bytes) -> dict[str, Any]:
-    """Return the request for a completion, with at least one message. Raises RequestRefused for anything else."""
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RequestRefused(400, f"the request is no JSON: {error}", "invalid_json") from error
-    messages = request.get("messages") if isinstance(request, dict) else None
-    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        raise RequestRefused(400, "the request needs 'messages', a list of at least one message", "invalid_request")
-    return dict(request)
+def respond_with_refusal(refused: RequestRefused, kind: str) -> Response:
+    """Return the response that says why; `kind` is the error's type."""
+    return JSONReply(refused.body(kind), refused.status, refused.headers)
 
 
 def respond_with_models(name: str) -> Response:
@@ -131,42 +85,6 @@ def respond_with_completion(completion: Mapping[str, Any], request: Mapping[str,
     return StreamingResponse(stream(), headers=EVENT_STREAM)
 
 
-def list_events(completion: Mapping[str, Any], options: object) -> Iterator[bytes]:
-    """Yield a completion's events, its text word by word, with usage where the request's `stream_options` want it."""
-    head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = completion["choices"][0]
-    for delta in _split_message(choice["message"]):
-        yield write_event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    yield write_event(head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
-    if isinstance(options, dict) and options.get("include_usage") and completion.get("usage") is not None:
-        yield write_event(head | {"choices": [], "usage": completion["usage"]})
-    yield LAST_EVENT
-
-
-LAST_EVENT = b"data: [DONE]\n\n"
-
-
-def write_event(data: Mapping[str, Any]) -> bytes:
-    """Return a server-sent event."""
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
-    whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
-    yield {**whole, "content": None if message["content"] is None else ""}
-    for word in re.findall(r"\s*\S+|\s+$", message["content"] or ""):
-        yield {"content": word}
-    for index, call in enumerate(message.get("tool_calls", ())):
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
-        yield {"tool_calls": [{"index": index, **call, "function": {"name": name, "arguments": ""}}]}
-        for piece in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-_CHARACTERS_PER_TOKEN = 4
-
-
 def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
     """Serve `POST /v1/chat/completions` (streaming too) and `GET /v1/models`; each answer waits `latency_seconds`."""
 
@@ -177,149 +95,14 @@ def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
             body = await read_body(request)
             if latency_seconds:
                 await asyncio.sleep(latency_seconds)
-            models = asks_for_models(request)
-            response = respond_with_models("demo") if models else await _answer_request(scripts, request.headers, body)
+            if asks_for_models(request):
+                response = respond_with_models("demo")
+            else:
+                wanted = read_request(body)
+                completion = await complete_scripted(scripts, wanted, request.headers, body)
+                response = respond_with_completion(completion, wanted)
         except RequestRefused as refused:
-            response = refused.respond("scripted_error")
+            response = respond_with_refusal(refused, SCRIPTED_ERROR)
         await response(scope, receive, send)
 
     return app
-
-
-async def _answer_request(scripts: Scripts, headers: Headers, body: bytes) -> Response:
-    request = read_request(body)
-    step = _choose_step(scripts, request, headers.get(CASE_HEADER))
-    if step.latency_seconds:
-        await asyncio.sleep(step.latency_seconds)
-    _raise_scripted_error(step, headers)
-    return respond_with_completion(_make_completion(step, request, body), request)
-
-
-def _choose_step(scripts: Scripts, request: Mapping[str, Any], quoted_case_id: str | None) -> Step:
-    messages, case_id = request["messages"], None if quoted_case_id is None else unquote(quoted_case_id)
-    try:
-        asked = _find_schema_name(request)
-        if asked is not None and (form := _find_form(asked)) is not None:
-            verdict = scripts.verdict(case_id, messages, _read_repetition(request))
-            return Step(content=verdict.content if verdict.content is not None else form.write(verdict))
-        # Stages of packs have schemas named `SECTION_STAGE`.
-        for section, _ in list_stage_sections():
-            if asked is not None and asked.startswith(f"{section}_"):
-                stage = asked.removeprefix(f"{section}_")
-                return Step(content=scripts.stage(case_id, messages, section, stage, _read_repetition(request)))
-        # The original judge of correctness (compat v1) asks without a schema, so its words tell it.
-        one_word = message_text(messages[0]).endswith(ONE_WORD)
-        if asked == ANSWER_SCHEMA or one_word:
-            judgement = scripts.judgement(case_id, messages, _read_repetition(request))
-            return Step(content=_write_judgement(judgement, one_word=one_word))
-        offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
-        return scripts.find(case_id, messages).step(messages, offers_tools=offers_tools)
-    except NoScript as error:
-        raise RequestRefused(404, str(error), error.code) from error
-    except TimeoutError as error:
-        said = "a script's `matches` takes too long on this message; write one that backtracks less"
-        raise RequestRefused(400, said, "script_pattern") from error
-
-
-def _find_schema_name(request: Mapping[str, Any]) -> str | None:
-    response_format = request.get("response_format")
-    schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
-    name = schema.get("name") if isinstance(schema, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _read_repetition(request: Mapping[str, Any]) -> int:
-    metadata = request.get("metadata")
-    said = metadata.get(REPETITION_FIELD) if isinstance(metadata, dict) else None
-    return int(said) if isinstance(said, str) and re.fullmatch("[1-9][0-9]{0,5}", said) else 1
-
-
-def _write_judgement(judgement: ScriptedJudgement, *, one_word: bool) -> str:
-    if judgement.content is not None:
-        return judgement.content
-    if one_word:
-        return "Correct" if judgement.correct else "Incorrect"
-    return json.dumps({"reason": judgement.reason, "correct": judgement.correct}, ensure_ascii=False)
-
-
-def _write_verdict(verdict: ScriptedVerdict) -> str:
-    """Return the verdict as a judge writes it: JSON that keeps the judge's contract."""
-    answer: dict[str, Any] = {
-        "summary": verdict.summary,
-        "dimensions": {name: verdict.scored(name).model_dump() for name in DIMENSIONS},
-        "overall": verdict.scored().model_dump(),
-    }
-    if verdict.expectations:
-        answer["expectations"] = [expectation.model_dump() for expectation in verdict.expectations]
-    return json.dumps(answer, ensure_ascii=False)
-
-
-_VERDICT = VerdictForm(DIMENSIONS, _write_verdict)
-
-
-def _find_form(schema: str) -> VerdictForm | None:
-    """Return how a verdict is written that a request asks for by the name of its response schema."""
-    return _VERDICT if schema == JUDGE_SCHEMA else find_extension(VERDICT_FORMS, schema)
-
-
-def _raise_scripted_error(step: Step, headers: Headers) -> None:
-    error = step.error
-    if error is None:
-        return
-    # The client counts its retries for us, so that scripts need no state: openai and our own send this header.
-    retries = headers.get("x-stainless-retry-count", "0")
-    if error.times is not None and retries.isdecimal() and int(retries) >= error.times:
-        return
-    wait = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
-    raise RequestRefused(error.status, error.message, error.code or "scripted_error", wait)
-
-
-def _make_completion(step: Step, request: Mapping[str, Any], body: bytes) -> dict[str, Any]:
-    messages = request["messages"]
-    message: dict[str, Any] = {"role": "assistant", "content": step.content, "refusal": None}
-    if step.tool_calls:
-        message["tool_calls"] = [_make_tool_call(call, len(messages), n) for n, call in enumerate(step.tool_calls)]
-    return {
-        # Of the body: equal requests get equal ids, so stored runs differ in nothing but times.
-        "id": f"chatcmpl-{hashlib.sha256(body).hexdigest()[:24]}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": request.get("model") or "demo",
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": None,
-                "finish_reason": "tool_calls" if step.tool_calls else "stop",
-            }
-        ],
-        "usage": _count_usage(step, messages, message),
-    }
-
-
-def _make_tool_call(call: ScriptedToolCall, turn: int, index: int) -> dict[str, Any]:
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    return {"id": f"call_{turn}_{index}", "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> dict[str, Any]:
-    said = step.usage or ScriptedUsage()
-    prompt, completion = said.input_tokens, said.output_tokens
-    # Roughly as tokenizers count English.
-    if prompt is None:
-        prompt = _estimate_tokens("".join(message_text(each) for each in messages))
-    if completion is None:
-        completion = _estimate_tokens(
-            (step.content or "") + (json.dumps(message["tool_calls"]) if step.tool_calls else "")
-        )
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
-    }
-
-
-def _estimate_tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)

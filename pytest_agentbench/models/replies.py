@@ -23,6 +23,16 @@ _REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
+class RawReply:
+    """A reply as it came. The names of `headers` are lower case, or found in any; `redirect` is where one leads."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+    redirect: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call the model asks for. `arguments` is None where `raw`, the model's own text, is no JSON object."""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx2
+import openai
 import pytest
-from support.fault_endpoint import FaultEndpoint
+from support.fault_endpoint import FaultEndpoint, in_order
 
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.records.case import Model
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -38,12 +41,11 @@ def ask(base_url: str, rounds: int, at_once: int) -> list[str | None]:
     return asyncio.run(main())
 
 
-@pytest.mark.slow
 def test_connections_are_kept_and_no_more_than_the_requests_in_flight():
     with FaultEndpoint(latency=0.01) as endpoint:
         answers = ask(endpoint.base_url, rounds=5, at_once=40)
     assert answers == [f"answer to {turn}-{n}" for turn in range(5) for n in range(40)]
-    assert endpoint.connections <= 48  # three pools that take turns
+    assert endpoint.connections <= 40
 
 
 def test_few_requests_share_one_connection_each():
@@ -59,3 +61,70 @@ def test_requests_go_through_the_environment_s_proxy(monkeypatch, variable):
         monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
         assert ask("http://models.invalid/v1", rounds=1, at_once=20)[0] == "answer to 0-0"
     assert proxy.requests[0].headers["host"] == "models.invalid"
+
+
+def test_a_request_that_is_given_up_takes_its_connection_with_it_and_no_more():
+    with FaultEndpoint(in_order("hang")) as endpoint:
+        model = Model(model_id="m", requested_model="m", base_url=endpoint.base_url)
+
+        async def main() -> list[str | None]:
+            endpoints = Endpoints(backoff=Backoff(first=0.001))
+            client, messages = endpoints.client(model), [{"role": "user", "content": "hello"}]
+            try:
+                return [(await client.complete(messages, timeout=0.5)).content for _ in range(3)]
+            finally:
+                await endpoints.close()
+
+        assert asyncio.run(main()) == ["answer to hello"] * 3
+    assert (len(endpoint.requests), endpoint.connections) == (4, 2)
+
+
+@pytest.mark.parametrize("path", ["", "/openai", "?api-version=3"])
+def test_requests_are_those_of_openai_s_client(monkeypatch, path):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with FaultEndpoint() as endpoint:
+        base_url = endpoint.base_url + path
+
+        async def main() -> None:
+            timeout = httpx2.Timeout(None, connect=1)
+            async with openai.AsyncOpenAI(base_url=base_url, timeout=timeout) as client:
+                await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "0-0"}])
+
+        asyncio.run(main())
+        ask(base_url, rounds=2, at_once=2)
+    theirs, *ours = endpoint.requests
+    # Ours says what it reads within bounds, and its own length.
+    told = {"accept-encoding", "content-length"}
+    for request in ours:
+        assert request.target == theirs.target
+        assert {k: v for k, v in request.headers.items() if k not in told} == {
+            k: v for k, v in theirs.headers.items() if k not in told
+        }
+        assert request.headers["accept-encoding"] == "gzip, deflate"
+    assert len(ours) == 4
+    assert theirs.headers["openai-organization"] == "org-1"
+
+
+def test_cookies_of_an_endpoint_are_sent_back():
+    with FaultEndpoint(sent_headers={"set-cookie": "replica=7"}) as endpoint:
+        ask(endpoint.base_url, rounds=2, at_once=1)
+    assert [request.headers.get("cookie") for request in endpoint.requests] == [None, "replica=7"]
+
+
+def test_a_first_request_that_is_cut_off_leaves_the_others_alone():
+    with FaultEndpoint() as endpoint:
+        model = Model(model_id="m", requested_model="m", base_url=endpoint.base_url)
+
+        async def main() -> str | None:
+            endpoints = Endpoints()
+            client, messages = endpoints.client(model), [{"role": "user", "content": "hello"}]
+            first, other = (asyncio.ensure_future(client.complete(messages)) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+            try:
+                return (await other).content
+            finally:
+                await endpoints.close()
+
+        assert asyncio.run(main()) == "answer to hello"

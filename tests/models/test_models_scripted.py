@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.completions import ScriptedConnection
 from pytest_agentbench.models.completions_http import scripted_app
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.models.prompts import JUDGE_SCHEMA
@@ -431,13 +433,13 @@ def test_latency_of_the_server_is_waited(tmp_path):
     assert case.case_id == "plain"
 
 
-def post(app, content: bytes):
+def post(app, content: bytes, headers: dict[str, str] | None = None):
     """The app's response to this request for a completion."""
     import httpx2
 
     async def send() -> httpx2.Response:
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client:
-            return await client.post("http://scripted/v1/chat/completions", content=content)
+            return await client.post("http://scripted/v1/chat/completions", content=content, headers=headers)
 
     return asyncio.run(send())
 
@@ -454,3 +456,29 @@ def test_what_cannot_be_encoded_in_a_request_comes_back_escaped(tmp_path):
 def test_a_request_of_more_than_32_mb_is_refused():
     response = post(scripted_app(Scripts()), b" " * (32 * 2**20 + 1))
     assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "script",
+    ["{content: fine}", "{steps: [{content: x, error: {status: 503, retry_after: 2}}]}", "{when: other, content: x}"],
+)
+def test_what_is_asked_in_the_same_process_is_answered_as_over_http(tmp_path, script, stream):
+    case = write_case(tmp_path / "plain", f"schema_version: 1\nreplies: [{script}]", "Hi")
+    scripts, headers = beside(case), {"X-Agentbench-Case": case.case_id}
+    body = json.dumps({"model": "demo", "messages": [user("Hi")], "stream": stream}).encode()
+    direct = asyncio.run(ScriptedConnection(scripts).send(body, headers))
+    served = post(scripted_app(scripts), body, headers)
+    assert direct.status == served.status_code
+
+    def without_time(text: bytes) -> bytes:
+        return re.sub(rb'"created": \d+', b"", text)
+
+    assert without_time(direct.content) == without_time(served.content)
+    assert direct.headers == {k: v for k, v in served.headers.items() if k != "content-length"}
+
+
+def test_a_request_of_more_than_32_mb_is_refused_in_the_same_process_too(tmp_path):
+    case = write_case(tmp_path / "plain", "schema_version: 1\nreplies: [{content: x}]", "Hi")
+    with pytest.raises(ProviderError, match="larger than 33,554,432 bytes"):
+        ask(beside(case), user("x" * 32 * 2**20), case=case)

@@ -47,6 +47,16 @@ def test_a_session_that_asks_no_model_imports_no_client(bench):
     assert "loaded: [] []" in finished.text
 
 
+@pytest.mark.slow
+def test_a_session_on_scripts_imports_no_http_client(bench):
+    bench.write("conftest.py", ASKED)
+    bench.case("a")
+    bench.write("cases/a/demo.yaml", "schema_version: 1\nreplies: [{content: Paris}]\n")
+    finished = bench.spawn("-s", "--model", "demo")
+    assert finished.exit == 0
+    assert "] []" in finished.text
+
+
 def test_the_plugin_is_imported_without_its_rooms(bench):
     code = "import sys; import pytest_agentbench.plugin; print(sorted(m for m in sys.modules if 'agentbench' in m))"
     loaded = bench.pytester.run(sys.executable, "-c", code).stdout.str()

@@ -72,6 +72,7 @@ class Request:
     fault: str
     body: dict
     headers: dict[str, str]
+    target: str
     at: float = field(default_factory=time.monotonic)
 
 
@@ -84,6 +85,8 @@ class FaultEndpoint:
     """The message for a request; with a finish_reason where that is not the usual one."""
     capacity: int | None = None
     """More requests than this at once meet a 429."""
+    sent_headers: dict[str, str] = field(default_factory=dict)
+    """Further headers of each completion."""
 
     requests: list[Request] = field(default_factory=list)
     peak: int = 0
@@ -144,8 +147,8 @@ class FaultEndpoint:
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request; False when the connection is to close."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        line, *head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head if line)}
         body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         message = last_user(body)
         self._active += 1
@@ -155,7 +158,7 @@ class FaultEndpoint:
             if self.capacity is not None and self._active > self.capacity:
                 fault = "429"
             self._sent[message] += 1
-            self.requests.append(Request(message, fault, body, headers))
+            self.requests.append(Request(message, fault, body, headers, line.split()[1]))
             if self.latency:
                 await asyncio.sleep(self.latency)
             return await self._respond(writer, fault, body)
@@ -193,7 +196,7 @@ class FaultEndpoint:
             return _response(200, completion[: len(completion) // 2])
         if fault == "html":
             return _response(200, b"<html><title>Welcome to the proxy</title></html>", **{"content-type": "text/html"})
-        return _response(200, completion)
+        return _response(200, completion, **self.sent_headers)
 
     def _completion(self, body: dict, fault: str) -> dict:
         if fault == "error-inside":

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.completions_http import (
+from pytest_agentbench.models.completions import (
     EVENT_STREAM,
     LAST_EVENT,
-    JSONReply,
     RequestRefused,
-    asks_for_models,
     list_events,
-    read_body,
     read_request,
-    respond_with_models,
     write_event,
+)
+from pytest_agentbench.models.completions_http import (
+    JSONReply,
+    asks_for_models,
+    read_body,
+    respond_with_models,
+    respond_with_refusal,
 )
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.openclaw.container import model_ref
@@ -163,7 +166,7 @@ class ModelRelay:
                     return
                 response = respond_with_models(self._model.requested_model)
             except RequestRefused as refused:
-                response = refused.respond("agentbench_error")
+                response = respond_with_refusal(refused, "agentbench_error")
             await asyncio.sleep(_PAUSE_SECONDS)
             await response(scope, receive, send)
 
