@@ -15,7 +15,7 @@ import pytest
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.engine.driver import AHEAD, FILE_ID, JOB, RESULT, RUNNER_FIXTURE
+from pytest_agentbench.engine.driver import AHEAD, FILE_ID, GIVEN, JOB, RESULT, RUNNER_FIXTURE
 from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job, Plan, Result
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import Model
@@ -26,6 +26,7 @@ from pytest_agentbench.terminal_text import visible, visible_line
 STRICT = pytest.StashKey[bool]()
 MARKED = pytest.StashKey[bool]()
 """Set where a hand-written test names a case."""
+SHOWN_PATH = pytest.StashKey[str]()
 PLAN_PARAM = "_agentbench_plan"
 """The parameter that such tests get: case, plan, repetition and judges of one run."""
 OUTPUT = pytest.StashKey[Path]()
@@ -77,13 +78,21 @@ class CaseItem(pytest.Function, _TextId):
     @functools.cached_property
     def location(self) -> tuple[str, int | None, str]:
         """Return the place as terminals and JUnit may show it."""
-        path, line, title = super().location
-        return visible_line(path), line, visible_line(title)
+        _, line, title = self.reportinfo()
+        assert self.parent is not None
+        if (path := self.parent.stash.get(SHOWN_PATH, None)) is None:  # the same for all items of the file
+            self.parent.stash[SHOWN_PATH] = path = visible_line(super().location[0])
+        return path, line, visible_line(title)
 
     def setup(self) -> None:
         """Resolve fixtures, then take the run, which has usually ended by now."""
         __tracebackhide__ = True
+        ahead = self.config.stash.get(AHEAD, None)
+        if ahead is not None:
+            self.funcargs.update(ahead.fixtures.get(self.parent, {}))
         super().setup()
+        if ahead is not None:
+            ahead.fixtures[self.parent] = {name: self.funcargs[name] for name in GIVEN if name in self.funcargs}
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
             fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 

@@ -22,6 +22,7 @@ FILE_ID = pytest.StashKey[str]()
 """Of a file's collector whose path steers terminals: the part of node ids that it would have, without escapes."""
 RESULT = pytest.StashKey[Result]()
 RUNNER_FIXTURE = "agentbench_runner"
+GIVEN = (RUNNER_FIXTURE, SERVERS_FIXTURE)
 WINDOW = 8
 """How many times the concurrency the engine may be ahead of pytest: it hides uneven runs and bounds memory."""
 
@@ -56,6 +57,8 @@ class RunAhead:
         config, concurrency = session.config, limits.concurrency
         self.session, self.tick, self.throttles = session, tick, throttles
         self.shared: list[Any] = []
+        self.fixtures: dict[Any, dict[str, Any]] = {}
+        """Values of the fixtures GIVEN that are alive, by files: items that have them need not ask pytest again."""
         self.given: dict[tuple[int, int], Given] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
@@ -107,9 +110,14 @@ class RunAhead:
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
         """Yield only what lives as long as the session may serve items to come."""
         value = yield
-        if fixturedef.argname in (RUNNER_FIXTURE, SERVERS_FIXTURE) and fixturedef.scope == "session":
+        if fixturedef.argname in GIVEN and fixturedef.scope == "session":
             self.shared.append(value)
         return value
+
+    def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
+        """Forget values of fixtures that end: the next item asks pytest for new ones."""
+        if fixturedef.argname in GIVEN:
+            self.fixtures.clear()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -166,11 +174,17 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         {Path(name).parent for name, plugin in conftests if _defines(plugin, fixture)}
         for fixture in (RUNNER_FIXTURE, SERVERS_FIXTURE)
     )
+    groups: dict[Any, Any] = {}
+    siblings: dict[Any, Any] = {}
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
-            job.group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
+            place = (id(item.parent), id(job.plan), _param(item, RUNNER_FIXTURE), _param(item, SERVERS_FIXTURE))
+            if place not in siblings:
+                runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
+                group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
+                siblings[place] = groups.setdefault(group, group)  # one object: comparing paths costs each run 7 µs
+            job.group = siblings[place]
 
 
 def overrides_runner(place: Any) -> bool:
@@ -191,8 +205,13 @@ def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
     place: Any = next((each for each in places if _defines(each, fixture)), None)
     if place is None and folders:
         place = next((folder for folder in item.path.parents if folder in folders), None)
+    return place, _param(item, fixture)
+
+
+def _param(item: pytest.Item, fixture: str) -> int | None:
+    """Return which parameter the item gives the fixture, None where it gives none."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return place, id(params[fixture]) if fixture in params else None
+    return id(params[fixture]) if fixture in params else None
 
 
 _FIXTURE: Any = type(pytest.fixture(lambda: None))

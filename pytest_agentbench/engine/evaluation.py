@@ -17,7 +17,7 @@ from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import measure_of, verdict_identity, verify_all
+from pytest_agentbench.engine.subject import deciders, measure_of, verdict_identity, verify_all
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
     MetricContext,
@@ -189,13 +189,12 @@ async def measure_all(
     """
     specs = metrics_of(case, job.plan.evaluation_profile)
     metrics = services.registry.metrics
-    of_trace = {spec.name for spec in specs if takes_trace(metrics.get(spec.name))}
     reference, output = case.reference or "", artifact.final_output or ""
     asking = {spec.name for spec in specs if _asks(services, spec)}
     long = {spec.name for spec in specs if takes_long(spec.name, metrics, reference, output)}
 
     def plain(spec: MetricSpec) -> MetricResult:
-        if spec.name in of_trace:
+        if takes_trace(metrics.get(spec.name)):
             return measure_trace(spec, case, artifact, metrics)
         return measure(spec, reference, output, metrics)
 
@@ -266,8 +265,9 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     plan, artifact, tape = job.plan, result.artifact, result.tape
     assert artifact is not None
     profile = plan.evaluation_profile
-    identity = verdict_identity(services, job, case, artifact)  # first: what is run may change what it holds
-    result.measure = measure_of(services, job, case)
+    decided_by = deciders(services, job, case)  # first: what is run may change what they hold
+    identity = verdict_identity(services, job, case, artifact, decided_by)
+    result.measure = measure_of(decided_by)
     context = CheckContext(
         case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )

@@ -36,6 +36,7 @@ from pytest_agentbench.engine.job import Given, Job, Left, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import (
     Subject,
+    deciders,
     expected_sandbox,
     measure_of,
     run_spec,
@@ -171,7 +172,7 @@ class _Attempt:
                 believed = await recheck_verdict(services, job, case, artifact, found[0])
                 if believed is not found[0]:  # the page shows no file that says otherwise
                     result.evaluation, result.evaluation_path = believed, None
-            result.measure = measure_of(services, job, case) if result.evaluation is not None else None
+            result.measure = measure_of(deciders(services, job, case)) if result.evaluation is not None else None
         # Replaying costs nothing, and a tape is gone through as a whole
         if result.evaluation is None and result.tape is not None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
@@ -354,7 +355,12 @@ def _artifact(
         suite_id=plan.suite_id,
         run_profile_id=plan.run_profile.run_profile_id,
         runner_type=subject.runner_type,
-        model=model.model_dump(include={"model_id", "requested_model", "label", "scripted"}),
+        model={
+            "model_id": model.model_id,
+            "requested_model": model.requested_model,
+            "label": model.label,
+            "scripted": model.scripted,
+        },
         repetition=job.repetition,
         fingerprint=subject.fingerprint,
         status=ended.end.status,
@@ -385,8 +391,8 @@ def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], N
 
 def _request(services: Services, case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
     """Return what was asked for, and what graders want to be known of the tools that there were."""
-    graders, tools = graders_of(case, services.registry.graders), {tool.name: tool.description for tool in offered}
-    notes = [dict(grader.request_notes(tools)) for grader in graders]
+    tools = {tool.name: tool.description for tool in offered}
+    notes = [dict(grader.request_notes(tools)) for grader in graders_of(case, services.registry.graders)]
     return reduce(or_, notes, trace.request)
 
 

@@ -231,6 +231,8 @@ def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[G
 
     Raises ConfigError for one that cannot be imported.
     """
+    if not case.parts and not added:
+        return ()
     # Only those of the parts that the case carries: a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
     graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too

@@ -55,9 +55,19 @@ class Registry:
 
         `kind` is `runner`, `check`, `metric`, `judge`, `grader` or `model provider`.
         """
-        things = self._kinds[kind]
-        found = {name: things[name] for name in names if name is not None and name in things}
-        return {name: thing for name, thing in found.items() if not is_ours(thing)}
+        things, ours, added = self._kinds[kind], self._ours[kind], {}
+        for name in names:
+            if name is None or name in ours or name not in things:
+                continue
+            if is_ours(thing := things[name]):
+                ours.add(name)  # for good: no other takes the place of one of ours
+            else:
+                added[name] = thing
+        return added
+
+    @cached_property
+    def _ours(self) -> Mapping[str, set[str]]:
+        return {kind: set() for kind in self._kinds}
 
     @cached_property
     def _kinds(self) -> Mapping[str, Mapping[str, Any]]:
@@ -146,10 +156,12 @@ class ModelStops:
 
     def reason(self, job: Job) -> str | None:
         """Return why the job is not to be run, None where it is."""
-        return self._reasons.get(_model_of(job))
+        return self._reasons.get(_model_of(job)) if self._reasons else None
 
     def note(self, job: Job, error: BaseException | None) -> None:
         """Count what a run ended with. What the case file or this machine is to blame for is no error of the model."""
+        if error is None and not self._rows:  # nearly always
+            return
         model = _model_of(job)
         # These say nothing of the model: the next case may be well
         if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
@@ -250,7 +262,9 @@ class Services(GradingServices):
 
     def uses_cassettes(self, job: Job) -> bool:
         """Return whether the session, or a model that the job asks, says that cassettes are recorded or replayed."""
-        return self.cassette_mode != "off" or job.plan.names_cassettes or any(judge.cassettes for judge in job.judges)
+        if self.cassette_mode != "off" or job.plan.names_cassettes:
+            return True
+        return bool(job.judges) and any(judge.cassettes for judge in job.judges)
 
     @property
     def servers(self) -> SharedServers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,9 +23,12 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeR
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import CaseRunner, Prepared, Runner, RunnerKind, RunRequest, agent_name
 from pytest_agentbench.store.fingerprints import (
+    Plain,
     canonical_json,
+    evaluation_input,
     fingerprint,
     metric_judge_input,
+    plain,
     rubric_input,
     run_fingerprint_input,
 )
@@ -207,41 +210,48 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     return extra
 
 
-def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArtifact) -> str:
-    """Return the fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change.
+def deciders(services: Services, job: Job, case: Case) -> Plain:
+    """Return all that decides what a run of the case is worth, whichever run: its profile, checks, metrics, judges.
 
     Raises ConfigError for a script that is wrong.
     """
-    extra = _verdict_extra(services, job, case)
+    profile = job.plan.lane.evaluation_profile_fingerprint
+    return Plain(plain(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))))
+
+
+def verdict_identity(
+    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: Plain | None = None
+) -> str:
+    """Return the fingerprint of the verdict on a run; `decided_by` are its deciders, None: as they are now.
+
+    Raises ConfigError for a script that is wrong.
+    """
+    found = decided_by if decided_by is not None else deciders(services, job, case)
+    covered = Plain(found, run=artifact.fingerprint or "")
     if services.uses_cassettes(job):
-        extra |= verdict_cassette(services, job, case, artifact)
-    return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges, extra)
+        covered["extra"] = {**found["extra"], **verdict_cassette(services, job, case, artifact)}
+    return fingerprint(covered)
 
 
-def measure_of(services: Services, job: Job, case: Case) -> str:
-    """Return 16 hex digits over all that decides what a run of the case is worth, whichever run, and whatever its
-    title.
-
-    Raises ConfigError for a script that is wrong.
-    """
+def measure_of(decided_by: Plain) -> str:
+    """Return 16 hex digits over a case's deciders, whatever its title."""
     # A corrected title makes no other measure: runs before and after stay comparable
-    untitled = case.model_copy(update={"title": ""})
-    return job.plan.lane.evaluation_fingerprint("", untitled, job.judges, _verdict_extra(services, job, case))[:_DIGITS]
+    return fingerprint(Plain(decided_by, title=""))[:_DIGITS]
 
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
     """Return the code of hooks and plugins, what graders grade by, and the script of a scripted judge."""
     profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
-    parts = {
-        "checks": _added(services, "check", (check.kind for check in case.checks)),
-        "metrics": _added(services, "metric", _metrics_used(case, profile)),
-        "judges": _added(services, "judge", _judges_used(profile)),
-        "graders": _added(
-            services, "grader", (name for name, grader in services.registry.graders.items() if grader.applies(case))
-        ),
-        "providers": _added(services, "model provider", (judge.provider for judge in judges)),
+    used: dict[str, Sequence[str | None]] = {
+        "check": [check.kind for check in case.checks],
+        "metric": [*_metrics_used(case, profile)],
+        "judge": [*_judges_used(profile)] if profile.judge_runs else [],
+        "grader": [name for name, grader in services.registry.graders.items() if grader.applies(case)],
+        "model provider": [judge.provider for judge in judges],
     }
-    found: dict[str, Any] = {name: part for name, part in parts.items() if part}
+    found: dict[str, Any] = {
+        _PARTS[kind]: part for kind, names in used.items() if names and (part := _added(services, kind, names))
+    }
     if profile.security_policy.allow_local_python_hooks:
         hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
         if hooks:
@@ -256,6 +266,16 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
     return found
+
+
+_PARTS = {
+    "check": "checks",
+    "metric": "metrics",
+    "judge": "judges",
+    "grader": "graders",
+    "model provider": "providers",
+}
+"""What an identity calls the things of each kind."""
 
 
 def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:

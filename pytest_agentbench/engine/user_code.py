@@ -249,7 +249,7 @@ class Streams:
         self._saved = {number: os.dup(number) for number in _NUMBERS if _is_open(number)}
 
     def guard(self) -> None:
-        """Have calls of `close` and `detach` refused, in the run's own thread, and closed descriptors mended."""
+        """Have calls of `close` and `detach` refused, in the thread of the run that makes them; mend on writing."""
         for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
             stream = getattr(sys, name)
             if stream is None or id(stream) in self._guarded:

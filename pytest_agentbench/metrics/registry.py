@@ -96,9 +96,10 @@ V1_METRICS = MetricTable(
 _LONG = 20_000  # characters of both texts
 
 _REQUIRED: dict[str, str] = {}
-_OF_SAMPLES: list[Metric] = []
-_OF_TRACES: list[Metric] = []
-_SLOW: list[Metric] = []
+_OF_SAMPLES: dict[int, Metric] = {}
+_OF_TRACES: dict[int, Metric] = {}
+_SLOW: dict[int, Metric] = {}
+"""Functions by their ids: an object that is called need not be hashable."""
 
 M = TypeVar("M", bound=Metric)
 
@@ -164,11 +165,11 @@ def metric(
         if requires is not None:
             _REQUIRED[name] = requires
         if samples:
-            _OF_SAMPLES.append(function)
+            _OF_SAMPLES[id(function)] = function
         if slow:
-            _SLOW.append(function)
+            _SLOW[id(function)] = function
         if trace:
-            _OF_TRACES.append(function)
+            _OF_TRACES[id(function)] = function
         return function
 
     return register
@@ -237,17 +238,17 @@ def asks_model(function: Metric) -> bool:
 
 def takes_long(name: str, metrics: Mapping[str, Metric], reference: str, output: str) -> bool:
     """Return whether a plain metric may take long: it is registered as slow, or the texts are long."""
-    return _is_one_of(metrics.get(name), _SLOW) or len(reference) + len(output) > _LONG
+    return id(metrics.get(name)) in _SLOW or len(reference) + len(output) > _LONG
 
 
 def takes_samples(function: Metric) -> bool:
     """Return whether the metric compares several predictions with one ground truth."""
-    return _is_one_of(function, _OF_SAMPLES)
+    return id(function) in _OF_SAMPLES
 
 
 def takes_trace(function: Metric | None) -> bool:
     """Return whether the metric looks at a run, not at texts."""
-    return _is_one_of(function, _OF_TRACES)
+    return id(function) in _OF_TRACES
 
 
 def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
@@ -286,10 +287,6 @@ def apply(
     if not isinstance(prediction, str) and not takes_samples(function):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     return function(ground_truth, prediction, **kwargs)
-
-
-def _is_one_of(function: Metric | None, marked: Sequence[Metric]) -> bool:
-    return any(each is function for each in marked)  # an object that is called need not be hashable
 
 
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Literal["v1"] | None) -> Mapping[str, Any]:

@@ -148,7 +148,7 @@ class RecordWithParts(Record):
     @classmethod
     def _gather_parts(cls, given: Any) -> Any:
         """Read parts from the keys beside the record's own fields; what no pack knows is refused as a field."""
-        if not isinstance(given, dict) or not (others := given.keys() - cls.model_fields.keys()):
+        if not isinstance(given, dict) or not (others := given.keys() - cls.__pydantic_fields__.keys()):
             return given
         names = extension_names(cls.seam)
         # Null for a name that nobody knows any more was written while somebody did: it says nothing, and is no mistake.

@@ -291,6 +291,9 @@ class Expectations(Record):
     """What should be so."""
 
 
+_NO_EXPECTATIONS = Expectations()
+
+
 class RubricScale(Record):
     """The rubric's own scale. The judge always answers 0-10, which maps to `min + s / 10 * (max - min)`."""
 
@@ -384,7 +387,7 @@ class Case(RecordWithParts):
     mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
     workspace: Path | None = None
     sandbox: SandboxNeeds | None = None
-    expectations: Expectations = Field(default_factory=Expectations)
+    expectations: Expectations = Field(default_factory=lambda: _NO_EXPECTATIONS)
     rubric: Rubric | None = None
     checks: tuple[Check, ...] = ()
     metrics: tuple[MetricSpec, ...] = ()

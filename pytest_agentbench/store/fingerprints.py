@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from pytest_agentbench.records.base import CasePart
+from pytest_agentbench.records.base import CasePart, Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Case, Message, MetricSpec, Model
+
+R = TypeVar("R", bound=Record)
 
 SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""
@@ -27,9 +29,9 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular
 
 def plain(value: object) -> Any:
     """Return `value` as JSON has it, numbers by value (`0.0` is `0`); unknown objects, NaN and infinities as text."""
-    # By exact type first: this is called for each leaf of each case, and abstract classes take four times as long
+    # By exact type first: this is called for each value of each case, and abstract classes take four times as long
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind in _LEAVES:
         return value
     convert = _CONVERSIONS.get(kind)
     if convert is None:
@@ -49,7 +51,12 @@ def _number(value: float) -> int | float | str:
 
 
 def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
-    return {key if type(key) is str else _key(key): plain(item) for key, item in value.items()}
+    if not value:
+        return {}
+    return {
+        key if type(key) is str else _key(key): item if type(item) in _LEAVES else plain(item)
+        for key, item in value.items()
+    }
 
 
 def _key(key: object) -> str:
@@ -62,7 +69,7 @@ def _key(key: object) -> str:
 
 
 def _sequence(value: Iterable[object]) -> list[Any]:
-    return [plain(item) for item in value]
+    return [item if type(item) in _LEAVES else plain(item) for item in value]
 
 
 def _set(value: Iterable[object]) -> list[Any]:
@@ -71,9 +78,29 @@ def _set(value: Iterable[object]) -> list[Any]:
 
 
 def _record(value: BaseModel) -> Any:
+    return _made_once(value, _dump) if isinstance(value, Record) else _dump(value)
+
+
+def _dump(value: BaseModel) -> Any:
     return plain(value.model_dump())
 
 
+_MOST_RECORDS = 256
+_last: dict[tuple[int, Any], tuple[Record, Any]] = {}
+
+
+def _made_once(record: R, make: Callable[[R], Any]) -> Any:
+    """Return what `make` makes of a frozen record, known already where many cases share it: a model, a metric."""
+    key = (id(record), make)
+    if (known := _last.get(key)) is None:
+        known = (record, make(record))  # with the record, so that no other gets its id meanwhile
+        if len(_last) >= _MOST_RECORDS:
+            _last.clear()
+        _last[key] = known
+    return known[1]
+
+
+_LEAVES = frozenset({str, int, bool, type(None)})
 _CONVERSIONS: dict[type, Callable[[Any], Any]] = {
     float: _number,
     Plain: lambda value: value,
@@ -127,14 +154,7 @@ def run_fingerprint_input(
         "case_id": case.case_id,
         "repetition": repetition,
         "runner": {"type": runner_type, "settings": settings},
-        "model": {
-            "model_id": model.model_id,
-            "requested_model": model.requested_model,
-            "base_url": model.base_url,
-            "scripted": model.scripted,
-            "parameters": model.parameters,
-            "options": model.options,
-        },
+        "model": _made_once(model, _model),
         "messages": _messages(case.messages),
         "turns": _messages(case.turns),
         "attachments": [{"name": each.name, "sha256": each.sha256, "size": each.size} for each in case.attachments],
@@ -142,6 +162,11 @@ def run_fingerprint_input(
         "tools": case.tools,
         "extra": extra or {},
     }
+
+
+def _model(model: Model) -> Plain:
+    names = ("model_id", "requested_model", "base_url", "scripted", "parameters", "options")
+    return Plain({name: plain(getattr(model, name)) for name in names})
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:

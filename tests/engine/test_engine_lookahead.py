@@ -380,6 +380,28 @@ def test_an_agent_that_swallows_cancellation_is_left_behind():
         engine.look.loop.close()
 
 
+def test_jobs_that_end_at_once_are_all_served():
+    async def work(job, runner):
+        return Result(path=job.case_id)
+
+    with Engine(work, concurrency=4, window=100_000) as engine:
+        engine.plan(planned := jobs(3000))
+        assert [engine.result(job).path for job in planned] == [job.case_id for job in planned]
+
+
+def test_what_is_done_is_served_though_the_engine_ends_before_it_answers():
+    async def work(job, runner):
+        if job.case_id == "c1":
+            for _ in range(2):  # a turn after the other has ended, whose answer waits for more to end
+                await asyncio.sleep(0)
+            asyncio.get_running_loop().stop()
+        return Result(path=job.case_id)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        assert engine.result(planned[0]).path == "c0"
+
+
 def test_tick_is_called_while_pytest_waits():
     held, ticked = asyncio.Event(), threading.Event()
 

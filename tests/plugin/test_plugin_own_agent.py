@@ -141,6 +141,35 @@ def test_a_narrower_fixture_makes_its_runs_one_at_a_time(bench):
     assert set(bench.run().outcomes.values()) == {"passed"}
 
 
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ("session", ["up", "down"]),
+        ("package", ["up", "down"]),
+        ("module", ["up", "down"] * 2),
+        ("function", ["up", "down"] * 4),
+    ],
+)
+def test_a_fixture_lives_as_long_as_its_scope_says(bench, scope, expected):
+    source = f"""
+@pytest.fixture(scope="{scope}")
+def agentbench_runner():
+    note("lives", "up")
+    alive = ["yes"]
+    def add(case):
+        assert alive
+        return "Paris"
+    yield add
+    alive.clear()
+    note("lives", "down")
+"""
+    bench.agent(HEAD + source)
+    bench.questions(2)
+    bench.questions(2, name="cases/more.jsonl")
+    assert set(bench.run("-p", "no:randomly").outcomes.values()) == {"passed"}
+    assert bench.lines("lives") == expected
+
+
 def test_a_sub_folder_may_bring_its_own_agent(bench):
     agent(bench, "def outer(case): return 'Paris'", returns="outer")
     agent(bench, "def inner(case): return 'Rome'", returns="inner", folder="cases/special")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.records.case import Attachment, Case, Expectations, Message, Model, Rubric, RunnerSpec
+from pytest_agentbench.records.case import (
+    Attachment,
+    Case,
+    Criterion,
+    Expectations,
+    Message,
+    MetricSpec,
+    Model,
+    Rubric,
+    RunnerSpec,
+)
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.fingerprints import (
@@ -172,6 +183,42 @@ def evaluation_key(case: Case = CASE, profile: EvaluationProfile | None = None, 
 
 def evaluation_profile(**fields) -> EvaluationProfile:
     return EvaluationProfile(schema_version=1, evaluation_profile_id="p", title="P", **fields)
+
+
+WHOLE = CASE.model_copy(
+    update={
+        "turns": (Message(role="user", content="Und auf \u00bbDeutsch\u00ab?", name="Eva"),),
+        "context": {1: 1.0, "nested": [{"pi": 3.5, "none": None}], "at": date(2024, 2, 29)},
+        "tools": ("web_search", "calc"),
+        "metadata": {"source": {"page": 3}},
+        "expectations": Expectations.model_validate({"soft_expectations": [{"text": "Says why.", "weight": 2}]}),
+        "rubric": Rubric(criteria=(Criterion(name="Clarity", what_good_looks_like="Short."),)),
+        "metrics": (MetricSpec(name="f1_score", threshold=0.5, args={"language": "de"}, compat="v1"),),
+        "reference": "4",
+        "require_hard": True,
+    }
+)
+
+
+def test_stored_runs_and_verdicts_of_earlier_versions_are_found_again():
+    options = {"region": "eu", "retries": 2.0}
+    model = MODEL.model_copy(update={"base_url": "http://localhost:1/v1", "options": options})
+    settings = {"max_rounds": 3, "stop": ["a", "b"], "top_p": 0.9}
+    run = run_key(WHOLE, model, settings, 2, agent={"name": "add"}, metadata=WHOLE.metadata)
+    assert run == "c9b969daf4d3f4c569de75a1121e559de6e2800ac120735e01ea1d688b0c0a42"
+    assert run_key() == "61bec2ed6c9462ce410308df5211fd2984c1325a75a7a64723529961b528e590"
+    assert (
+        evaluation_key(WHOLE, run=run, judges=(model,))
+        == "e778bdb15ea9e8b3d2bc33c1956eba8dee18b444f0dda596374382b584b56948"
+    )
+    assert evaluation_key() == "49a8b28df2e463419b87eefea4217a9f027040f5bed5296cad64515826decbae"
+
+
+def test_every_record_has_a_fingerprint_of_its_own():
+    keys = {run_key(model=MODEL.model_copy(update={"options": {"seed": seed}})) for seed in range(600)}
+    metrics = [(MetricSpec(name="f1_score", threshold=index / 600),) for index in range(600)]
+    keys |= {evaluation_key(CASE.model_copy(update={"metrics": each})) for each in [*metrics, *metrics]}
+    assert len(keys) == 1200
 
 
 def test_an_edited_rubric_changes_the_evaluation_only():
