@@ -18,7 +18,7 @@ from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.rows import Row, run_row, user_properties
+from pytest_agentbench.reports.rows import run_row, user_properties
 from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.terminal_text import visible
 
@@ -207,7 +207,9 @@ def _rewrite_report(report: pytest.TestReport, rewritten: Callable[[str], str]) 
     report.sections[:] = [(title, rewritten(text)) for title, text in report.sections]
 
 
-def _redact_row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
+def _redact_row(
+    item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]
+) -> dict[str, Any]:
     """Return the item's entry in report.json, without secrets."""
     lane = job.plan.lane
     if outcome != "passed":
@@ -227,7 +229,7 @@ def _redact_row(item: pytest.Item, job: Job, result: Result, outcome: str, call:
     return row
 
 
-def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
+def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> dict[str, Any]:
     """Return the item's entry in report.json."""
     plan = job.plan
     model: Model | str | None = plan.model
