@@ -78,7 +78,7 @@ class CaseItem(pytest.Function, _TextId):
     def location(self) -> tuple[str, int | None, str]:
         """Return the place as terminals and JUnit may show it."""
         path, line, title = super().location
-        return visible_line(path), line, visible_line(title)
+        return _shown_path(path), line, visible_line(title)
 
     def setup(self) -> None:
         """Resolve fixtures, then take the run, which has usually ended by now."""
@@ -97,6 +97,9 @@ class CaseItem(pytest.Function, _TextId):
             shown = self.stash[JOB].plan.lane.redact_record
             text = failure_report(case, shown(artifact), shown(evaluation), trace_place(self, result))
             pytest.fail(text, pytrace=False)
+
+
+_shown_path = functools.lru_cache(maxsize=64)(visible_line)  # the items of a file come one after the other
 
 
 def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:

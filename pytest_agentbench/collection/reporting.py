@@ -142,9 +142,10 @@ class CaseReports:
             self._note_outcome(item, job, result, call, report)
         elif call.when == "teardown":
             self._release_run(item)
-        if job.plan.lane.redactor is not None:
-            _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
-        _rewrite_report(report, visible)
+        if report.longrepr or report.sections:  # most phases have nothing to show
+            if job.plan.lane.redactor is not None:
+                _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
+            _rewrite_report(report, visible)
         return report
 
     def _note_outcome(

@@ -166,13 +166,16 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         {Path(name).parent for name, plugin in conftests if _defines(plugin, fixture)}
         for fixture in (RUNNER_FIXTURE, SERVERS_FIXTURE)
     )
-    groups: dict[Any, Any] = {}
+    groups: dict[Any, tuple[Any, ...]] = {}
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
-            group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
-            job.group = groups.setdefault(group, group)  # one object, not one for each of 10,000 items
+            # Items of one file and plan differ by their parameters at most: one look and one object for 10,000
+            alike = item.parent, id(job.plan), id(getattr(item, "callspec", None))
+            if alike not in groups:
+                runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
+                groups[alike] = runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers)
+            job.group = groups[alike]
 
 
 def overrides_runner(place: Any) -> bool:

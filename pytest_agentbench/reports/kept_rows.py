@@ -6,7 +6,7 @@ A row as a dict takes 2 kB and more, and 10,000 of them are most of what a sessi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from pytest_agentbench.reports.rows import Row
@@ -18,11 +18,10 @@ encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _EQUAL = {"model_id", "label", "scripted", "own_agent", "predictions", "repetition", "dataset", "must_pass"}
 _EQUAL |= {"outcome", "status", "reused", "evaluation_reused", "cassette"}
 """Members that many rows of a session have in common."""
-_SUBJECT = ("nodeid", "case_id", "variant", "tags", "fields", "thresholds")
-_MEASURED = ("metrics", "agreement", "judge", "final_score", "usage", "cost_usd", "duration_seconds")
-_OWN = {name: at for at, name in enumerate((*_SUBJECT, *_MEASURED))}
-"""Members that figures are made of, and that differ from row to row, with their places in a kept row."""
-_IN_MEMORY, _ON_DISK = object(), object()
+_OWN = {"nodeid", "case_id", "variant", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
+_OWN |= {"final_score", "usage", "cost_usd", "duration_seconds"}
+"""Members that figures are made of, and that differ from row to row."""
+_ON_DISK = object()
 _MOST_SHARED = 4096
 """Equal values of rows are one object, as long as there are no more than this."""
 _LOST: dict[str, Any] = {
@@ -40,19 +39,36 @@ class RowTexts(Protocol):
         """Return a row as it was written; None where it is not there as it was."""
 
 
+class _At(int):
+    """The place of a member among a row's own."""
+
+
+class _Names:
+    """The names of a row's members by where they are kept: many rows have the same."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.every = (*names,)
+        self.own, self.equal = ([name for name in self.every if name in kind] for kind in (_OWN, _EQUAL))
+        self.others = [name for name in self.every if name not in _OWN | _EQUAL]
+
+
 class RowKeeper:
     """Makes rows of a session into rows that are kept, whose texts are in `texts`."""
 
     def __init__(self, texts: RowTexts) -> None:
         self._texts = texts
         self._values: dict[str, Any] = {}
+        self._names: dict[tuple[str, ...], _Names] = {}
         self._shapes: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._last: tuple[int, Row] = -1, {}
 
-    def keep(self, row: Mapping[str, Any], number: int, at: int) -> KeptRow:
+    def keep(self, row: Row, number: int, at: int) -> KeptRow:
         """Return a row whose text has this number, and which is at this place in the session's order."""
-        own = tuple(self._share(row[name]) if name in row else None for name in _OWN)
-        return KeptRow(self, self._shape(row), own, number, at)
+        every = tuple(row)
+        if (names := self._names.get(every)) is None:
+            names = self._names[every] = _Names(every)
+        own = tuple([self._share(row[name]) for name in names.own])
+        return KeptRow(self, self._shape(row, names), own, number, at)
 
     def text(self, row: KeptRow) -> str:
         """Return a row as JSON."""
@@ -75,20 +91,18 @@ class RowKeeper:
             return self._values.setdefault(text, value)
         return self._values.get(text, value)
 
-    def _shape(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        shape = tuple((name, _place(name, value)) for name, value in row.items())
-        if (found := self._shapes.get(shape)) is None:
-            found = self._shapes[shape] = {name: [] if place == () else place for name, place in shape}
+    def _shape(self, row: Row, names: _Names) -> dict[str, Any]:
+        """Return by name a value that many rows have in common, a place among the row's own, or _ON_DISK."""
+        equal = [row[name] for name in names.equal]
+        empty = [None if (value := row[name]) is None else value == [] for name in names.others]
+        key = names, *equal, *empty
+        if (found := self._shapes.get(key)) is None:
+            found = dict.fromkeys(names.every, _ON_DISK)
+            found |= {name: row[name] for name, known in zip(names.others, empty, strict=True) if known is not False}
+            found |= zip(names.equal, equal, strict=True)
+            found |= {name: _At(at) for at, name in enumerate(names.own)}
+            self._shapes[key] = found
         return found
-
-
-def _place(name: str, value: Any) -> Any:
-    """Return a member's value where many rows have it in common, else where it is; an empty list is a tuple."""
-    if name in _OWN:
-        return _IN_MEMORY
-    if name in _EQUAL or value is None:
-        return value
-    return () if value == [] else _ON_DISK
 
 
 class KeptRow(Mapping[str, Any]):
@@ -104,8 +118,8 @@ class KeptRow(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         value = self._shape[name]
-        if value is _IN_MEMORY:
-            return self._own[_OWN[name]]
+        if type(value) is _At:
+            return self._own[value]
         return self._keeper.load(self).get(name) if value is _ON_DISK else value
 
     def get(self, name: str, default: Any = None) -> Any:
