@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.items import PLAN_PARAM
+from pytest_agentbench.collection.items import PLAN_PARAM, SHOWN, redact_result
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
@@ -191,6 +191,8 @@ class CaseReports:
     def _release_run(self, item: pytest.Item) -> None:
         result = item.stash.get(RESULT, None)
         item.user_properties = []
+        if SHOWN in item.stash:
+            del item.stash[SHOWN]
         if result is None:
             return
         del item.stash[RESULT]
@@ -214,12 +216,8 @@ def _redact_row(
     """Return the item's entry in report.json, without secrets."""
     lane = job.plan.lane
     if outcome != "passed":
-        artifact, evaluation = result.artifact, result.evaluation
-        result = replace(
-            result,
-            artifact=artifact and lane.redact_record(artifact),
-            evaluation=evaluation and lane.redact_record(evaluation),
-        )
+        artifact, evaluation = redact_result(item, result)
+        result = replace(result, artifact=artifact, evaluation=evaluation)
     message = _describe_outcome(call, result)
     if lane.redactor is None:
         return make_row(item, job, result, outcome, message)
