@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.campaigns import Campaign
     from pytest_agentbench.reports.gate import Gate
     from pytest_agentbench.reports.journal import Journal
+    from pytest_agentbench.reports.kept_rows import KeptRow
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
@@ -42,8 +43,7 @@ class SessionReport:
     def __init__(self, config: pytest.Config, settings: Settings, sharding: Sharding | None = None) -> None:
         self.config, self.settings, self.sharding = config, settings, sharding
         self.started_at, self._begun = datetime.now(UTC), time.perf_counter()
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.order: dict[str, int] = {}
+        self.rows: dict[str, KeptRow] = {}
         self.others: dict[str, str] = {}
         self.case_file_errors = 0
         self.other_collection_errors = 0
@@ -99,16 +99,19 @@ class SessionReport:
         row = getattr(report, "agentbench_row", None)
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         if row is not None:
-            self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
-            before = self.rows.get(report.nodeid) if getattr(report, "agentbench_again", False) else None
-            self._keep_row(report.nodeid, row if before is None else _merge_attempts(before, row))
+            del report.agentbench_row  # the terminal keeps every report to the end
+            if outcome == "error":
+                report.agentbench_error = row["model_id"], row["message"]  # type: ignore[attr-defined]
+            before = self.rows.get(report.nodeid)
+            if before is not None and getattr(report, "agentbench_again", False):
+                row = _merge_attempts(before, row)
+            self._keep_row(report.nodeid, row, getattr(report, "item_index", len(self.rows)))
             if (reason := getattr(report, "agentbench_not_run", None)) is not None:
                 self.not_run[reason] += 1
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
-                self._keep_row(
-                    report.nodeid, {**self.rows[report.nodeid], "outcome": "error", "message": "teardown failed"}
-                )
+                row = self.rows[report.nodeid]
+                self._keep_row(report.nodeid, {**row, "outcome": "error", "message": "teardown failed"}, row.at)
         else:
             self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_severity)
         if self.link is not None:
@@ -197,10 +200,9 @@ class SessionReport:
 
     # -- what it comes to
 
-    def _keep_row(self, nodeid: str, row: dict[str, Any]) -> None:
-        self.rows[nodeid] = row
-        if self.journal is not None:
-            self.journal.row(row, self.order[nodeid], self._spent_usd())
+    def _keep_row(self, nodeid: str, row: Mapping[str, Any], at: int) -> None:
+        if self.journal is not None:  # else it is a dry run, which reports none
+            self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
 
     def _spent_usd(self) -> dict[str, float | None]:
         return self.budget.spent_usd if self.budget is not None else {"run": 0.0, "judge": 0.0}
@@ -218,7 +220,7 @@ class SessionReport:
         from pytest_agentbench.reports.report import add_session_labels, build_report, suite_properties
         from pytest_agentbench.reports.terminal import FoldedErrors
 
-        nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
+        nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
         faults = self._list_faults()
@@ -277,7 +279,7 @@ class SessionReport:
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome in _WORST_LAST}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
-    def _decide_gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
+    def _decide_gate(self, rows: Sequence[Mapping[str, Any]], failures: Sequence[str]) -> Gate:
         from pytest_agentbench.reports.gate import Counts, apply_gate
 
         idle = self.sharding is not None and self.sharding.is_empty
@@ -377,7 +379,7 @@ def _severity(outcome: str) -> int:
     return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
 
 
-def _merge_attempts(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+def _merge_attempts(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of an item that was run again, with what is known of the attempts that do not count.
 
     The first that has a verdict does: to run what failed until it passes is no way to a pass rate.
@@ -387,7 +389,7 @@ def _merge_attempts(before: dict[str, Any], row: dict[str, Any]) -> dict[str, An
     return {**counts, "reruns": [*before.get("reruns", ()), attempt]}
 
 
-def _describe_repeats(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _describe_repeats(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield, in a sentence, which runs another plugin had made again."""
     again = [row for row in rows if "reruns" in row]
     if again:

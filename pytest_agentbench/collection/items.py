@@ -19,6 +19,8 @@ from pytest_agentbench.engine.driver import AHEAD, FILE_ID, GIVEN, JOB, RESULT, 
 from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job, Plan, Result
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, StoredAnswers
 from pytest_agentbench.sources.discovery import find_source, named_source, select, suite_problems
 from pytest_agentbench.terminal_text import visible, visible_line
@@ -29,6 +31,8 @@ MARKED = pytest.StashKey[bool]()
 SHOWN_PATH = pytest.StashKey[str]()
 PLAN_PARAM = "_agentbench_plan"
 """The parameter that such tests get: case, plan, repetition and judges of one run."""
+SHOWN = pytest.StashKey[tuple[RunArtifact | None, Evaluation | None]]()
+"""Run and verdict without secrets, until the item is over."""
 OUTPUT = pytest.StashKey[Path]()
 MARKS = pytest.StashKey[dict[str, Any]]()
 ACTIVE_MARKS = frozenset(
@@ -103,9 +107,15 @@ class CaseItem(pytest.Function, _TextId):
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
             from pytest_agentbench.reports.assertion import failure_report
 
-            shown = self.stash[JOB].plan.lane.redact_record
-            text = failure_report(case, shown(artifact), shown(evaluation), trace_place(self, result))
-            pytest.fail(text, pytrace=False)
+            pytest.fail(failure_report(case, *redact_result(self, result), trace_place(self, result)), pytrace=False)
+
+
+def redact_result(item: pytest.Item, result: Result) -> tuple[Any, Any]:
+    """Return the item's run and the verdict on it as they are stored, without secrets; None for what there is not."""
+    if SHOWN not in item.stash:  # the assertion and the row ask both, and long traces take milliseconds to look through
+        shown = item.stash[JOB].plan.lane.redact_record
+        item.stash[SHOWN] = result.artifact and shown(result.artifact), result.evaluation and shown(result.evaluation)
+    return item.stash[SHOWN]
 
 
 def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:
@@ -125,8 +135,7 @@ def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:
     if isinstance(error, AgentbenchError):
         from pytest_agentbench.reports.assertion import error_report
 
-        artifact = result.artifact and item.stash[JOB].plan.lane.redact_record(result.artifact)
-        _fail(error_report(error, artifact, trace_place(item, result)))
+        _fail(error_report(error, redact_result(item, result)[0], trace_place(item, result)))
     if error is not None:
         raise error
     return result

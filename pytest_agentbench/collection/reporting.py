@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.items import PLAN_PARAM
+from pytest_agentbench.collection.items import PLAN_PARAM, SHOWN, redact_result
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
@@ -18,7 +18,7 @@ from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.rows import Row, run_row, user_properties
+from pytest_agentbench.reports.rows import run_row, user_properties
 from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.terminal_text import visible
 
@@ -142,9 +142,10 @@ class CaseReports:
             self._note_outcome(item, job, result, call, report)
         elif call.when == "teardown":
             self._release_run(item)
-        if job.plan.lane.redactor is not None:
-            _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
-        _rewrite_report(report, visible)
+        if report.longrepr or report.sections:  # most phases have nothing to show
+            if job.plan.lane.redactor is not None:
+                _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
+            _rewrite_report(report, visible)
         return report
 
     def _note_outcome(
@@ -190,6 +191,8 @@ class CaseReports:
     def _release_run(self, item: pytest.Item) -> None:
         result = item.stash.get(RESULT, None)
         item.user_properties = []
+        if SHOWN in item.stash:
+            del item.stash[SHOWN]
         if result is None:
             return
         del item.stash[RESULT]
@@ -207,16 +210,14 @@ def _rewrite_report(report: pytest.TestReport, rewritten: Callable[[str], str]) 
     report.sections[:] = [(title, rewritten(text)) for title, text in report.sections]
 
 
-def _redact_row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
+def _redact_row(
+    item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]
+) -> dict[str, Any]:
     """Return the item's entry in report.json, without secrets."""
     lane = job.plan.lane
     if outcome != "passed":
-        artifact, evaluation = result.artifact, result.evaluation
-        result = replace(
-            result,
-            artifact=artifact and lane.redact_record(artifact),
-            evaluation=evaluation and lane.redact_record(evaluation),
-        )
+        artifact, evaluation = redact_result(item, result)
+        result = replace(result, artifact=artifact, evaluation=evaluation)
     message = _describe_outcome(call, result)
     if lane.redactor is None:
         return make_row(item, job, result, outcome, message)
@@ -227,7 +228,7 @@ def _redact_row(item: pytest.Item, job: Job, result: Result, outcome: str, call:
     return row
 
 
-def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
+def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> dict[str, Any]:
     """Return the item's entry in report.json."""
     plan = job.plan
     model: Model | str | None = plan.model

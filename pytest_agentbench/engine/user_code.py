@@ -317,7 +317,7 @@ def _refuse(call: str) -> NoReturn:
 
 def _is_open(number: int) -> bool:
     try:
-        os.fstat(number)
+        os.get_inheritable(number)  # fstat would hand the GIL over to the engine's thread, six times an item
     except OSError:
         return False
     return True

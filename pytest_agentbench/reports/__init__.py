@@ -3,5 +3,5 @@
 
 Others use: assertion, charts, ci.document, ci.sections, comparison.campaigns, comparison.comparing,
 comparison.results, comparison.wording, datasets, export, gate, html.details, html.page, human_agreement, journal,
-judges, progress, reading, report, rows, sections, table, telemetry.sending, telemetry.spans, terminal
+judges, kept_rows, progress, reading, report, rows, sections, table, telemetry.sending, telemetry.spans, terminal
 """

@@ -1,7 +1,8 @@
 """The journal: what a session knows so far, one JSON line each, below its output folder.
 
-`agentbench watch` follows it while the session runs, and `agentbench report` reads it where a session was killed before
-it could write report.json. Every line is an object with `event` and `seconds` (since the session began):
+It holds the session's rows: report.json is made of them. `agentbench watch` follows it while the session runs, and
+`agentbench report` reads it where a session was killed before it could write report.json. Every line is an object with
+`event` and `seconds` (since the session began):
 
 - `begin`: `journal` (1), `session` (what report.json says of it, as far as it is known)
 - `planned`: `runs`, how many the session is to report
@@ -18,12 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import secrets
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,8 +33,9 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.store.files import try_lock
+from pytest_agentbench.store.files import release_lock, try_lock
 
 FOLDER = ".journals"
 """The folder of the journals below the output folder. A session removes those of sessions that are over."""
@@ -53,7 +55,8 @@ _NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 class Journal:
     """Writes a session's journal. Safe to use from any thread.
 
-    Nothing of it can fail a session: where a line cannot be written, `warn` is told once and no more are.
+    Nothing of it can fail a session: where a line cannot be written, `warn` is told once and no more are; rows are then
+    kept in memory.
     """
 
     def __init__(self, output: Path, session: Mapping[str, Any], warn: Callable[[str], None]) -> None:
@@ -64,6 +67,12 @@ class Journal:
         self.path: Path | None = None
         self._planned = 0
         self._progress: tuple[int, int, list[str]] | None = None
+        self._rows = RowKeeper(self)
+        self._size = 0
+        # Of each row the place of its text, its length, and its hash, whose key nobody outside of this process knows
+        self._places, self._lengths, self._hashes = array("Q"), array("L"), array("q")
+        self._unwritten: dict[int, bytes] = {}
+        self._is_over = False
         folder = output / FOLDER
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -93,16 +102,39 @@ class Journal:
             self._progress = progress
             self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
 
-    def row(self, row: Row, at: int, spent_usd: Mapping[str, float | None]) -> None:
-        """Note a run that was reported, or what its report became."""
-        self._write("run", at=at, row=row, spent_usd=dict(spent_usd))
+    def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, float | None]) -> KeptRow:
+        """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
+        text = encode_json(dict(row)).encode()
+        head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % encode_json(spent_usd).encode()
+        number, place = len(self._places), self._append(head + text + tail)
+        self._places.append(0 if place is None else place + len(head))
+        self._lengths.append(len(text))
+        self._hashes.append(hash(text))
+        if place is None:
+            self._unwritten[number] = text
+        return self._rows.keep(row, number, at)
+
+    def row_text(self, number: int) -> bytes | None:
+        """Return the text of a row that was noted; None where it is not what was written."""
+        if (unwritten := self._unwritten.get(number)) is not None:
+            return unwritten
+        with self._lock:
+            if self._descriptor is None:
+                return None
+            try:
+                os.lseek(self._descriptor, self._places[number], os.SEEK_SET)  # lines are appended wherever this is
+                text = os.read(self._descriptor, self._lengths[number])
+            except OSError:
+                return None
+        # An agent may write wherever its user may
+        return text if hash(text) == self._hashes[number] else None
 
     def end(self, report: Mapping[str, Any]) -> None:
-        """Note that the session's report is complete, with what does not follow from its runs."""
+        """Note that the session's report is complete, with what does not follow from its runs; rows can be read on."""
         # Rows are in the journal already: a second copy of 10,000 would double it
         rest = {name: value for name, value in report.items() if name not in _FOLLOWS}
         self._write("end", report=rest, spent_usd=report["totals"]["spent_usd"])
-        self.close()
+        self._stop()
 
     def discard(self) -> None:
         """Remove the journal of a session that has nothing to report."""
@@ -111,32 +143,51 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Write no more, and lets go of the lock."""
+        """Write and read no more, and let go of the lock."""
         with self._lock:
+            self._is_over = True
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
 
+    def _head(self, event: str) -> bytes:
+        return b'{"event":"%b","seconds":%.3f' % (event.encode(), time.perf_counter() - self._began)
+
     def _write(self, event: str, **fields: Any) -> None:
-        seconds = round(time.perf_counter() - self._began, 3)
-        line = json.dumps({"event": event, "seconds": seconds, **fields}, separators=(",", ":")).encode() + b"\n"
+        self._append(self._head(event) + b"," + encode_json(fields).encode()[1:])
+
+    def _append(self, line: bytes) -> int | None:
+        """Return the place of a line in the file, None where it could not be written whole."""
+        line += b"\n"
         with self._lock:
-            if self._descriptor is None:
-                return
+            if self._descriptor is None or self._is_over:
+                return None
+            place = self._size
             try:
                 while line:  # a line that a full disk cut short is the last one, and readers leave it out
-                    line = line[os.write(self._descriptor, line) :]
-                return
+                    written = os.write(self._descriptor, line)
+                    line = line[written:]
+                    self._size += written
+                return place
             except OSError as error:
                 failure = error
         self._give_up(self.path, failure)
+        return None
 
     def _give_up(self, place: Path | None, error: OSError) -> None:
-        self.close()
+        self._stop()
         self._warn(
             f"{place}: the session's journal cannot be written ({error.strerror or error}), so agentbench watch does "
             "not see it; the results themselves are not touched by this"
         )
+
+    def _stop(self) -> None:
+        """Write no more, and let go of the lock; what was written can be read on."""
+        with self._lock:
+            self._is_over = True
+            if self._descriptor is not None:
+                with contextlib.suppress(OSError):  # there are no locks here
+                    release_lock(self._descriptor)
 
 
 class JournalReader:

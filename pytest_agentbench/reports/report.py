@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
+from pytest_agentbench.reports.kept_rows import KeptRow, encode_json
 from pytest_agentbench.reports.rows import HUMAN_FILE, Report, Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
@@ -87,15 +88,14 @@ def build_report(
 
 def write_report(report: Report, path: Path) -> None:
     """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
-    # Synced, unlike artifacts: it is one file, and the last that a job writes before its machine may be taken away
-    text = json.dumps(report, allow_nan=False, separators=(",", ":")) + "\n"
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("x", encoding="utf-8") as file:
-                file.write(text)
+                file.writelines(_write_json(report))
                 file.flush()
+                # Synced, unlike artifacts: it is one file, and the last that a job writes before its machine may go
                 os.fsync(file.fileno())
             temporary.replace(path)
         finally:
@@ -105,6 +105,23 @@ def write_report(report: Report, path: Path) -> None:
             f"{path}: the report could not be written ({error.strerror or error}); "
             "runs and evaluations are kept in the output folder; name another place with --agentbench-json"
         ) from error
+
+
+def _write_json(report: Report) -> Iterator[str]:
+    """Yield a report as JSON, entry by entry: the text of 100,000 runs is 100 MB."""
+    before = "{"
+    for name, value in report.items():
+        yield f"{before}{encode_json(name)}:"
+        before = ","
+        if isinstance(value, list):
+            yield "["
+            for at, entry in enumerate(value):
+                text = entry.text() if isinstance(entry, KeptRow) else encode_json(entry)
+                yield f",{text}" if at else text
+            yield "]"
+        else:
+            yield encode_json(value)
+    yield "}\n"
 
 
 def suite_properties(report: Report) -> list[tuple[str, object]]:
@@ -269,6 +286,9 @@ def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | No
     }
 
 
+_by_k = lru_cache(maxsize=1024)(by_k)  # most cases have as many runs, and one object is enough for equal ones
+
+
 def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
     first, counts = rows[0], Counts.of(row["outcome"] for row in rows)
     scores = _final_scores(filter(has_verdict, rows))
@@ -284,7 +304,7 @@ def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
         "errors": counts.errors,
         "skipped": counts.skipped,
         "pass_rate": counts.pass_rate,
-        **by_k(n, passed),
+        **_by_k(n, passed),
         "flakiness": flakiness(n, passed),
         "mean_score": mean(scores),
         "sd": sd(scores),

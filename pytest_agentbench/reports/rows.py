@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import fsum
 from typing import Any
 
@@ -20,7 +21,8 @@ from pytest_agentbench.statistics.estimates import (
 )
 from pytest_agentbench.terminal_text import sendable
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
+"""A row, in memory or on disk: to be read as a dict is, and never changed."""
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
@@ -50,7 +52,7 @@ def run_row(
     variant: str | None = None,
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
-) -> Row:
+) -> dict[str, Any]:
     """Return one entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
@@ -100,7 +102,7 @@ def run_row(
     }
 
 
-def _subject(model: Model | str, predictions: str | None) -> Row:
+def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
     known = model if isinstance(model, Model) else None
     return {
         "model_id": sendable(model.model_id if isinstance(model, Model) else model),
@@ -153,7 +155,25 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         ("agentbench.fingerprint", row["fingerprint"]),
         ("agentbench.artifact", row["artifact"]),
     ]
-    return [(name, value) for name, value in properties if value is not None]
+    return [
+        (name, value) if name in _OWN_PROPERTIES or not isinstance(value, _SCALARS) else _share(name, value)
+        for name, value in properties
+        if value is not None
+    ]
+
+
+_OWN_PROPERTIES = frozenset(
+    f"agentbench.{name}"
+    for name in ("case_id", "tokens.input", "tokens.output", "duration_seconds", "fingerprint", "artifact")
+)
+"""Properties that hardly two runs have in common."""
+_SCALARS = (str, int, float)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _share(name: str, value: object) -> tuple[str, object]:
+    """Return a property: one object for all runs that have it, for pytest keeps every report to the end."""
+    return name, value
 
 
 def _cassette_state(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
@@ -162,7 +182,7 @@ def _cassette_state(artifact: RunArtifact | None, evaluation: Evaluation | None)
     return next((state for state in ("recorded", "replayed") if state in states), None)
 
 
-def _check_row(result: CheckResult) -> Row:
+def _check_row(result: CheckResult) -> dict[str, Any]:
     graded = result.outputs.get("graded") if result.kind == "verify" else None
     return {
         "check_id": sendable(result.check_id),

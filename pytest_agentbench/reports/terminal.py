@@ -244,8 +244,8 @@ class FoldedErrors:
         errors = terminalreporter.stats.get("error", [])
         groups: dict[str, list[Any]] = {}
         for phase in errors:
-            row = getattr(phase, "agentbench_row", None)
-            kind = f"{row['model_id']}\n{as_alike(row['message'])}" if row and row["message"] else phase.nodeid
+            model_id, message = getattr(phase, "agentbench_error", (None, None))
+            kind = f"{model_id}\n{as_alike(message)}" if message else phase.nodeid
             groups.setdefault(kind, []).append(phase)
         if len(groups) < len(errors) and terminalreporter.verbosity < 2:
             for first, *others in groups.values():

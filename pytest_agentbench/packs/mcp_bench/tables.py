@@ -210,7 +210,7 @@ def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
     from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
 
     owners: dict[str, Part] = {}
-    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for part in parts:
         for row in part.runs:
             # The same run in two reports, such as a session's and its merged one, would count twice.

@@ -1,0 +1,148 @@
+"""Rows of a session: in memory what figures are made of; the rest on disk, in the journal, which is written anyhow.
+
+A row as a dict takes 2 kB and more, and 10,000 of them are most of what a session would keep until its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from pytest_agentbench.reports.rows import Row
+
+# The default separators and a new encoder for each row would take half as long again
+encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+"""Return a value as report.json and journals have it. Raises ValueError for NaN and infinities."""
+
+_EQUAL = {"model_id", "label", "scripted", "own_agent", "predictions", "repetition", "dataset", "must_pass"}
+_EQUAL |= {"outcome", "status", "reused", "evaluation_reused", "cassette"}
+"""Members that many rows of a session have in common."""
+_OWN = {"nodeid", "case_id", "variant", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
+_OWN |= {"final_score", "usage", "cost_usd", "duration_seconds"}
+"""Members that figures are made of, and that differ from row to row."""
+_ON_DISK = object()
+_MOST_SHARED = 4096
+"""Equal values of rows are one object, as long as there are no more than this."""
+_LOST: dict[str, Any] = {
+    **dict.fromkeys(("line", "fingerprint", "artifact", "evaluation", "measure")),
+    "checks": [],
+    "message": "the row of this run in the session's journal was changed or cannot be read any more",
+}
+"""Members of a row whose text is lost; what else was on disk it has not."""
+
+
+class RowTexts(Protocol):
+    """Rows as JSON, by number."""
+
+    def row_text(self, number: int) -> bytes | None:
+        """Return a row as it was written; None where it is not there as it was."""
+
+
+class _At(int):
+    """The place of a member among a row's own."""
+
+
+class _Names:
+    """The names of a row's members by where they are kept: many rows have the same."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.every = (*names,)
+        self.own, self.equal = ([name for name in self.every if name in kind] for kind in (_OWN, _EQUAL))
+        self.others = [name for name in self.every if name not in _OWN | _EQUAL]
+
+
+class RowKeeper:
+    """Makes rows of a session into rows that are kept, whose texts are in `texts`."""
+
+    def __init__(self, texts: RowTexts) -> None:
+        self._texts = texts
+        self._values: dict[str, Any] = {}
+        self._names: dict[tuple[str, ...], _Names] = {}
+        self._shapes: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._last: tuple[int, Row] = -1, {}
+
+    def keep(self, row: Row, number: int, at: int) -> KeptRow:
+        """Return a row whose text has this number, and which is at this place in the session's order."""
+        every = tuple(row)
+        if (names := self._names.get(every)) is None:
+            names = self._names[every] = _Names(every)
+        own = tuple([self._share(row[name]) for name in names.own])
+        return KeptRow(self, self._shape(row, names), own, number, at)
+
+    def text(self, row: KeptRow) -> str:
+        """Return a row as JSON."""
+        if (text := self._texts.row_text(row.number)) is not None:
+            return text.decode("ascii")
+        return encode_json(row.without_text())
+
+    def load(self, row: KeptRow) -> Row:
+        """Return the row whole."""
+        # What figures and lists ask of one row they ask at once
+        if self._last[0] != row.number:
+            self._last = row.number, json.loads(self.text(row))
+        return self._last[1]
+
+    def _share(self, value: Any) -> Any:
+        if not isinstance(value, dict | list):
+            return value
+        text = repr(value)  # tells 1, 1.0 and True apart, which are equal
+        if len(self._values) < _MOST_SHARED:
+            return self._values.setdefault(text, value)
+        return self._values.get(text, value)
+
+    def _shape(self, row: Row, names: _Names) -> dict[str, Any]:
+        """Return by name a value that many rows have in common, a place among the row's own, or _ON_DISK."""
+        equal = [row[name] for name in names.equal]
+        empty = [None if (value := row[name]) is None else value == [] for name in names.others]
+        key = names, *equal, *empty
+        if (found := self._shapes.get(key)) is None:
+            found = dict.fromkeys(names.every, _ON_DISK)
+            found |= {name: row[name] for name, known in zip(names.others, empty, strict=True) if known is not False}
+            found |= zip(names.equal, equal, strict=True)
+            found |= {name: _At(at) for at, name in enumerate(names.own)}
+            self._shapes[key] = found
+        return found
+
+
+class KeptRow(Mapping[str, Any]):
+    """A row that looks like any other, with what figures ask for in memory; anything else is read from disk.
+
+    `number` is that of its text, `at` its place in the session's order.
+    """
+
+    __slots__ = ("_keeper", "_own", "_shape", "at", "number")
+
+    def __init__(self, keeper: RowKeeper, shape: Mapping[str, Any], own: tuple[Any, ...], number: int, at: int) -> None:
+        self._keeper, self._shape, self._own, self.number, self.at = keeper, shape, own, number, at
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._shape[name]
+        if type(value) is _At:
+            return self._own[value]
+        return self._keeper.load(self).get(name) if value is _ON_DISK else value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a member, `default` where the row has none of this name."""
+        if name not in self._shape:
+            return default
+        return self._keeper.load(self).get(name, default) if self._shape[name] is _ON_DISK else self[name]
+
+    def __contains__(self, name: object) -> bool:
+        if self._shape.get(name) is _ON_DISK:  # type: ignore[call-overload]
+            return name in self._keeper.load(self)
+        return name in self._shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shape)
+
+    def __len__(self) -> int:
+        return len(self._shape)
+
+    def text(self) -> str:
+        """Return the row as JSON."""
+        return self._keeper.text(self)
+
+    def without_text(self) -> Row:
+        """Return what is known of a row whose text is lost."""
+        return {name: self[name] for name, value in self._shape.items() if value is not _ON_DISK} | _LOST
