@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
@@ -58,6 +57,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
 
 def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunArtifact]]:
     """Yield the runs whose run_id or fingerprint begins so. What cannot be read has neither."""
+    from pytest_agentbench.bounded.files import read_file
     from pytest_agentbench.store.documents import load_run
 
     # The store writes JSON without blanks, so bytes can be looked for before anything is parsed.
@@ -135,6 +135,7 @@ def _read_fingerprint_input(run: Path) -> dict[str, Any]:
 
 
 def _read_document(path: Path) -> dict[str, Any]:
+    from pytest_agentbench.bounded.files import read_file
     from pytest_agentbench.errors import InfrastructureError
 
     try:

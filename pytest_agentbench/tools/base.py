@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.extensions import LazyTable
+from pytest_agentbench.lazy_tables import LazyTable
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.base import Sandbox
