@@ -12,9 +12,9 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.verifying.run import canary_problems
 from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.cli.places import enclosing_root
-from pytest_agentbench.config.base import DATA_SUFFIXES, ConfigFile, Known, load
+from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
-from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
+from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.guests import GuestModels

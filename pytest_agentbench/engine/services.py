@@ -23,7 +23,7 @@ from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, SEARCH_VARIABLES, Search, Tool
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.models.client import Provider
     from pytest_agentbench.models.routes import Cassettes
+    from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
     from pytest_agentbench.workspaces.sessions import Workspaces
 

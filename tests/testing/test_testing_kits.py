@@ -22,7 +22,7 @@ from pytest_agentbench.runners.chat import llm_probe
 from pytest_agentbench.sources.rows import DATASETS
 from pytest_agentbench.sources.test_yaml import TEST_YAML
 from pytest_agentbench.testing.samples import sample_case, sample_run
-from pytest_agentbench.tools.base import BUILTIN_TOOLS
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 CASES = Path(__file__).parents[2] / "cases"
 CARDS = "cards\nWhat is 1 + 1? = 2\nWhat is 2 + 2?\nWhat is 3 + 3? = 6 | 1\n"
