@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 
 from pytest_agentbench.terminal_text import visible
 
-_VARYING = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
+_VARYING = r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*"
 
 
 class AgentbenchError(Exception):
@@ -72,11 +70,13 @@ class UnavailableError(AgentbenchError):
 
 def as_alike(text: str) -> str:
     """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
-    return _VARYING.sub("#", text)
+    return re.sub(_VARYING, "#", text)
 
 
 def missing(module: str, extra: str) -> str | None:
     """Return what to do where the module of an extra is not installed; None where it is."""
-    if importlib.util.find_spec(module) is not None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is not None:
         return None
     return f"needs the module {module}; install it with: pip install 'pytest-agentbench[{extra}]'"

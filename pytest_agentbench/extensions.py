@@ -12,17 +12,21 @@ A session's plugins and conftest files add by hooks (hookspecs.py), in the same 
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+from collections import namedtuple
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
-from typing import Any, TypeVar, cast
 
 from pytest_agentbench.errors import ConfigError
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+TYPE_CHECKING = False  # not from typing: `agentbench --help` would take a quarter longer
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "pytest_agentbench.packs"
 
@@ -37,7 +41,7 @@ def cache_extensions(function: F) -> F:
     """Cache like functools.cache what a function makes of extensions, until a session's plugins add or leave."""
     cached = cache(function)
     _caches.append(cached.cache_clear)
-    return cast(F, cached)
+    return cached  # type: ignore[return-value]
 
 
 def count_changes() -> int:
@@ -121,74 +125,83 @@ class SessionExtensions:
             _forget()
 
 
+class EntryPoint(namedtuple("EntryPoint", "name value distribution")):
+    """One line of an `entry_points.txt`: `name = value`."""
+
+    __slots__ = ()
+
+    def load(self) -> Any:
+        """Return the object that it names. Raises ConfigError where it cannot be imported."""
+        module, _, names = self.value.partition(":")
+        try:
+            found: Any = import_module(module.strip())
+            for name in filter(None, names.partition("[")[0].strip().split(".")):
+                found = getattr(found, name)
+        except (ImportError, AttributeError) as error:
+            message = f"{self.distribution}: cannot import {self.value} ({self.name}): {error}"
+            raise ConfigError(message) from error
+        return found
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    """Yield the entry points of packs, each distribution's once: the first on the path is the one that is imported.
+
+    importlib.metadata says the same, but takes as long as all else that `agentbench --help` does: to be imported, and
+    to read what distributions have in other groups. It is asked where not all of them lie in folders.
+    """
+    places = [place or "." for place in sys.path]
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    if len(finders) != 1 or any(place.endswith(".egg") or os.path.isfile(place) for place in places):
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=GROUP):
+            yield EntryPoint(entry.name, entry.value, entry.dist.name if entry.dist else "a distribution")
+        return
+    seen = set[str]()
+    for place in places:
+        try:
+            folders = [name for name in os.listdir(place) if name.endswith((".dist-info", ".egg-info"))]
+        except OSError:
+            continue
+        for folder in folders:
+            name = os.path.splitext(folder)[0].partition("-")[0]
+            if (normal := re.sub("[-_.]+", "-", name).lower()) not in seen:
+                seen.add(normal)
+                for key, value in _read_group(os.path.join(place, folder, "entry_points.txt")):
+                    yield EntryPoint(key, value, normal)
+
+
+def _read_group(path: str) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of the packs' entry points in a file, nothing where there is no file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    section = ""
+    for line in map(str.strip, lines):
+        if line.startswith("["):
+            section = line
+        elif section == f"[{GROUP}]" and "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            yield name.strip(), value.strip()
+
+
 @cache
 def _table() -> dict[str, dict[str, EntryPoint]]:
     table: dict[str, dict[str, EntryPoint]] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in _entry_points():
         seam, _, name = entry.name.partition(" ")
         if not name:
-            raise ConfigError(f"{_origin(entry)}: found the entry point {entry.name!r}, expected 'SEAM NAME'")
+            raise ConfigError(f"{entry.distribution}: found the entry point {entry.name!r}, expected 'SEAM NAME'")
         first = table.setdefault(seam, {}).setdefault(name, entry)
         # One distribution can be found twice on sys.path (an editable install beside a wheel): that is no conflict.
         if first.value != entry.value:
             raise ConfigError(
-                f"the {seam} {name!r} is claimed by {_origin(first)} ({first.value}) and by {_origin(entry)} "
+                f"the {seam} {name!r} is claimed by {first.distribution} ({first.value}) and by {entry.distribution} "
                 f"({entry.value}); uninstall one of them"
             )
     return table
 
 
-@cache
-def _load(entry: EntryPoint) -> Any:
-    try:
-        return entry.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{_origin(entry)}: cannot import {entry.value} ({entry.name}): {error}") from error
-
-
-def _origin(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "a distribution"
-
-
-class WithExtensions(Mapping[str, T]):
-    """Things by name: those that are given, and those added under a seam, imported when one is first asked for."""
-
-    def __init__(self, seam: str, given: Mapping[str, T]) -> None:
-        self._seam, self._given = seam, given
-
-    def __getitem__(self, name: str) -> T:
-        if name in self._given:
-            return self._given[name]
-        found: T | None = find_extension(self._seam, name)
-        if found is None:
-            raise KeyError(name)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given or name in extension_names(self._seam)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._given
-        yield from sorted(extension_names(self._seam) - self._given.keys())
-
-    def __len__(self) -> int:
-        return len(self._given.keys() | extension_names(self._seam))
-
-
-class LazyTable(Mapping[str, T]):
-    """Things of this package by name, each in the module that `homes` names, imported when it is first asked for."""
-
-    def __init__(self, homes: Mapping[str, str], find: Callable[[ModuleType, str], T] = getattr) -> None:
-        self._homes, self._find = homes, find
-
-    def __getitem__(self, name: str) -> T:
-        return self._find(import_module(self._homes[name]), name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._homes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
-
-    def __len__(self) -> int:
-        return len(self._homes)
+_load = cache(EntryPoint.load)

@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 CASSETTE_MODES = ("off", "record", "replay", "auto")
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The settings that the user gave this session. None: not given, so a profile or the default decides.
 
     `metric` is (name, threshold) for dataset rows; `shard` (2, 8) is the second of eight parts; `fail_under` and

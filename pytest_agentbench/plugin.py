@@ -92,11 +92,9 @@ def pytest_configure_node(node: Any) -> None:
 
     settings = node.config.stash[SETTINGS]
     if settings.trust or (user_folder() / TRUST_FILE).exists():  # else its rooms would be imported for nothing
-        from dataclasses import astuple
-
         from pytest_agentbench.collection.planning import TRUST, session_trust
 
-        node.workerinput[TRUST] = astuple(session_trust(node.config, settings))
+        node.workerinput[TRUST] = tuple(session_trust(node.config, settings))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TextIO
+from functools import cache
+
+TYPE_CHECKING = False  # not from typing, which `agentbench --help` needs nowhere
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt), less what spells words and emoji: joiners
 # and the variation selectors of the basic plane.
@@ -18,16 +22,18 @@ _SPELLING = "\u200c\u200d\ufe00-\ufe0f"
 _FORMAT = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\u2800"
 _CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
 
-_STEERING = re.compile(f"[{_CONTROL}{_IGNORED}\ufff9-\ufffb]")
-_UNSEEN = re.compile(f"[{_CONTROL}{_IGNORED}{_SPELLING}{_FORMAT}]")
+_STEERING = f"[{_CONTROL}{_IGNORED}\ufff9-\ufffb]"
+_UNSEEN = f"[{_CONTROL}{_IGNORED}{_SPELLING}{_FORMAT}]"
 
-_COMMAND = re.compile(
+_COMMAND = (
     r"(?m)^(\s*):(?=:.*::)"  # GitHub's `::name::`
     r"|(?<=#)#(?=\w*\[)"  # `##[name]` of GitHub and Azure, Azure's `##vso[`, TeamCity's `##teamcity[`
     r"|(?<=section)_(?=(?:start|end):[0-9])"  # GitLab's, which end in a control character
 )
-_FOLDED = re.compile(r"(?m)^(\s*)[-+~^](?=[-+~^]{2}(?:\s|$))")
+_FOLDED = r"(?m)^(\s*)[-+~^](?=[-+~^]{2}(?:\s|$))"
 """Where Buildkite's log is folded. Diffs and Markdown have such lines too, so that they are left alone elsewhere."""
+
+_compiled = cache(re.compile)  # when a pattern is first used: all of them take 1 ms
 
 
 def visible(text: str) -> str:
@@ -40,7 +46,7 @@ def visible(text: str) -> str:
 
 def legible(text: str) -> str:
     """Return the text like `visible`, where no CI reads it."""
-    return _STEERING.sub(_escape, text)
+    return _compiled(_STEERING).sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
@@ -53,7 +59,7 @@ def wholly_visible(text: str) -> str:
 
     Lines and tabs stay.
     """
-    return _UNSEEN.sub(_escape, text)
+    return _compiled(_UNSEEN).sub(_escape, text)
 
 
 def shorten_text(text: str, width: int, dots: str = "…") -> str:
@@ -75,8 +81,8 @@ def defuse_ci_commands(text: str) -> str:
 
     Within JSON the escapes are JSON's, so that a document stays what it was.
     """
-    shown = _COMMAND.sub(_defuse, text)
-    return _FOLDED.sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
+    shown = _compiled(_COMMAND).sub(_defuse, text)
+    return _compiled(_FOLDED).sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
 
 
 def on_github(environ: Mapping[str, str] = os.environ) -> bool:

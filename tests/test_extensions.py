@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
 import pytest
 
+from pytest_agentbench import extensions
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import (
     SessionExtensions,
-    WithExtensions,
     cache_extensions,
     extension_names,
     find_extension,
@@ -15,6 +20,7 @@ from pytest_agentbench.extensions import (
     load_extensions,
     session_extensions,
 )
+from pytest_agentbench.lazy_tables import WithExtensions
 
 
 def test_the_innermost_session_comes_first_and_hides_what_an_outer_one_has() -> None:
@@ -75,3 +81,47 @@ def test_things_given_come_before_those_that_are_added() -> None:
             tools["gong"]
     finally:
         session.close()
+
+
+ENTRIES = """
+[console_scripts]
+tool one = elsewhere:main
+
+[pytest_agentbench.packs]
+# comment = nothing
+tool one = %s:ONE
+ "tool 'two' ~x" = a.b : C.d [extra]
+
+[pytest11]
+tool three = elsewhere
+"""
+
+
+def distribution(place: Path, folder: str, value: str = "first") -> None:
+    (place / folder).mkdir(parents=True)
+    (place / folder / "entry_points.txt").write_text(ENTRIES % value)
+
+
+@pytest.mark.parametrize("form", ["folders", "an archive", "an egg"])
+def test_entry_points_are_those_that_python_finds(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    distribution(first, "Some.Pack-1.0.dist-info")
+    distribution(second, "some_pack-2.0.dist-info", "second")
+    distribution(second, "other-1.0-py3.11.egg-info", "other")
+    (second / "empty-1.0.dist-info").mkdir()
+    (second / "wrong-1.0.dist-info").mkdir()
+    (second / "wrong-1.0.dist-info" / "entry_points.txt").write_text("nothing = of_a_group\n")
+    places = [first, second, tmp_path / "none"]
+    if form == "an archive":
+        with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+            archive.writestr("packed-1.0.dist-info/METADATA", "Name: packed\n")
+            archive.writestr("packed-1.0.dist-info/entry_points.txt", ENTRIES % "packed")
+        places.append(tmp_path / "packed.zip")
+    if form == "an egg":
+        distribution(tmp_path / "laid-1.0.egg", "EGG-INFO", "laid")
+        (tmp_path / "laid-1.0.egg" / "EGG-INFO" / "PKG-INFO").write_text("Name: laid\n")
+        places.append(tmp_path / "laid-1.0.egg")
+    monkeypatch.setattr(sys, "path", [str(place) for place in places])
+    found = sorted((entry.name, entry.value) for entry in extensions._entry_points())
+    assert found == sorted((entry.name, entry.value) for entry in entry_points(group=extensions.GROUP))
+    assert len(found) == (4 if form == "folders" else 6)

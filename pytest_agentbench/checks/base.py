@@ -9,7 +9,7 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn
 
 from pytest_agentbench.bounded.files import FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
@@ -19,10 +19,10 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckOutcome
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.sources.json_files import lies_deep
 from pytest_agentbench.terminal_text import shorten_text
-from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
-from pytest_agentbench.workspaces.workspace import Kind, Workspace
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.workspace import Kind, Workspace
 
 MAX_DEPTH = 64
 """How deep a text's JSON may nest: what looks into it recurses, and no agent shall break a check by its answer."""
@@ -78,6 +78,8 @@ def loads(text: str) -> Any:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    from pytest_agentbench.sources.json_files import lies_deep
+
     if lies_deep(value, MAX_DEPTH):
         raise ValueError("nested too deeply")
     return value
@@ -186,8 +188,7 @@ def _short(text: str | None) -> str | None:
 # A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out.
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Something that exists: `name` is the place for messages, `file` is set where it lies in the case folder."""
 
     name: str
@@ -200,6 +201,8 @@ def find(context: CheckContext, path: str) -> Place | None:
 
     Raises ConfigError for a path that no check may look at, Unmet where the agent bars it.
     """
+    from pytest_agentbench.workspaces.confined import PathRefusedError
+
     absolute = path.startswith("/")
     if ".." in path.split("/") or "\0" in path or (absolute and not path.startswith("/tmp/")):  # noqa: S108
         raise ConfigError(
@@ -223,6 +226,8 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
     Raises Unmet where there is no such file, or the agent made it unreadable, ValueError where it is not UTF-8 or too
     large.
     """
+    from pytest_agentbench.workspaces.confined import PathRefusedError
+
     place = find(context, path)
     if place is None:
         raise Unmet(missing(context, path))
@@ -267,6 +272,8 @@ def _find_beside(folder: Path, path: str) -> Place | None:
 
 
 def _read_beside(file: Path) -> str:
+    from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES
+
     try:
         return read_file(file, MAX_FILE_BYTES).decode()
     except FileRefusedError as error:

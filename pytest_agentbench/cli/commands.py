@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
 
 from pytest_agentbench.extensions import extension_names, find_extension
 
+TYPE_CHECKING = False  # not from typing, nor dataclasses: `agentbench --help` would take half as long again
+if TYPE_CHECKING:
+    from typing import Any
 
-@dataclass(frozen=True)
+
 class Command:
     """A command of `agentbench`, or of one of its groups.
 
@@ -20,8 +21,8 @@ class Command:
     files, 2 wrong usage. A module of several commands has an object with both: `package.module:OBJECT`.
     """
 
-    summary: str
-    module: str
+    def __init__(self, summary: str, module: str) -> None:
+        self.summary, self.module = summary, module
 
     def load(self) -> Any:
         """Return what has the command's `add_parser` and `run`."""
@@ -29,12 +30,11 @@ class Command:
         return getattr(import_module(module), name) if name else import_module(module)
 
 
-@dataclass(frozen=True)
 class Parts:
     """The two functions of a command whose module has several."""
 
-    add_parser: Any
-    run: Any
+    def __init__(self, add_parser: Callable[..., None], run: Callable[[argparse.Namespace], int]) -> None:
+        self.add_parser, self.run = add_parser, run
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
-    from pytest_agentbench.options import parse_count
-
     parser = subparsers.add_parser(
         "compare",
         help="compare two reports, or two models of one, case by case",
@@ -25,7 +23,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("baseline", metavar="A", help="REPORT.json, or REPORT.json#MODEL for one of its models")
     parser.add_argument("current", metavar="B", help="the same of what is compared with it")
     parser.add_argument(
-        "--max-regressions", type=parse_count, metavar="N", help="exit status 1 too where more than N cases are worse"
+        "--max-regressions", type=_parse_count, metavar="N", help="exit status 1 too where more than N cases are worse"
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write B's page with the comparison here")
@@ -86,3 +84,9 @@ def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -
     from pytest_agentbench.store.files import write_text
 
     write_text(path, comparison_markdown(found, report, Places(Path.cwd())))
+
+
+def _parse_count(text: str) -> int:
+    from pytest_agentbench.options import parse_count
+
+    return parse_count(text)

@@ -4,170 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.doctor_findings import (
-    Finding,
-    Models,
-    examine_sandboxes,
-    examine_servers,
-    list_sandbox_actions,
-)
-from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_needs, has_hooks, skip_for_images
-from pytest_agentbench.cli.places import session_roots
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.engine.services import Registry, build_registry
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.sessions import Workspaces
-
-_PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")
-_SHOWN = 3
-
-
-async def examine(
-    path: Path, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None = None
-) -> list[Finding]:
-    """Return everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
-
-    Nothing that a file names is started or asked, unless `announce` takes the list of what is about to be.
-    """
-    roots = session_roots([path])
-    root = roots.around(path)
-    run_profiles = _read_run_profiles(root, profile)
-    evaluation_profiles = _read_evaluation_profiles(root, profile)
-    # Without pytest: what conftest files and their hooks add is not known here.
-    registry, workspaces = build_registry(), Workspaces()
-    found, models, live = cases_below(path, roots), Models(root, evaluation_profiles), announce is not None
-    sandboxes = Sandboxes(workspaces, starts_engines=False)
-    try:
-        needs = await _find_needs(found, run_profiles, sandboxes, registry)
-        if announce is not None:
-            announce([*list_sandbox_actions(run_profiles, needs), *models.actions()])
-            # Anew with engines: which of them work decides what cases would get.
-            sandboxes = Sandboxes(workspaces)
-            needs = await _find_needs(found, run_profiles, sandboxes, registry)
-        hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
-        tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks, live=live)
-    finally:
-        await sandboxes.close()
-        workspaces.close()
-    return [
-        *_report_versions(),
-        *tried,
-        *_report_cases(path, found, run_profiles, needs),
-        *examine_servers(found.cases, root, run_profiles),
-        *await models.examine(live=live),
-        _report_search(registry.search is not None),
-        *_report_places(output, run_profiles),
-    ]
-
-
-async def _find_needs(
-    found: Cases, profiles: Sequence[RunProfile], sandboxes: Sandboxes, registry: Registry
-) -> list[Needs]:
-    needs = [find_needs(found.cases, each, sandboxes, registry) for each in profiles]
-    for need in needs:
-        await skip_for_images(need, sandboxes)
-    return needs
-
-
-def _read_run_profiles(root: ConfigRoot, name: str | None) -> list[RunProfile]:
-    if name is not None:
-        return [root.run_profile(name)]
-    return [root.run_profile(str(path)) for path in _list_profile_files(root, "run_profiles")] or [RunProfile.default()]
-
-
-def _read_evaluation_profiles(root: ConfigRoot, name: str | None) -> list[EvaluationProfile]:
-    if name is None:
-        return [root.evaluation_profile(str(path)) for path in _list_profile_files(root, "evaluation_profiles")]
-    try:
-        return [root.evaluation_profile(name)]
-    except ConfigError:
-        # One name stands for both kinds of profile, and a root may have only run profiles.
-        if not _list_profile_files(root, "evaluation_profiles"):
-            return []
-        raise
-
-
-def _list_profile_files(root: ConfigRoot, folder: str) -> list[Path]:
-    return sorted(path for path in (root.path / folder).glob("*.*") if path.suffix in (".yaml", ".yml"))
-
-
-def _report_versions() -> Iterator[Finding]:
-    system = f"{platform.python_version()} on {platform.system()} {platform.release()} ({platform.machine()})"
-    yield Finding("versions", "python", None, system)
-    for name in _PACKAGES:
-        try:
-            yield Finding("versions", name, None, version(name))
-        except PackageNotFoundError:
-            yield Finding("versions", name, False, f"not installed: pip install {name}")
-
-
-def _report_cases(
-    path: Path, found: Cases, profiles: Sequence[RunProfile], needs: Sequence[Needs]
-) -> Iterator[Finding]:
-    area = "cases"
-    if found.problems:
-        said = f"{len(found.problems)} cannot be read; `agentbench validate` says why"
-        yield Finding(area, "files", False, said, needed=True)
-    elif not found.cases:
-        yield Finding(area, "files", None, f"none to look at below {path}; name the folder that your cases are in")
-        return
-    for profile, need in zip(profiles, needs, strict=True):
-        skipped = sum(map(len, need.skipped.values()))
-        counted = f"{len(found.cases) - skipped} of {len(found.cases)} cases can run"
-        yield Finding(area, f"profile {profile.run_profile_id}", not skipped, counted)
-        for reason, ids in need.skipped.items():
-            yield Finding(area, f"skipped: {_join_names(ids)}", False, reason, needed=True)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _report_search(works: bool) -> Finding:
-    variables = "AGENTBENCH_SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY"
-    if works:
-        return Finding("web", "web_search", True, f"a backend is set by one of {variables}")
-    return Finding("web", "web_search", False, f"no backend; set {variables} for cases that use it")
-
-
-def _report_places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
-    temporary = tempfile.gettempdir()
-    free, wanted = shutil.disk_usage(temporary).free, max(each.sandbox_settings.workspace_mb for each in profiles)
-    said = f"{temporary}: {free / 2**30:.1f} GB free"
-    if free < wanted * 2**20:
-        said += f", and one run's workspace may take {wanted} MB; make room, or set TMPDIR to another folder"
-    yield Finding("places", "temporary folder", free >= wanted * 2**20, said, needed=True)
-    problem = _find_write_problem(output)
-    said = str(output) if problem is None else f"{output}: {problem}; name another with --agentbench-output"
-    yield Finding("places", "store", problem is None, said, needed=True)
-
-
-def _find_write_problem(output: Path) -> str | None:
-    """Return why no file can be made below the folder, or where it would be made; None where one can."""
-    folder = output.absolute()
-    # A session makes missing folders; what counts is the first that is there.
-    while not folder.exists():
-        folder = folder.parent
-    try:
-        # Tried and not computed: root, ACLs and read-only mounts make permission bits say little.
-        with tempfile.TemporaryFile(dir=folder):
-            return None
-    except OSError as error:
-        return error.strerror or type(error).__name__
-
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.doctor_findings import Finding
 
 _MARKS = {True: "ok", False: "no", None: "-"}
 _NEEDED_AND_MISSING = "MISSING"
@@ -204,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what it finds. Values of keys are never shown."""
     import asyncio
 
+    from pytest_agentbench.cli.doctor_examination import examine
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.store.redaction import Redactor
 

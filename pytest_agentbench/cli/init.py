@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.schema import SCHEMAS, all_schemas, schema_text
 from pytest_agentbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ GitHub reads the workflows of a repository's own folder: move .github there, and
 
 def begin_project(folder: Path) -> None:
     """Write the files and print what to do next. Raises ConfigError where one of them is there already."""
+    from pytest_agentbench.cli.schema import SCHEMAS
+
     # All texts first: where one cannot be made, nothing is written.
     texts = _make_project_files(folder)
     _refuse_existing(folder, texts)
@@ -96,6 +97,8 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
 
 def _make_project_files(folder: Path) -> dict[str, str]:
     """Return every file of the project, by its place in it."""
+    from pytest_agentbench.cli.schema import SCHEMAS, all_schemas, schema_text
+
     texts = {name: (_TEMPLATES / source).read_text(encoding="utf-8") for name, source in _FILES.items()}
     project = texts["pyproject.toml"].replace("{name}", _make_project_name(folder))
     texts["pyproject.toml"] = project.replace("{requirement}", _write_requirement())

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.places import project_folder
 from pytest_agentbench.errors import ConfigError
 
 SCHEMAS = ".schemas"
@@ -20,6 +19,8 @@ def schema_line(kind: str, path: Path) -> str:
 
     `kind` is the schema's name: dataset, test_case, agent, ...
     """
+    from pytest_agentbench.cli.places import project_folder
+
     folder = path.absolute().parent
     schema = project_folder(folder) / SCHEMAS / f"{kind}.schema.json"
     if not schema.is_file():

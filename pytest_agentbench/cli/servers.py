@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.cli.places import enclosing_root, require_existing
-from pytest_agentbench.config.base import load, suggest
-from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
+from pytest_agentbench.config.base import COMMANDS_FILE, load, suggest
+from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import ServersFile

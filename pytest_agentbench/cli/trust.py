@@ -69,8 +69,8 @@ def _grant(folder: Path) -> bool:
 
 def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     """Describe what lies there that can act, and what it asks for beyond what any guest may."""
+    from pytest_agentbench.cli.checker import Checker
     from pytest_agentbench.cli.places import session_roots
-    from pytest_agentbench.cli.validate import Checker
     from pytest_agentbench.config.session_roots import NO_TRUST, SessionRoots
 
     around = session_roots([folder])

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -50,8 +50,7 @@ OWN_AGENT = "agent"
 NO_MODEL = "none"
 
 
-@dataclass(frozen=True)
-class _Session:
+class _Session(NamedTuple):
     """The suite, profiles and models (`ids`) that the session's options name below one config root."""
 
     suite: SuiteFile | None

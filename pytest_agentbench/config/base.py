@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -36,8 +36,7 @@ from pytest_agentbench.terminal_text import shorten_text
 _RUNNERS, _CHECKS = partial(find_extension, "runner"), partial(find_extension, "check")
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """The names that are registered in this session. None: not verified. `find_runner` and `find_check`
     give a runner and a kind of check by name.
     """
@@ -57,8 +56,7 @@ class Known:
 UNVERIFIED = Known()
 
 
-@dataclass(frozen=True)
-class Guest:
+class Guest(NamedTuple):
     """A folder of somebody else's. `ended` is why the user's trust in it holds no longer; `unnamed` means that it may
     be the user's own, but nobody said so.
     """
@@ -75,8 +73,7 @@ class Guest:
         return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """The context of validation beside the file's text.
 
     `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: of whom the
@@ -224,6 +221,8 @@ def _advise_allowing(scope: Scope) -> str:
 
 
 YAML_SUFFIXES = (".yaml", ".yml")
+COMMANDS_FILE = "commands.json"
+"""Declared MCP servers as seed 004 has them: commands_file.py."""
 DATA_SUFFIXES = (".json", ".jsonl")
 
 

@@ -17,8 +17,6 @@ from pytest_agentbench.records.base import Record, VariableName
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.records.check_specs import Text
 
-COMMANDS_FILE = "commands.json"
-
 
 def _check_command_line(text: str) -> str:
     try:

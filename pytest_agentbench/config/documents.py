@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
@@ -34,8 +34,7 @@ _IMPLICIT = yaml.CSafeLoader.yaml_implicit_resolvers
 _scalars = SafeConstructor()
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Something wrong at a place of a file; `line` and `column` count from 1."""
 
     line: int

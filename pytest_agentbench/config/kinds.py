@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile
+from pytest_agentbench.config.base import COMMANDS_FILE, YAML_SUFFIXES, ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
-from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.keys import KeysFile

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_agentbench.config.base import (
+    COMMANDS_FILE,
     UNVERIFIED,
     YAML_SUFFIXES,
     ConfigFile,
@@ -21,7 +22,6 @@ from pytest_agentbench.config.base import (
     load_in,
     suggest,
 )
-from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind, marking_folders
@@ -270,6 +270,8 @@ class ConfigRoot:
         version = (status.st_mtime_ns, status.st_size)
         kept = self._commands.get(path)
         if kept is None or kept[0] != version:
+            from pytest_agentbench.config.commands_file import read_commands
+
             self._commands[path] = kept = (version, read_commands(path))
         return kept[1]
 

@@ -9,10 +9,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.config.base import Guest
@@ -26,8 +25,7 @@ _WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "ca
 _MAX_FILES = 100_000
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(NamedTuple):
     """A grant: a folder that may act, and the digest of each file in it, by its path there."""
 
     folder: str
@@ -104,7 +102,7 @@ def _write_grants(grants: list[Grant]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # which makes it with mode 600
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"version": _VERSION, "grants": [asdict(grant) for grant in grants]}, file, indent=1)
+            json.dump({"version": _VERSION, "grants": [grant._asdict() for grant in grants]}, file, indent=1)
         os.replace(temporary, path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -149,8 +147,7 @@ def _digest_file(path: str) -> str:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-@dataclass(frozen=True)
-class Trust:
+class Trust(NamedTuple):
     """The trust of a session: the folders that the user trusts, links resolved, and why some are so no longer."""
 
     folders: tuple[str, ...] = ()
@@ -197,8 +194,7 @@ _MAX_DEPTH = 3
 """How many folders below the paths a root is looked for: a command may be run in somebody's home."""
 
 
-@dataclass(frozen=True)
-class SessionRoots:
+class SessionRoots(NamedTuple):
     """The session's root, `own`, and what makes every other root a guest.
 
     `own` is None where there is no root, or several stand beside each other and nobody said which is the user's.
@@ -287,7 +283,7 @@ def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> Config
 def _decide_for_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
     own = configured or _find_outermost(folder, rootdir, None)
     roots = SessionRoots(rootdir, own, configured is not None)
-    return replace(roots, trust=decide_trust(rootdir)) if roots.of(folder / "any").is_guest else roots
+    return roots._replace(trust=decide_trust(rootdir)) if roots.of(folder / "any").is_guest else roots
 
 
 def _find_outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:

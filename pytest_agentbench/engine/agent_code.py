@@ -13,14 +13,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from inspect import getattr_static
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.engine.agent_state import Module, State, UnknownCode, data_of_module, module_of, module_of_names
@@ -38,16 +37,14 @@ MOST_SHOWN = 100
 _IMPORTED_BY_NAME = re.compile(rb"""\bimport_module\(\s*["']([A-Za-z_][\w.]*)["']""", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """The identity of a piece of code, `shown` as JSON. It holds as long as the files `unloaded` do not change."""
 
     shown: Mapping[str, Any]
     unloaded: Mapping[str, Stamp]
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """A module's file: its SHA-256 (16 hex digits), when it was changed, and what it imports."""
 
     sha256: str

@@ -18,7 +18,7 @@ from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, CassetteMode, Model
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import agent_name
-from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH
+from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.tape import Tape

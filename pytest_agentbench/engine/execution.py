@@ -10,12 +10,11 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.cassettes import (
@@ -49,11 +48,12 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.terminal_text import visible
-from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Tool
+from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.changes import Snapshot
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -251,8 +251,7 @@ def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
     raise ProviderError(artifact.error.message, code=artifact.error.code, retryable=artifact.error.retryable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(NamedTuple):
     """A run that has ended, however: what its runner came to, and what its workspace began with.
 
     `before` is None where it was empty; else that was a copy of `template`, if there is one. `cassette` is as in

@@ -13,7 +13,8 @@ from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.runners.base import RunContext
-from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Fetch, Hop, Page, Search, SearchResult
+from pytest_agentbench.tools.base import Fetch, Hop, Page, Search, SearchResult
+from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 from pytest_agentbench.tools.fetching import make_taped_fetch, make_web_fetch
 from pytest_agentbench.tools.mcp.catalogue import CataloguedServer, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection

@@ -16,13 +16,14 @@ from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
+from pytest_agentbench.extensions import installed_names, session_extensions
+from pytest_agentbench.lazy_tables import WithExtensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, SEARCH_VARIABLES, Search, Tool
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.models.client import Provider
     from pytest_agentbench.models.routes import Cassettes
+    from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
     from pytest_agentbench.workspaces.sessions import Workspaces
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
@@ -32,9 +31,10 @@ from pytest_agentbench.store.fingerprints import (
     rubric_input,
     run_fingerprint_input,
 )
-from pytest_agentbench.tools.base import WEB_FETCH, WEB_SEARCH, Tool, require_sandbox
+from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
+    from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
@@ -139,6 +139,10 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
 
 
 def _runs_commands(services: Services, case: Case) -> bool:
+    if not case.tools:
+        return False
+    from pytest_agentbench.tools.base import require_sandbox
+
     tools = (services.registry.tools.get(name) for name in case.tools)
     return any(tool is not None and tool.available is require_sandbox for tool in tools)
 
@@ -321,8 +325,7 @@ def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
     return services.identities.module("hook", hook.import_path or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
 
     `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name; a
@@ -336,7 +339,7 @@ class Subject:
     fingerprint_input: bytes
     fingerprint: str
     servers: Mapping[str, McpServer]
-    prepared: Prepared = Prepared()  # noqa: RUF009 - it is frozen
+    prepared: Prepared = Prepared()
 
 
 def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_agentbench.reports.table import format_apart
 
@@ -47,8 +46,7 @@ MIN_COMPLETION = 0.95
 """The share of runs that must reach a verdict, where nobody says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Runs by outcome. A run is judged when it passed or failed: errors and skips say nothing about the agent."""
 
     passed: int = 0
@@ -84,8 +82,7 @@ class Counts:
         return self.judged / ran if ran else None
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """The verdict on a session. `passed` is None where no gate was asked for; `reasons` are sentences."""
 
     passed: bool | None
@@ -97,7 +94,7 @@ class Gate:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the `session.gate` of report.json."""
-        return {**asdict(self), "reasons": list(self.reasons)}
+        return {**self._asdict(), "reasons": list(self.reasons)}
 
 
 def apply_gate(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pytest_agentbench.terminal_text import defuse_ci_commands, visible_line
 
@@ -47,8 +47,7 @@ class Terminal(Protocol):
         """Write a line of `sep` around a title."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """Abilities of an output: `width` in cells, and whether colours and other than ASCII may be used."""
 
     width: int

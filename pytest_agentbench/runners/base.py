@@ -15,7 +15,8 @@ from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
-from pytest_agentbench.extensions import LazyTable, find_extension
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.lazy_tables import LazyTable
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
 from pytest_agentbench.records.run import (
@@ -29,7 +30,7 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, Fetch, Search, Tool, ToolContext
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.case_file import TestCaseFile
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile, SuiteFile
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.tools.base import Fetch, Search, Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
     from pytest_agentbench.tools.toolbox import Toolbox
     from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec
@@ -260,6 +262,7 @@ class RunContext:
 
     def toolbox(self) -> Toolbox:
         """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""
+        from pytest_agentbench.tools.base import ToolContext
         from pytest_agentbench.tools.toolbox import Toolbox
 
         if missing := [name for name in self.case.tools if name not in self.tools]:

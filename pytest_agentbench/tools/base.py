@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.extensions import LazyTable
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.base import Sandbox
     from pytest_agentbench.workspaces.workspace import Workspace
-
-WEB_SEARCH, WEB_FETCH = "web_search", "web_fetch"
-"""The tools that reach the web; who is asked, in cassettes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +126,3 @@ class Tool:
     call: Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
     available: Callable[[ToolContext], None] = always_available
     checks_arguments: bool = True
-
-
-SEARCH_VARIABLES = ("AGENTBENCH_SEARXNG_URL", "BRAVE_API_KEY", "TAVILY_API_KEY")
-"""Variables of the environment that set up a web search, the first of them that is there."""
-
-_HOMES = {
-    **dict.fromkeys(("exec_shell", "exec_python", "shell_session"), "workspace_tools"),
-    **dict.fromkeys(("write_file", "read_file", "list_files"), "workspace_tools"),
-    **dict.fromkeys((WEB_SEARCH, WEB_FETCH), "web_tools"),
-}
-
-BUILTIN_TOOLS: Mapping[str, Tool] = LazyTable(
-    {name: f"pytest_agentbench.tools.{module}" for name, module in _HOMES.items()},
-    lambda module, name: module.TOOLS[name],
-)
-"""The tools every case may name."""

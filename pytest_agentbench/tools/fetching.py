@@ -10,7 +10,8 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.tools.base import WEB_FETCH, Fetch, Hop, Page
+from pytest_agentbench.tools.base import Fetch, Hop, Page
+from pytest_agentbench.tools.builtin import WEB_FETCH
 from pytest_agentbench.tools.network import InThread, RefusedError, Resolve, check_url, system_resolver
 from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_libraries
 from pytest_agentbench.tools.web_client import FetchError, Reply, WebClient, describe_hops, follow_redirects

@@ -11,8 +11,6 @@ from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.tools.base import (
-    WEB_FETCH,
-    WEB_SEARCH,
     Page,
     Search,
     SearchResult,
@@ -21,6 +19,7 @@ from pytest_agentbench.tools.base import (
     ToolOutput,
     object_schema,
 )
+from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_host_allowed, require_web
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.merge import Part, merge_reports
+from pytest_agentbench.cli.merging import Part, merge_reports
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Model, RunnerSpec, Thresholds
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult

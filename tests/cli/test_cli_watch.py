@@ -16,7 +16,7 @@ from support.random_reports import MODELS, random_rows
 from support.watching import BEGUN, SPENT, row, watching
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.watch import LiveData
+from pytest_agentbench.cli.live_session import LiveData
 from pytest_agentbench.reports.journal import Journal, journals
 from pytest_agentbench.reports.report import build_report
 

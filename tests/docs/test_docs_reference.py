@@ -12,7 +12,7 @@ from reference_pages import TABLES, options_table
 
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.metrics.registry import BUILTIN_METRICS
-from pytest_agentbench.tools.base import BUILTIN_TOOLS
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

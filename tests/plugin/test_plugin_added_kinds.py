@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pytest_agentbench import extensions
-from pytest_agentbench.cli.validate import Checker
+from pytest_agentbench.cli.checker import Checker
 from pytest_agentbench.config.base import load
 from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.config.profiles import RunProfile

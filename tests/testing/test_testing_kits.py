@@ -22,7 +22,7 @@ from pytest_agentbench.runners.chat import llm_probe
 from pytest_agentbench.sources.rows import DATASETS
 from pytest_agentbench.sources.test_yaml import TEST_YAML
 from pytest_agentbench.testing.samples import sample_case, sample_run
-from pytest_agentbench.tools.base import BUILTIN_TOOLS
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 CASES = Path(__file__).parents[2] / "cases"
 CARDS = "cards\nWhat is 1 + 1? = 2\nWhat is 2 + 2?\nWhat is 3 + 3? = 6 | 1\n"
@@ -621,7 +621,7 @@ def test_commands_of_packs_pass(name: str, arguments: tuple[str, ...], tmp_path:
 
 def test_a_broken_command_is_noticed(cards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = find_extension("command", "cards")
-    for name, given, said in (("card", command, "it adds"), ("cards", replace(command, summary="x."), "full stop")):
+    for name, given, said in (("card", command, "it adds"), ("cards", ab.Command("x.", command.module), "full stop")):
         with pytest.raises(AssertionError, match=said):
             ab.check_command(name, given, str(cards))
     with pytest.raises(AssertionError, match="exit status 1, expected 0"):

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, SearchResult, Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 from pytest_agentbench.tools.toolbox import Toolbox
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox

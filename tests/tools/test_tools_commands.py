@@ -11,7 +11,8 @@ import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
 from pytest_agentbench.records.base import SandboxKind
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, ToolContext, ToolOutput
+from pytest_agentbench.tools.base import ToolContext, ToolOutput
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 from pytest_agentbench.tools.toolbox import Toolbox
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes

@@ -15,7 +15,8 @@ import pytest
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.tools.base import BUILTIN_TOOLS, Page, ToolContext, ToolOutput
+from pytest_agentbench.tools.base import Page, ToolContext, ToolOutput
+from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, make_web_fetch
 from pytest_agentbench.tools.network import Resolve
 from pytest_agentbench.tools.toolbox import Toolbox

@@ -15,7 +15,7 @@ from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-    from pytest_agentbench.cli.merge import Part
+    from pytest_agentbench.cli.merging import Part
 
 
 Group = Mapping[str, Any]
@@ -185,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables."""
     import json
 
-    from pytest_agentbench.cli.merge import read_report
+    from pytest_agentbench.cli.merging import read_report
     from pytest_agentbench.cli.output import printable
 
     parts = [read_report(path) for path in args.reports]

@@ -107,7 +107,7 @@ class ModelComparison:
             "baseline_model_id": self.baseline_model_id,
             "verdict": self.pass_rate.verdict,
             "summary": self.summary,
-            "runs": dict(zip(("baseline", "current"), map(asdict, self.runs), strict=True)),
+            "runs": {name: runs._asdict() for name, runs in zip(("baseline", "current"), self.runs, strict=True)},
             "cases": {
                 "paired": self.pass_rate.cases,
                 "unjudged": list(self.unjudged),

@@ -11,8 +11,8 @@ import pytest
 from importing import FOREIGN, Importing, importing
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.command import write_drafts
 from pytest_agentbench.packs.importers.drafts import Draft, FileContents, Place
+from pytest_agentbench.packs.importers.folders import write_drafts
 
 __all__ = ["importing"]
 

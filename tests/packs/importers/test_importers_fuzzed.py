@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.packs.importers import deepeval, inspect, promptfoo
-from pytest_agentbench.packs.importers.command import write_drafts
 from pytest_agentbench.packs.importers.drafts import FileContents
+from pytest_agentbench.packs.importers.folders import write_drafts
 from pytest_agentbench.sources.dataset import Row, open_dataset
 from pytest_agentbench.sources.discovery import find_cases
 from pytest_agentbench.sources.rows import read_rows, row_case

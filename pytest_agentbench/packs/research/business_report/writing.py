@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from pytest_agentbench.cli.merge import read_report
+from pytest_agentbench.cli.merging import read_report
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.ledger import Spent
 from pytest_agentbench.packs.research.arithmetic import weights_of
@@ -35,7 +35,7 @@ from pytest_agentbench.store.documents import load_evaluation
 from pytest_agentbench.store.files import format_document, slug, write_text
 
 if TYPE_CHECKING:
-    from pytest_agentbench.cli.merge import Part
+    from pytest_agentbench.cli.merging import Part
     from pytest_agentbench.reports.rows import Row
 
 

@@ -1,0 +1,322 @@
+"""What is wrong with configuration files, cases, datasets and verifiers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.checks.verifying.run import canary_problems
+from pytest_agentbench.cli.list import cases_below
+from pytest_agentbench.cli.places import enclosing_root
+from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
+from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.commands_file import read_commands
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
+from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.guests import GuestModels
+from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import added_kinds
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.services import build_registry
+from pytest_agentbench.engine.subject import case_spec
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    IndexedCase,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+)
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.discovery import (
+    find_cases,
+    find_source,
+    index_cases,
+    named_source,
+    suite_problems,
+)
+from pytest_agentbench.sources.items import CodeNotRun
+from pytest_agentbench.sources.rows import DATASETS, unregistered
+from pytest_agentbench.sources.test_yaml import TEST_YAML
+from pytest_agentbench.tools.mcp.launching import server_refusal
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+_IDS = {
+    "suites": "suite_id",
+    "run_profiles": "run_profile_id",
+    "evaluation_profiles": "evaluation_profile_id",
+}
+_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
+"""A profile under which a case may name any program: those of a container are its image's own."""
+
+
+class Checker:
+    """A check of paths, one after the other; `errors` and `warnings` are lines for people."""
+
+    def __init__(self, roots: SessionRoots) -> None:
+        self._roots = roots
+        self.errors: list[str] = []
+        self.warnings: list[str] = []
+        self.files = 0
+        self.cases = 0
+        self._known = build_registry().known
+        self._scripts = Scripts()
+        self._first: dict[tuple[Path, str], Path] = {}
+        self._indexes: dict[Path, dict[str, IndexedCase]] = {}
+
+    def check(self, given: Path) -> None:
+        """Check everything below a folder, or one file."""
+        try:
+            for path, kind in self._list_files(given):
+                self.files += 1
+                self._check_file(path, kind, self._roots.of(path))
+        except ConfigError as error:  # of folders that cannot be read
+            self.errors += str(error).splitlines()
+
+    def _check_file(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
+        try:
+            if path.name == COMMANDS_FILE:
+                read_commands(path)
+            elif kind is TestCaseFile:
+                self._check_source(TEST_YAML, path, root)
+            elif kind is None or kind is DatasetDescriptor:
+                self._check_source(named_source(path, root) or DATASETS, path, root)
+            else:
+                self._check_config_file(path, root, kind)
+        except ConfigError as error:
+            self.errors += str(error).splitlines()
+
+    def _list_files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
+        """Yield files with their kinds; None is a file of questions or tasks, or a commands.json."""
+        if given.is_dir():
+            yield from find_config_files(given)
+            yield from ((path, None) for path in find_commands(given))
+            # Files that are cases and of a kind too, such as test.yaml, were yielded above.
+            yield from ((path, None) for path in find_cases(given) if kind_of(path) is None)
+        elif given.name == COMMANDS_FILE and find_source(given) is None:
+            yield given, None
+        elif (kind := kind_of(given)) is not None or find_source(given) is not None or _is_described(given):
+            yield given, kind
+        else:
+            self.errors.append(
+                f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
+                "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
+            )
+
+    def _check_source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
+        opened = source.open(path, SourceRequest(root))
+        doubts = list(opened.doubts(self._known))
+        self.warnings += [_mark_as_warning(placed) for placed, _ in doubts]
+        # Nothing is downloaded to check it.
+        if opened.is_remote:
+            return
+        # What is doubtful about the whole file is not said again for each of its rows.
+        told = {text for _, text in doubts}
+        try:
+            self.warnings += opened.row_doubts(self._check_rows(opened, root, told))
+        except CodeNotRun as reason:
+            self.warnings.append(_mark_as_warning(f"{reason}; its rows were not checked"))
+
+    def _check_rows(self, opened: OpenedSource, root: ConfigRoot, told: set[str]) -> Iterator[SourceCase]:
+        """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
+        for row in chain(opened.problems(), opened.rows()):
+            if isinstance(row, BadRow):
+                self.errors += row.message.splitlines()
+                continue
+            try:
+                self._check_case(row.make(), root, told)
+            except ConfigError as error:
+                self.errors += str(error).splitlines()
+            yield row
+
+    def _check_case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
+        """Check a case, and note each doubt that is not `told` yet."""
+        self.cases += 1
+        # By root: two projects may have equal ids, one may not.
+        first = self._first.setdefault((root.path, case.case_id), case.path)
+        if first != case.path:
+            message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
+            if case.dataset is not None:
+                raise ConfigError(f"{case.path}:{case.line}:1: {message}")
+            raise make_located_error(case.path, [(("case_id",), message)])
+        for name, server in case.mcp_servers.items():
+            if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
+                raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
+        told = set() if told is None else told
+        doubts = [*_list_doubts(case, self._known), *_list_undeclared(case, root)]
+        new = [text for text in doubts if text not in told]
+        told.update(new)
+        self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
+        # Raises where the script beside it is wrong.
+        self._scripts.load_beside(case)
+
+    def _check_config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
+        file = load(path, kind).read_by(root.origin(path))
+        self._refuse_guests(file, path, root)
+        problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
+        problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
+        if problems:
+            raise make_located_error(path, problems)
+
+    def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
+        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
+            root.refuse_loosening(path, file, file.default())
+        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
+            self.warnings += [_mark_as_warning(str(held.refusal(name))) for name in held.theirs]
+
+    def _find_wrong_references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+        """Yield what a file says of others that is not so."""
+        if isinstance(file, RunProfile | EvaluationProfile):
+            for section, value in file.sections():
+                yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
+        if isinstance(file, RunProfile) and file.origin is not None:
+            root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            for name, server in file.mcp_servers.items():
+                if problem := server_refusal(name, server, root, file):
+                    yield ("mcp_servers", name), problem
+        # Only the user's own: of a guest's models it is told above that they are not used.
+        if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
+            _refuse_keys(file)
+        if not isinstance(file, SuiteFile):
+            return
+        cases = self._index_cases(root)
+        yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()], root)
+
+    def _index_cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
+        # Once for each root: it reads every case file below.
+        if root.path not in self._indexes:
+            self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
+        return self._indexes[root.path]
+
+
+def _find_shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+    """Yield the problem where another file answers to this one's id too."""
+    ids = {root.path / folder: key for folder, key in _IDS.items() if path.parent.name == folder}
+    ids |= {root.path / kind.folder: kind.id_field for kind in added_kinds() if isinstance(file, kind.model)}
+    place = next((folder for folder in (path.parent, path.parent.parent) if folder in ids), None)
+    if place is None:
+        return
+    key = ids[place]
+    # Looked up as a session does it: what it finds twice, no session could name.
+    try:
+        root.find(place.name, getattr(file, key))
+    except ConfigError as error:
+        yield (key,), str(error)
+
+
+def _refuse_keys(file: ModelsFile) -> None:
+    """Raise ConfigError for an entry whose key would go where it does not belong."""
+    for entry in file.models:
+        resolve_model(entry.model_id, models=file)
+
+
+def _is_described(path: Path) -> bool:
+    """Return whether a descriptor lists the file."""
+    if path.suffix not in DATA_SUFFIXES:
+        return False
+    try:
+        return open_dataset(path, enclosing_root(path)).recipe is not None
+    except ConfigError:
+        return True  # checking it says the same
+
+
+def _mark_as_warning(problem: str) -> str:
+    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
+
+
+def _list_doubts(case: Case, known: Known) -> Iterator[str]:
+    """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done
+    for.
+    """
+    stored = any(part.is_answered for part in case.case_parts)
+    yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
+    yield from unregistered("tool", case.tools, known.tools)
+    yield from unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
+    declared = [check.kind for check in case.checks if check.declarative is not None]
+    yield from unregistered("check kind", declared, known.checks)
+    for check in case.checks:
+        spec = check.declarative
+        if isinstance(spec, FileExists | PathExists | FileContains) and _is_satisfied(spec, case.path.parent):
+            yield f"check {check.check_id!r}: {spec.path} in the case's folder satisfies it before any agent has run"
+
+
+def _list_undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
+    """Yield the same of servers that no file near the case declares.
+
+    Raises ConfigError for such a file that is wrong.
+    """
+    further = [name for part in case.case_parts for name in part.named_servers]
+    named = [name for name in dict.fromkeys((*case.mcp_servers, *further)) if case.mcp_servers.get(name) is None]
+    declared = root.mcp_servers(case.path) if named else {}
+    for name in named:
+        if name not in declared:
+            yield (
+                f"no servers.yaml or {COMMANDS_FILE} beside or above it declares the MCP server {name!r}; a run "
+                "profile or the fixture agentbench_mcp_servers must"
+            )
+
+
+def _is_satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:
+    path = folder / spec.path
+    if isinstance(spec, PathExists):
+        return path.exists()
+    if not path.is_file():
+        return False
+    if isinstance(spec, FileExists):
+        return True
+    return spec.text.encode() in read_file(path)
+
+
+def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) -> tuple[list[str], int]:
+    """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
+
+    Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
+    """
+    cases = [case for case in cases_below(paths, []) if case.verify]
+    return asyncio.run(_try_verifiers(cases, roots, profile)), len(cases)
+
+
+async def _try_verifiers(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
+    workspaces = Workspaces()
+    sandboxes = Sandboxes(workspaces)
+    problems: list[str] = []
+    try:
+        for case in cases:
+            root = roots.of(case.path)
+            chosen = RunProfile.default() if profile is None else root.run_profile(profile)
+            place = f"{case.path}:{case.line}:1: verify: "
+            try:
+                spec = case_spec(sandboxes, root, chosen, case)
+                await sandboxes.prepare(spec)
+                problems += [place + problem async for problem in canary_problems(case, sandboxes, spec)]
+            except AgentbenchError as error:
+                problems.append(f"{place}could not be tried: {error}")
+    finally:
+        await sandboxes.close()
+        workspaces.close()
+    return problems
+
+
+def take_place(problem: str) -> tuple[str, int, int, str]:
+    """Return file, line and column, for problems in the order in which a reader meets them."""
+    # The shortest path that fits: messages name places of other files too.
+    match = re.match(r"(.*?):(\d+):(\d+): ", problem)
+    return (match[1], int(match[2]), int(match[3]), problem) if match else (problem, 0, 0, problem)
+
+
+def count_things(number: int, what: str) -> str:
+    """Return a number of things in words: `1 case`, `2,000 files`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

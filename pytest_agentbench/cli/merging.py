@@ -1,0 +1,293 @@
+"""The reports of shards, or of several sessions, as one: what they agree on, what they have together."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import islice
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
+from pytest_agentbench.reports.judges import family_warnings
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import Row
+
+_OK, _FAILED = 0, 1
+_FIGURE = re.compile(r"[0-9]")
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Part:
+    """A report that keeps `report.schema.json`, and the name of its file."""
+
+    name: str
+    report: dict[str, Any]
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """Return its facts; what later versions added may be missing."""
+        found: dict[str, Any] = self.report["session"]
+        return found
+
+    @property
+    def runs(self) -> list[Row]:
+        """Return its rows."""
+        found: list[Row] = self.report["runs"]
+        return found
+
+    @cached_property
+    def shard(self) -> tuple[int, int] | None:
+        """Return which part of how many it is; None for a whole session's."""
+        text = self.session.get("shard")
+        if text is None:
+            return None
+        part, _, parts = text.partition("/")
+        if int(part) > int(parts):
+            raise ConfigError(f"{self.name}: session.shard: found {text!r}, expected I/N with I from 1 to N")
+        return int(part), int(parts)
+
+    @property
+    def label(self) -> str:
+        """Return what it is called beside others."""
+        return self.name if self.shard is None else f"shard {self.session['shard']}"
+
+    @cached_property
+    def selection(self) -> str | None:
+        """Return what the shards of one session share."""
+        found = self.session.get("selection")
+        return None if found is None else found["sha256"]
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """Return where its runs come among those of all shards."""
+        found = self.session.get("selection")
+        # The runs of a whole session are in order already.
+        places: Sequence[int] = range(len(self.runs)) if found is None else found["places"]
+        if len(places) != len(self.runs):
+            raise ConfigError(
+                f"{self.name}: session.selection.places: found {len(places)} places, expected one for each of "
+                f"{len(self.runs)} runs"
+            )
+        return places
+
+
+def merge_reports(
+    parts: Sequence[Part],
+    *,
+    partial: bool = False,
+    fail_under: float | None = None,
+    min_completion: float | None = None,
+) -> dict[str, Any]:
+    """Return the report over the runs of all `parts`, in the order that one session would have run them in.
+
+    `fail_under` and `min_completion` default to those of the parts. Raises ConfigError for a run that two parts have,
+    for shards that are missing unless `partial`, and for parts that were gated differently where none is given.
+    """
+    groups = _group_shards(parts)
+    missing = [sentence for group in groups for sentence in _list_missing_shards(group)]
+    if missing and not partial:
+        raise ConfigError("\n".join([*missing, *_explain_missing(groups), "--partial merges what is there"]))
+    rows = _join_rows(groups)
+    lost = [sentence for group in groups for sentence in _list_missing_runs(group)]
+    unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]
+    of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
+    report = build_report(rows, {}, _sum_spent(parts))
+    faults = [*_join_sentences(parts, "faults"), *([] if partial else lost)]
+    fail_under = _find_agreed(parts, "fail_under", fail_under)
+    min_completion = _find_agreed(parts, "min_completion", min_completion)
+    counts = Counts.of(row["outcome"] for row in rows)
+    failures = [*case_failures(report["cases"]), *faults]
+    verdict = apply_gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
+    report["session"].update(
+        _collect_facts(parts),
+        exit_status=_decide_exit_status(parts, verdict, bool(lost) and not partial),
+        gate=verdict.as_dict(),
+        faults=faults,
+        uncollected=_join_uncollected(parts),
+        warnings=[*_join_sentences(parts, "warnings", of_runs), *missing, *lost, *unlike, *family_warnings(rows)],
+    )
+    return report
+
+
+def _group_shards(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the shards of each session together, whole sessions alone."""
+    groups: dict[object, list[Part]] = defaultdict(list)
+    for part in parts:
+        # By what was selected and not by folder: CI jobs lay their reports wherever they like.
+        groups[part.selection if part.shard is not None else id(part)].append(part)
+    return list(groups.values())
+
+
+def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
+    """Yield a sentence where a session's shards are not all there. Raises ConfigError where two are the same."""
+    if group[0].shard is None:
+        return
+    if group[0].selection is None:
+        yield from (f"{part.name}: its workers crashed, and it does not know what {part.label} is" for part in group)
+        return
+    there: dict[int, Part] = {}
+    for part in group:
+        assert part.shard is not None
+        (number, parts), (_, expected) = part.shard, group[0].shard
+        # A job that was started again brings its shard twice; adding both would count runs twice.
+        other = there.setdefault(number, part)
+        if parts != expected:
+            raise ConfigError(f"{part.name}: found {part.label}, but {group[0].name} is {group[0].label} of the same")
+        if other is not part:
+            raise ConfigError(f"{part.name}: found {part.label}, which {other.name} is already")
+    if lacking := expected - len(there):
+        first = islice((number for number in range(1, expected + 1) if number not in there), _NAMED)
+        named = ", ".join(f"{number}/{expected}" for number in first) + (", ..." if lacking > _NAMED else "")
+        yield f"{lacking} of {expected} shards are missing: {named}"
+
+
+def _explain_missing(groups: Sequence[Sequence[Part]]) -> Iterator[str]:
+    """Yield why shards may be missing that are there."""
+    sharded = [group[0] for group in groups if group[0].selection is not None]
+    if len(sharded) > 1:
+        found = ", ".join(f"{part.name} ({part.session['selection']['runs']} runs)" for part in sharded[:_NAMED])
+        yield f"These were dealt from different selections, of cases, models or repetitions: {found}"
+
+
+def _join_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
+    """Return all runs in order. Raises ConfigError for one that two parts have."""
+    found: list[Row] = []
+    owners: dict[str, Part] = {}
+    for group in groups:
+        placed = [(place, row, part) for part in group for place, row in zip(part.places, part.runs, strict=True)]
+        # A shard has runs from all over the session: laid end to end, shards are not in its order.
+        placed.sort(key=lambda each: each[0])
+        for _, row, part in placed:
+            if (owner := owners.setdefault(row["nodeid"], part)) is not part:
+                raise ConfigError(f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too")
+            found.append(row)
+    return found
+
+
+def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
+    """Yield a sentence where shards that are all there have not all the runs."""
+    selection = group[0].session.get("selection")
+    runs = sum(len(part.runs) for part in group)
+    if selection is not None and runs < selection["runs"]:
+        yield f"{selection['runs'] - runs} of {selection['runs']} selected runs are in no report."
+
+
+def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
+    """Yield a sentence where a session's shards were not made from the same case files and profiles, as far as they
+    say.
+    """
+    inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
+    # Reports of older versions do not say it, which is no difference.
+    inputs.pop(None, None)
+    if len(inputs) > 1:
+        named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
+        yield f"case files or profiles of {named} differ"
+
+
+def _sum_spent(parts: Sequence[Part]) -> dict[str, float | None]:
+    """Return what all sessions paid, None where one does not know."""
+    found = [part.report["totals"].get("spent_usd") or {} for part in parts]
+    known = {name: [usd for each in found if (usd := each.get(name)) is not None] for name in ("run", "judge")}
+    # fsum, so that the sum does not depend on the order of the parts.
+    return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
+
+
+def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = ()) -> list[str]:
+    """Return the sentences of all parts but those `without`; with the part's name where not all say it.
+
+    A warning that all say is still about each part alone where it has a figure: `2 runs were not started`.
+    """
+    sayers: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        for sentence in dict.fromkeys(part.session.get(key, ())):
+            if sentence not in without:
+                sayers[sentence].append(part)
+    found: list[str] = []
+    for sentence, by in sayers.items():
+        # Said once without a name it would read as the figure of the whole.
+        alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
+        found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
+    return found
+
+
+def _join_uncollected(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return what could not be read, once: each shard collects everything."""
+    found: list[dict[str, Any]] = []
+    for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
+        if problem not in found:
+            found.append(problem)
+    return found
+
+
+def _find_agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:
+    if given is not None:
+        return given
+    # Gates that differ are no gate of the whole: whoever merges says which one counts.
+    asked = {wanted: part.name for part in parts if (wanted := part.session["gate"][key]) is not None}
+    if len(asked) > 1:
+        found = ", ".join(f"{wanted:g} ({name})" for wanted, name in asked.items())
+        raise ConfigError(f"session.gate.{key}: found {found}, expected one; name it with --{key.replace('_', '-')}")
+    return next(iter(asked), None)
+
+
+def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
+    """Return as of one session: what a gate decides, and pytest itself where there is none."""
+    statuses: list[int | None] = [part.session["exit_status"] for part in parts]
+    # Interrupts and usage errors outrank a verdict: such a session did not finish.
+    broken = [status for status in statuses if status is not None and status not in (_OK, _FAILED)]
+    if broken:
+        return max(broken)
+    if verdict.passed is not None:
+        return _OK if verdict.passed else _FAILED
+    return _FAILED if lost or any(status != _OK for status in statuses) else _OK
+
+
+def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
+    # Shards run side by side, so the time is from the first start to the last end, and no sum.
+    starts = [start for part in parts if (start := _read_start(part)) is not None]
+    ends = [
+        start + timedelta(seconds=part.session["duration_seconds"] or 0)
+        for part in parts
+        if (start := _read_start(part)) is not None
+    ]
+    kept = ("shard", "started_at", "duration_seconds", "exit_status", "command")
+    return {
+        "started_at": min(starts).isoformat() if starts else None,
+        "duration_seconds": round((max(ends) - min(starts)).total_seconds(), 3) if starts else None,
+        "command": ["merge", *(part.name for part in parts)],
+        "versions": _join_names(parts, "versions"),
+        "profiles": _join_names(parts, "profiles"),
+        "merged": [{"report": part.name, **{key: part.session.get(key) for key in kept}} for part in parts],
+    }
+
+
+def _read_start(part: Part) -> datetime | None:
+    text = part.session["started_at"]
+    try:
+        return None if text is None else datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise ConfigError(f"{part.name}: session.started_at: found {text!r}, expected a time in ISO 8601") from None
+
+
+def _join_names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
+    """Return the names by kind; where parts differ all of them, separated by commas."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for part in parts:
+        for kind, name in part.session[key].items():
+            found[kind].update({} if name is None else {name: None})
+    return {kind: ", ".join(names) or None for kind, names in found.items()}
+
+
+def read_report(path: Path) -> Part:
+    """Return a report.json with its name. Raises ConfigError for a file that is none of this version."""
+    from pytest_agentbench.reports.reading import read_report
+
+    return Part(str(path), read_report(path))

@@ -1,0 +1,203 @@
+"""Runs that people say of whether they passed: which ones, what is asked, where the labels go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.cli.review_text import render_run
+from pytest_agentbench.engine.subject import rubric_hash
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.reports.human_agreement import Label
+from pytest_agentbench.store.documents import load_run
+from pytest_agentbench.store.files import lies_below
+
+_VERDICTS: dict[str, Literal["passed", "failed"]] = {
+    "p": "passed",
+    "passed": "passed",
+    "f": "failed",
+    "failed": "failed",
+}
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_HELP = "p: it passed; f: it failed; s: skip it for now; q: end here, with all answers kept"
+
+
+def require_plain(path: Path) -> None:
+    """Raise ConfigError for what is no plain file of labels.
+
+    A repository may bring a link: to a file of its reader's that a shell runs, to which names of its own are appended.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        what = "a link" if path.is_symlink() else "no file"
+        raise ConfigError(f"{path}: found {what}, expected a file of labels; name the file itself with -o PATH")
+
+
+class ReviewEnded(Exception):
+    """The input has ended, or the annotator said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewable:
+    """A judged run with its case. `row` is its row in report.json."""
+
+    row: Mapping[str, Any]
+    case: Case
+
+    @property
+    def is_scored(self) -> bool:
+        """Return whether a judge gave a score, and so people are asked for one."""
+        return any(judged["score"] is not None for judged in self.row["judged"])
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRuns:
+    """The runs to review, in order, and how many are not among them because their case is missing."""
+
+    runs: list[Reviewable]
+    without_case: int
+
+
+def select_runs(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int | None, seed: int) -> SelectedRuns:
+    """Return the judged runs of a report, or `sample` of them, in an order that tells nothing and depends on `seed`
+    alone.
+
+    A run is left out where its case is not among `cases` as it was judged: people would measure it by another rubric
+    than the judge.
+    """
+    rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
+    # Drawn by hash and not at random: the same sample wherever and however often it is asked.
+    drawn = sorted(rows.values(), key=lambda row: _rank_run(seed, row["run_id"]))[:sample]
+    # By the rubric as it was judged: one that was edited since is another measure.
+    by_rubric = {(case.case_id, rubric_hash(case)): case for case in cases}
+    # `judged[0]`: judges of one run have the same rubric, that of its case.
+    found = [(row, by_rubric.get((row["case_id"], row["judged"][0]["rubric"]))) for row in drawn]
+    runs = [Reviewable(row, case) for row, case in found if case is not None]
+    return SelectedRuns(runs, len(found) - len(runs))
+
+
+def _rank_run(seed: int, run_id: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{run_id}".encode()).digest()
+
+
+def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
+    """Return the run of a row, None where it is not there or another one lies in its place."""
+    if row["artifact"] is None:
+        return None
+    try:
+        # The report may be a stranger's: it names no file outside of the folder.
+        if not lies_below(str(output), row["artifact"]):
+            return None
+        artifact = load_run(output, row["artifact"])
+    except (InfrastructureError, ValueError):
+        return None
+    # A later session may have stored another run in its place.
+    return artifact if artifact.run_id == row["run_id"] else None
+
+
+class Reviewer:
+    """A dialogue: shows runs of an output folder, asks about them, and appends each answer to the file at once."""
+
+    def __init__(self, path: Path, annotator: str, output: Path, terminal: Standard) -> None:
+        self.path, self.annotator, self.output, self.terminal = path, annotator, output, terminal
+
+    def ask(self, runs: Sequence[Reviewable]) -> int:
+        """Return how many labels came of it. Raises ConfigError where the file cannot be written."""
+        added = 0
+        try:
+            for number, each in enumerate(runs, start=1):
+                self.terminal.write_sep("=", f"run {number} of {len(runs)}", bold=True)
+                run = _load_stored(self.output, each.row)
+                if run is None:
+                    self.terminal.write_line(f"left out: {self.output} does not hold this run any more", yellow=True)
+                    continue
+                for line, markup in render_run(each.case, run):
+                    self.terminal.write_line(line, **markup)
+                # Written after each answer: an annotator may stop, or lose the connection, at any run.
+                label = self._ask_label(each)
+                if label is not None:
+                    self._append_label(label)
+                    added += 1
+        except ReviewEnded:
+            pass
+        return added
+
+    def _ask_label(self, each: Reviewable) -> Label | None:
+        """Return the annotator's answers, None where the run is skipped."""
+        verdict = self._ask_verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
+        if verdict is None:
+            return None
+        try:
+            score = self._ask_score() if each.is_scored else None
+            comment = self._read_answer("comment (Enter: none): ") or None
+        except ReviewEnded:
+            self.terminal.write_line("not kept: the last question was not answered; it is asked again", yellow=True)
+            raise
+        return Label(
+            annotator=self.annotator,
+            nodeid=each.row["nodeid"],
+            run_id=each.row["run_id"],
+            rubric=each.row["judged"][0]["rubric"],
+            judges={judged["by"]: judged["judge"] for judged in each.row["judged"]},
+            verdict=verdict,
+            score=score,
+            comment=comment,
+            at=datetime.now(UTC),
+        )
+
+    def _ask_verdict(self, question: str) -> Literal["passed", "failed"] | None:
+        while True:
+            said = self._read_answer(f"{question} [p]assed, [f]ailed, [s]kip, [q]uit: ").lower()
+            if said in _VERDICTS:
+                return _VERDICTS[said]
+            if said in ("s", "skip"):
+                return None
+            if said in ("q", "quit"):
+                raise ReviewEnded
+            self.terminal.write_line(_HELP)
+
+    def _ask_score(self) -> float | None:
+        while True:
+            said = self._read_answer("score, 0 (worthless) to 10 (nothing to improve) (Enter: none): ")
+            if not said:
+                return None
+            try:
+                # Half the world writes 7,5.
+                score = float(said.replace(",", "."))
+            except ValueError:
+                score = -1.0
+            if 0 <= score <= 10:
+                return score
+            self.terminal.write_line(f"found {said!a}, expected a number from 0 to 10")
+
+    def _read_answer(self, prompt: str) -> str:
+        """Return what was typed. Raises ReviewEnded at the input's end."""
+        self.terminal.write(prompt, flush=True)
+        try:
+            return input().strip()
+        except EOFError:
+            self.terminal.line()
+            raise ReviewEnded from None
+
+    def _append_label(self, label: Label) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # O_NOFOLLOW and O_NONBLOCK close the gap after `require_plain`: a link or a FIFO put there meanwhile.
+            with os.fdopen(os.open(self.path, _APPEND, 0o666), "a+b") as file:
+                file.seek(0, os.SEEK_END)
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # a line that somebody typed without its end
+                        file.write(b"\n")
+                file.write(label.line.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,290 @@
+"""Drafts as a folder of cases: a dataset for each kind of question, a `test.yaml` for every other case."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.cli.dataset_guesses import descriptor_text, guess_dataset, metric_of, to_yaml
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import Draft, FileContents
+
+_LOOKED_AT = 200
+"""Rows from which a metric is guessed, as `agentbench init dataset` does."""
+_LONGEST_NAME = 60
+_LARGEST_CASE = 4_000_000
+"""Bytes of a test.yaml; the loader takes a little more."""
+_LETTER_ONLY = "Answer with the letter only."
+_CHOICE = "multiple_choice"
+PREDICTIONS = "predictions.jsonl"
+
+
+@dataclass(frozen=True)
+class WrittenFolder:
+    """Contents of a folder: numbers of cases as files and as rows of datasets, of answers, of cases for a judge."""
+
+    files: int
+    rows: int
+    answers: int
+    judged: int
+
+
+def write_drafts(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
+    """Write all drafts below `folder`, whose files' names begin with `stem`; all or nothing.
+
+    :raises ConfigError: the folder holds something, or cannot be written.
+    """
+    try:
+        is_there = folder.exists()
+        if is_there and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(
+                f"{folder}: is there already, expected a folder that is new or empty; name another with -o"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder if is_there else folder.parent))
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    try:
+        # Into a folder beside the wanted one, moved there at the end: nothing is left of an import that fails.
+        written = _write_all(gathered, made, stem)
+        if is_there:  # somebody may stand in it, so it stays the one it is
+            for path in made.iterdir():
+                path.rename(folder / path.name)
+        else:
+            # mkdtemp gives 0700; the folder is to be like any that the user makes.
+            made.chmod(0o777 & ~_read_umask())
+            made.rename(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return written
+
+
+def _read_umask() -> int:
+    # The umask can only be read by setting it.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
+    groups: dict[tuple[str, str | None], list[tuple[str, Draft]]] = {}
+    cases: dict[str, Draft] = {}
+    guessed = _guess_metric(gathered.drafts)
+    for name, draft in _name_drafts(gathered.drafts):
+        if _is_row(draft):
+            groups.setdefault(_choose_dataset(draft), []).append((name, draft))
+        elif _write_case(draft, name, folder, stem, guessed, gathered):
+            cases[name] = draft
+    for (suffix, metric), members in groups.items():
+        _write_dataset(members, folder / f"{stem}{suffix}.jsonl", None if metric is None else json.loads(metric))
+    kept = {**cases, **{name: draft for members in groups.values() for name, draft in members}}
+    answered = [(_make_prediction_id(name, draft, stem), draft) for name, draft in kept.items() if draft.answers]
+    if answered:
+        _write_lines(
+            folder / PREDICTIONS, ({"id": name, "prediction": _join_answers(draft)} for name, draft in answered)
+        )
+    judged = sum(bool(draft.expectations) or _asks_judge(draft.metric) for draft in kept.values())
+    return WrittenFolder(len(cases), len(kept) - len(cases), len(answered), judged)
+
+
+def make_slug(name: str) -> str:
+    """Return what is left of a name that an id may have; a hash where nothing is, or where it is cut."""
+    plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
+    if plain and len(plain) <= _LONGEST_NAME:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[:_LONGEST_NAME]}-{digest}" if plain else f"x-{digest}"
+
+
+def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
+    """Yield each draft with a name of its own."""
+    seen: set[str] = set()
+    for draft in drafts:
+        first = name = make_slug(draft.name)
+        number = 1
+        while name in seen:
+            number += 1
+            name = f"{first}-{number}"
+        seen.add(name)
+        yield name, draft
+
+
+def _is_row(draft: Draft) -> bool:
+    """Return whether a dataset's row can say all of it."""
+    asks = [message["role"] for message in draft.messages] == ["user"]
+    more = draft.title or draft.expectations or draft.tools or draft.files or draft.dockerfile or draft.unfinished
+    one = len(draft.checks) + (draft.reference is not None and draft.compared) == 1
+    return bool(asks and one and not more)
+
+
+def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
+    """Return the suffix of the file of its dataset, and the metric that decides there; None: a guessed one."""
+    if draft.checks:
+        return "-checked", None
+    if draft.choices:
+        return "-choices", None
+    if draft.metric is None:
+        return "", None
+    return f"-{make_slug(str(draft.metric['name']))}", json.dumps(draft.metric)
+
+
+def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Mapping[str, Any] | None) -> None:
+    rows = [_make_row(name, draft) for name, draft in members]
+    _write_lines(path, rows)
+    # What came with a scorer has a descriptor of its own; for the others the rows are looked at, as in `init dataset`.
+    if metric is not None or members[0][1].checks:
+        descriptor = to_yaml({"schema_version": 1, "files": [path.name], **({"metrics": [metric]} if metric else {})})
+    else:
+        looked_at = rows[:_LOOKED_AT]
+        guess = guess_dataset([{key: row[key] for key in _SHOWN if key in row} for row in looked_at])
+        if guess is None:
+            raise ConfigError(f"{path}: found no question in rows that have one each")
+        descriptor = descriptor_text(guess, path.name, len(looked_at))
+    path.with_suffix(".dataset.yaml").write_text(descriptor, encoding="utf-8")
+
+
+_SHOWN = ("id", "question", "answer", "choices")
+
+
+def _make_row(name: str, draft: Draft) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": name, "question": draft.messages[0]["content"]}
+    if draft.reference is not None:
+        row["answer"] = draft.reference
+    if draft.choices:
+        row["choices"] = list(draft.choices)
+    if draft.tags:
+        row["tags"] = list(draft.tags)
+    if draft.checks:
+        row["evaluator"] = _make_evaluator(draft.checks[0])
+    row["metadata"] = _make_metadata(draft)
+    return row
+
+
+def _make_evaluator(check: Mapping[str, Any]) -> dict[str, Any]:
+    spec = dict(check["declarative"])
+    return {"func": spec.pop("kind"), "args": spec}
+
+
+def _make_metadata(draft: Draft) -> dict[str, Any]:
+    return {"imported_from": f"{_shorten_file_name(draft.place.file)}:{draft.place.line}", **draft.metadata}
+
+
+def _shorten_file_name(file: str) -> str:
+    """Return the file's name, with the member of an archive."""
+    archive, mark, member = file.partition("!")
+    return f"{Path(archive).name}{mark}{member}"
+
+
+def _guess_metric(drafts: Sequence[Draft]) -> dict[str, Any] | None:
+    """Guess the metric for references that no scorer came with."""
+    rows = [
+        {"id": str(at), "question": draft.messages[-1]["content"], "answer": draft.reference}
+        for at, draft in enumerate(drafts)
+        if draft.reference is not None and draft.metric is None and draft.compared
+    ]
+    guess = guess_dataset(rows[:_LOOKED_AT]) if rows else None
+    return None if guess is None else metric_of(guess)
+
+
+def _write_case(
+    draft: Draft, name: str, folder: Path, stem: str, guessed: dict[str, Any] | None, gathered: FileContents
+) -> bool:
+    """Write a `test.yaml` and what belongs to it; False where it would be too large."""
+    case = _make_case(draft, f"{stem}-{name}", guessed)
+    text = to_yaml(case)
+    if len(text.encode()) > _LARGEST_CASE:
+        gathered.lose(draft.place, f"its test.yaml would have more than {_LARGEST_CASE:,} bytes")
+        return False
+    if not draft.decided:
+        gathered.note(draft.place, "nothing decides it, so its case says report_only: true; add checks or expectations")
+    place = folder / name
+    place.mkdir()
+    (place / "test.yaml").write_text(text, encoding="utf-8")
+    for path, content in draft.files.items():
+        file = place / "workspace" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    if draft.dockerfile is not None:
+        (place / "Dockerfile").write_bytes(draft.dockerfile)
+    return True
+
+
+def _make_case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> dict[str, Any]:
+    asked = next(m["content"].strip() for m in draft.messages if m["role"] == "user" and m["content"].strip())
+    given: dict[str, Any] = {"messages": [dict(message) for message in _list_case_messages(draft)]}
+    if draft.tools:
+        given["context"] = {"llm_probe": {"tools": list(draft.tools)}}
+    case: dict[str, Any] = {
+        "schema_version": 1,
+        "case_id": case_id,
+        "title": draft.title or asked.splitlines()[0][:80],
+        "runner": {"type": "llm_probe"},
+        "input": given,
+    }
+    if draft.files:
+        case["workspace"] = "workspace"
+    if draft.dockerfile is not None:
+        case["sandbox"] = {"dockerfile": "Dockerfile"}
+    if draft.expectations:
+        case |= {"expectations": {"hard_expectations": list(draft.expectations)}, "require_hard": True}
+    if draft.checks:
+        case["deterministic_checks"] = [
+            {"check_id": f"{make_slug(check['declarative']['kind'])}-{number}", **check}
+            for number, check in enumerate(draft.checks, 1)
+        ]
+    case |= _make_reference_fields(draft, guessed)
+    if not draft.decided:
+        case["report_only"] = True
+    # `manual` keeps a case from running unasked, until somebody has added what it lacks.
+    tags = [*draft.tags, *(["manual"] if draft.unfinished else [])]
+    return case | ({"tags": tags} if tags else {}) | {"metadata": _make_metadata(draft)}
+
+
+def _make_reference_fields(draft: Draft, guessed: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of reference and metric."""
+    if draft.reference is None:
+        return {}
+    metric = draft.metric
+    if draft.choices:
+        metric = {"name": _CHOICE, "threshold": 1.0, "args": {"choices": list(draft.choices)}}
+    elif metric is None and draft.compared:
+        metric = guessed
+    return {"reference": draft.reference} | ({"metrics": [dict(metric)]} if metric is not None else {})
+
+
+def _list_case_messages(draft: Draft) -> Iterable[Mapping[str, str]]:
+    """Return the messages; the last user message shows the choices."""
+    if not draft.choices:
+        return draft.messages
+    last = max(at for at, message in enumerate(draft.messages) if message["role"] == "user")
+    lines = [f"{chr(ord('A') + at)}. {choice}" for at, choice in enumerate(draft.choices)]
+    text = "\n".join([draft.messages[last]["content"], "", *lines, "", _LETTER_ONLY])
+    return [*draft.messages[:last], {**draft.messages[last], "content": text}, *draft.messages[last + 1 :]]
+
+
+def _asks_judge(metric: Mapping[str, Any] | None) -> bool:
+    return metric is not None and metric["name"] == "llm_judgement"
+
+
+def _make_prediction_id(name: str, draft: Draft, stem: str) -> str:
+    return name if _is_row(draft) else f"{stem}-{name}"
+
+
+def _join_answers(draft: Draft) -> str | list[str]:
+    return draft.answers[0] if len(draft.answers) == 1 else list(draft.answers)
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,0 +1,60 @@
+"""What `agentbench ... --help` imports: the command that is asked about, and nothing that only its work needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from pytest_agentbench.cli import COMMANDS
+from pytest_agentbench.cli.commands import find_commands
+
+PACKS = find_commands({})
+HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
+SHARED = {"cli", "cli.commands", "cli.output", "errors", "extensions", "terminal_text"}
+"""Modules of ours that any command may import."""
+PROGRAM = """
+import json, sys
+from pytest_agentbench.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+def imported(arguments: Sequence[str]) -> set[str]:
+    # -I, else what the environment adds to the path of modules could bring imports of its own.
+    command = [sys.executable, "-I", "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: agentbench")
+    return set(json.loads(done.stderr))
+
+
+def ours(modules: set[str]) -> set[str]:
+    return {name.removeprefix("pytest_agentbench.") for name in modules if name.startswith("pytest_agentbench.")}
+
+
+def test_the_help_imports_no_command() -> None:
+    found = imported(["--help"])
+    assert not found & (HEAVY | {"dataclasses", "importlib.metadata", "pathlib", "typing"})
+    assert {name for name in ours(found) - SHARED if name.count(".") != 1} == {"packs"}, "a pack's summary, no more"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_imports_its_own_module_alone(command: str) -> None:
+    found = imported([command, "--help"])
+    assert not found & HEAVY
+    rest = ours(found) - SHARED - {f"cli.{command}"}
+    assert rest == ({"packs", "packs.mcp_bench"} if command == "mcp" else set()), "packs add to `agentbench mcp`"
+
+
+@pytest.mark.parametrize("command", PACKS)
+def test_the_help_of_a_packs_command_imports_its_own_module_alone(command: str) -> None:
+    found = imported([command, "--help"])
+    assert not found & HEAVY
+    module = PACKS[command].module.partition(":")[0].removeprefix("pytest_agentbench.")
+    assert {name for name in ours(found) - SHARED if name.count(".") > 1} <= {module, "packs.research.stages"}
