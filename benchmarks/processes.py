@@ -29,6 +29,8 @@ PYTEST = (sys.executable, "-m", "pytest", "-q")
 PLAIN = (*PYTEST, "-p", "no:agentbench")
 OURS = (*PYTEST, "--agentbench-output={fresh}")
 ROUNDS = 3
+MOST_BYTES = 1_000_000_000
+"""What scenarios may write to memory."""
 
 AGENT = """
 import pytest
@@ -213,12 +215,17 @@ class Places:
         return [replace(line, disk=bench.disk) for line in scenario.measure(bench)]
 
 
+def find_tmpfs() -> Path | None:
+    """Return a folder in memory, or None. In containers there often is one that is too small: 64 MB."""
+    shared = Path("/dev/shm")
+    return shared if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free >= MOST_BYTES else None
+
+
 @contextmanager
 def open_places(disk: Path | None) -> Iterator[Places]:
     """Make both folders, the one on `disk` or in the current folder, and remove them in the end."""
-    shared = Path("/dev/shm")
     with (
-        TemporaryDirectory(prefix="agentbench-", dir=shared if os.access(shared, os.W_OK) else None) as memory,
+        TemporaryDirectory(prefix="agentbench-", dir=find_tmpfs()) as memory,
         TemporaryDirectory(prefix=".agentbench-", dir=disk or Path.cwd()) as ordinary,
     ):
         yield Places(Path(memory), Path(ordinary))

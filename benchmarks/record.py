@@ -180,7 +180,7 @@ def _describe(record: Record) -> str:
     machine = record.machine
     commit = f"Commit {record.commit} of {record.committed[:10]}{', modified' if record.modified else ''}"
     packages = f"{machine['python']}, pytest {machine['pytest']}, openai {machine['openai']}"
-    return f"{commit}: {packages}, {machine['system']}, {machine['cores']} cores; medians of {record.rounds} rounds."
+    return f"{commit}: {packages}, {machine['system']}, {machine['cores']} cores; medians of {record.rounds}."
 
 
 def renew_page(record: Record | None) -> None:
