@@ -28,6 +28,7 @@ from record import Line, table
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 PLAIN = (*PYTEST, "-p", "no:agentbench")
 OURS = (*PYTEST, "--agentbench-output={fresh}")
+AGENTBENCH = (sys.executable, "-c", "import sys; from pytest_agentbench.cli import main; sys.exit(main())")
 ROUNDS = 3
 MOST_BYTES = 1_000_000_000
 """What scenarios may write to memory."""
@@ -164,8 +165,7 @@ def models(**entry: object) -> str:
 @contextmanager
 def endpoint(source: Path, *, latency: float) -> Iterator[str]:
     """Run `agentbench serve` in a process of its own, on a free port."""
-    code = "import sys; from pytest_agentbench.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "serve", str(source), "--port=0", f"--latency={latency}"]
+    command = (*AGENTBENCH, "serve", str(source), "--port=0", f"--latency={latency}")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
