@@ -2,7 +2,7 @@
 
 Without an option it measures all parts (ten minutes) and fails where a figure is 15 % worse than in the newest record
 of `results/`, the second time too. `--record` writes the record of this commit and the tables of docs/performance.md;
-with `--only` it measures some parts anew into that record. `--quick` (a minute and a half) measures fewer items, and
+with `--only` it measures some parts anew into that record. `--quick` (two minutes) measures fewer items, and
 fails where a figure is over twice its target: machines and what else they do make no such difference.
 """
 
