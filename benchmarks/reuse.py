@@ -1,6 +1,6 @@
 """What the store and the workers cost, as ratios in one run: `python benchmarks/reuse.py [--quick] [--only NAME]`.
 
-Measured like `throughput.py`: a process for every side, several rounds, the least of each.
+How it is measured: `processes.py`.
 """
 
 from __future__ import annotations
@@ -9,63 +9,41 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from throughput import (
-    AGENT,
-    OURS,
-    PLAIN,
-    PLAIN_TESTS,
-    PYTEST,
-    Bench,
-    Row,
-    Scenario,
-    compare,
-    endpoint,
-    models,
-    rows,
-    script,
-)
+from processes import OURS, PLAIN, PYTEST, Bench, Scenarios, compare, endpoint, models, parser_of, rows, script
+from record import Line
+from throughput import agent_project, plain_project
 
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS = Scenarios()
 
 
-def scenario(function: Scenario) -> Scenario:
-    """Registers a scenario under its function's name."""
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def paid(bench: Bench, name: str, count: int) -> tuple[tuple[str, ...], Path]:
-    """A session over `count` rows that are all in the store."""
-    project = bench.project(name, {"items.jsonl": rows(count), "conftest.py": AGENT.format(kind="async def")})
+def paid(bench: Bench, count: int) -> tuple[tuple[str, ...], Path]:
+    """Make a session over `count` rows that are all in the store."""
+    project = agent_project(bench, count)
     session = (*PYTEST, f"--agentbench-output={project / 'outputs'}")
     bench.run(session, project)
     return session, project
 
 
-@scenario
-def reused(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def reused(bench: Bench) -> Iterator[Line]:
     """10,000 rows that are all in the store, against as many trivial tests."""
     count = 10_000 // bench.scale
-    plain = bench.project("plain", {"items.jsonl": rows(count), "test_rows.py": PLAIN_TESTS})
-    mine, peer = bench.alternate(paid(bench, "paid", count), (PLAIN, plain))
-    for name, ours, theirs in (("wall", mine.wall, peer.wall), ("CPU", mine.cpu, peer.cpu)):
-        ratio = ours / theirs
-        peers = f"{theirs:.2f} s (plain pytest)"
-        yield Row(f"{count:,} reused items: {name}", f"{ours:.2f} s", peers, ratio, "≤ 1.5 ×", ratio <= 1.5)
+    mine, plain = bench.alternate(paid(bench, count), (PLAIN, plain_project(bench, count)))
+    for what, ours, peer in (("wall", mine.wall, plain.wall), ("CPU", mine.cpu, plain.cpu)):
+        yield Line(f"{count:,} reused items: {what}", ours, "s", peer, "plain pytest", 1.5)
 
 
-@scenario
-def growth(bench: Bench) -> Iterator[Row]:
-    """50,000 runs in one store: finding and reporting them, an item, against a fifth as many."""
-    few, many = 10_000 // bench.scale, 50_000 // bench.scale
-    small, large = bench.alternate(paid(bench, "few", few), paid(bench, "many", many))
-    ratio = (large.wall / many) / (small.wall / few)
-    ours, peer = f"{1000 * large.wall / many:.2f} ms", f"{1000 * small.wall / few:.2f} ms ({few:,} items)"
-    yield Row(f"{many:,} reused items: wall an item", ours, peer, ratio, "≤ 1.2 ×", ratio <= 1.2)
+@SCENARIOS.add()
+def growth(bench: Bench) -> Iterator[Line]:
+    """20,000 runs in one store: finding and reporting them, an item, against a fifth as many."""
+    few, many = 4_000 // bench.scale, 20_000 // bench.scale
+    small, large = bench.alternate(paid(bench, few), paid(bench, many))
+    ours, peer = 1000 * large.wall / many, 1000 * small.wall / few
+    yield Line(f"{many:,} reused items: wall an item", ours, "ms", peer, f"{few:,} items", 1.2)
 
 
-@scenario
-def workers(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def workers(bench: Bench) -> Iterator[Line]:
     """2,000 items on a loopback endpoint that takes 200 ms, 200 at once: two workers against one process."""
     count, at_once = 2_000 // bench.scale, 200 // bench.scale
     source = bench.project("endpoint", {"items.jsonl": rows(count), "items.demo.yaml": script(count)})
@@ -75,10 +53,9 @@ def workers(bench: Bench) -> Iterator[Row]:
         lean = "-pno:hypothesispytest"  # this environment's, not a user's: each process would import it all at its end
         argv = (*OURS, lean, "--model=slow", f"--agentbench-concurrency={at_once}")
         two, one = bench.alternate(((*argv, "-n2"), ours), (argv, ours))
-    ratio = two.wall / one.wall
     name = f"{count:,} items of 200 ms, {at_once} at once, -n 2: wall"
-    yield Row(name, f"{two.wall:.2f} s", f"{one.wall:.2f} s (one process)", ratio, "≤ 1.2 ×", ratio <= 1.2)
+    yield Line(name, two.wall, "s", one.wall, "one process", 1.2)
 
 
 if __name__ == "__main__":
-    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "pytest-xdist", "filelock")))
+    sys.exit(compare(parser_of(__doc__, SCENARIOS), SCENARIOS, ("pytest", "pytest-xdist", "filelock")))

@@ -1,7 +1,6 @@
 """What workers, shards and machines bring and cost: `python benchmarks/scaling.py [--quick] [--only NAME]`.
 
-Measured like `throughput.py`: a process for every side, several rounds, the least of each. Nothing here has a target;
-`reuse.py` judges the one that workers have.
+How it is measured: `processes.py`. Nothing here has a target; `reuse.py` judges the one that workers have.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from throughput import OURS, Bench, Cost, Row, Scenario, compare, endpoint, models, rows, script
+from processes import OURS, Bench, Cost, Scenarios, compare, endpoint, models, parser_of, rows, script
+from record import Line
 
 AGENT = """
 import asyncio, time
@@ -31,47 +31,41 @@ WAITS = AGENT.format(work="await asyncio.sleep(0.2)")
 COMPUTES = AGENT.format(work="until = time.thread_time() + 0.02\n        while time.thread_time() < until: pass")
 INI = "[pytest]\ntestpaths = .\naddopts = --rsyncignore=*\n"
 
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS = Scenarios()
 
 
-def scenario(function: Scenario) -> Scenario:
-    """Registers a scenario under its function's name."""
-    SCENARIOS[function.__name__] = function
-    return function
+def _line(name: str, mine: Cost, peer: Cost) -> Line:
+    return Line(f"{name}: wall", mine.wall, "s", peer.wall, "one process")
 
 
-def _row(name: str, mine: Cost, peer: Cost) -> Row:
-    return Row(name, f"{mine.wall:.2f} s", f"{peer.wall:.2f} s (one process)", mine.wall / peer.wall, "", None)
-
-
-@scenario
-def waiting(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def waiting(bench: Bench) -> Iterator[Line]:
     """2,000 runs of 200 ms, 200 at once over all workers: 2 seconds is the least."""
     count, at_once = 2_000 // bench.scale, 200 // bench.scale
     project = bench.project("waiting", {"items.jsonl": rows(count), "conftest.py": WAITS, "pytest.ini": INI})
     argv = (*OURS, f"--agentbench-concurrency={at_once}")
     one, two, four = bench.alternate((argv, project), ((*argv, "-n2"), project), ((*argv, "-n4"), project))
-    yield _row(f"{count:,} runs of 200 ms, {at_once} at once, `-n 2`", two, one)
-    yield _row("the same, `-n 4`", four, one)
+    yield _line(f"{count:,} runs of 200 ms, {at_once} at once, `-n 2`", two, one)
+    yield _line("the same, `-n 4`", four, one)
     with ExitStack() as stack:
         ports = [stack.enter_context(socket_server(bench.folder)) for _ in range(2)]
         tx = [f"--tx=socket=127.0.0.1:{port}//chdir={project}" for port in ports]
-        yield _row("the same, two socket servers", bench.run((*argv, "-d", *tx), project), one)
+        yield _line("the same, two socket servers", bench.run((*argv, "-d", *tx), project), one)
     parts = [bench.run((*argv, f"--agentbench-shard={part}/4"), project) for part in range(1, 5)]
-    yield _row("the same, the slowest of 4 shards", max(parts, key=lambda cost: cost.wall), one)
+    yield _line("the same, the slowest of 4 shards", max(parts, key=lambda cost: cost.wall), one)
 
 
-@scenario
-def computing(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def computing(bench: Bench) -> Iterator[Line]:
     """400 runs that compute for 20 ms each."""
     count = 400 // bench.scale
     project = bench.project("computing", {"items.jsonl": rows(count), "conftest.py": COMPUTES})
     one, two = bench.alternate((OURS, project), ((*OURS, "-n2"), project))
-    yield _row(f"{count:,} runs that compute for 20 ms, `-n 2`", two, one)
+    yield _line(f"{count:,} runs that compute for 20 ms, `-n 2`", two, one)
 
 
-@scenario
-def limits(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def limits(bench: Bench) -> Iterator[Line]:
     """2,000 requests under `-n 2`: with limits that the controller is asked for, against none that are declared."""
     count = 2_000 // bench.scale
     source = bench.project("endpoint", {"items.jsonl": rows(count), "items.demo.yaml": script(count)})
@@ -82,9 +76,9 @@ def limits(bench: Bench) -> Iterator[Row]:
             project = bench.project(name, {"items.jsonl": rows(count), "models.yaml": entry})
             sides.append(((*OURS, "--model=m", "-n2", "--agentbench-concurrency=100"), project))
         mine, peer = bench.alternate(*sides)
-    ours, theirs = (f"{1000 * cost.cpu / count:.2f} ms" for cost in (mine, peer))
+    ours, theirs = (1000 * cost.cpu / count for cost in (mine, peer))
     name = f"{count:,} requests, `-n 2`, limits declared: CPU a request, all processes"
-    yield Row(name, ours, f"{theirs} (none declared)", mine.cpu / peer.cpu, "", None)
+    yield Line(name, ours, "ms", theirs, "none declared")
 
 
 @contextmanager
@@ -105,4 +99,4 @@ def socket_server(folder: Path) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "pytest-xdist")))
+    sys.exit(compare(parser_of(__doc__, SCENARIOS), SCENARIOS, ("pytest", "pytest-xdist")))

@@ -1,51 +1,34 @@
 """What a case costs, as ratios to peers in the same run: `python benchmarks/throughput.py [--quick] [--only NAME]`.
 
-Every side of a scenario is a process of its own; the sides alternate over several rounds and the best of each counts,
-for other programs only ever add to a cost. CPU (user and system) and peak memory are the child's, from `os.wait4`.
+How it is measured: `processes.py`. `check.py` keeps what is measured here.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
-PYTEST = (sys.executable, "-m", "pytest", "-q")
-PLAIN = (*PYTEST, "-p", "no:agentbench")
-OURS = (*PYTEST, "--agentbench-output={fresh}")
+from processes import (
+    AGENT,
+    AGENTBENCH,
+    OURS,
+    PLAIN,
+    PLAIN_TESTS,
+    Bench,
+    Scenarios,
+    compare,
+    endpoint,
+    models,
+    parser_of,
+    rows,
+    script,
+)
+from record import Line
+
 COLLECT = ("--collect-only", "-qq")
-
-AGENT = """
-import pytest
-
-@pytest.fixture(scope="session")
-def agentbench_runner():
-    {kind} add(case):
-        return str(int(case.messages[-1].content.split()[2]) + 1)
-
-    return add
-"""
-
-PLAIN_TESTS = """
-import json, pathlib
-import pytest
-
-ROWS = [json.loads(line) for line in pathlib.Path(__file__).with_name("items.jsonl").open()]
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_row(row):
-    assert str(int(row["question"].split()[2]) + 1) == row["answer"]
-"""
 
 PLAIN_COLLECTOR = """
 import json
@@ -118,140 +101,121 @@ deterministic_checks:
 tags: [smoke]
 """
 
-
-@dataclass(frozen=True)
-class Cost:
-    """What one process took: seconds of CPU and of wall time, peak resident memory in MB, and what it printed."""
-
-    cpu: float
-    wall: float
-    peak: float
-    printed: str
+SCENARIOS = Scenarios()
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of the table. `met` None: not judged."""
-
-    scenario: str
-    ours: str
-    peer: str
-    ratio: float | None
-    target: str
-    met: bool | None
+def plain_project(bench: Bench, count: int) -> Path:
+    """Return a project with a test for each of so many rows."""
+    return bench.project(f"plain-{count}", {"items.jsonl": rows(count), "test_rows.py": PLAIN_TESTS})
 
 
-Scenario = Callable[["Bench"], Iterator[Row]]
-SCENARIOS: dict[str, Scenario] = {}
+def agent_project(bench: Bench, count: int, kind: str = "async def") -> Path:
+    """Return a project in which an agent is asked as many."""
+    files = {"items.jsonl": rows(count), "conftest.py": AGENT.format(kind=kind)}
+    return bench.project(f"{kind.replace(' ', '-')}-{count}", files)
 
 
-def scenario(function: Scenario) -> Scenario:
-    """Registers a scenario under its function's name."""
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-class Bench:
-    """A folder for projects and outputs, a fresh one for every process, and the processes."""
-
-    def __init__(self, folder: Path, *, rounds: int, scale: int) -> None:
-        self.folder, self.rounds, self.scale = folder, rounds, scale
-        self.environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "OPENAI_", "PYTHON"))}
-        self.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # as installed, and the checkout stays clean
-        self._runs = 0
-
-    def project(self, name: str, files: dict[str, str]) -> Path:
-        """A folder with these files, and a pytest.ini."""
-        folder = self.folder / name
-        folder.mkdir(parents=True)
-        for path, text in {"pytest.ini": "[pytest]\n", **files}.items():
-            (folder / path).write_text(text, encoding="utf-8")
-        return folder
-
-    def run(self, argv: Sequence[str], cwd: Path) -> Cost:
-        """One process to its end, `{fresh}` being a folder of its own; SystemExit with its output where it fails."""
-        self._runs += 1
-        log = self.folder / f"{self._runs}.log"
-        command = [argument.replace("{fresh}", str(self.folder / f"output-{self._runs}")) for argument in argv]
-        with log.open("wb") as stdout:
-            begun = time.perf_counter()
-            process = subprocess.Popen(command, cwd=cwd, env=self.environ, stdout=stdout, stderr=subprocess.STDOUT)
-            _, status, used = os.wait4(process.pid, 0)
-            wall = time.perf_counter() - begun
-        process.returncode = os.waitstatus_to_exitcode(status)
-        printed = log.read_text(encoding="utf-8", errors="replace")
-        if process.returncode:
-            sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{printed[-1000:]}")
-        bytes_of_maxrss = 1 if sys.platform == "darwin" else 1024
-        return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * bytes_of_maxrss / 1e6, printed)
-
-    def alternate(self, *sides: tuple[Sequence[str], Path]) -> list[Cost]:
-        """The least that each side took, over rounds in which all of them take their turn."""
-        costs = [[self.run(argv, cwd) for argv, cwd in sides] for _ in range(self.rounds)]
-        return [_least(side) for side in zip(*costs, strict=True)]
-
-
-def _least(costs: Sequence[Cost]) -> Cost:
-    cpu, wall, peak = (min(c.cpu for c in costs), min(c.wall for c in costs), max(c.peak for c in costs))
-    return Cost(cpu, wall, peak, costs[0].printed)
-
-
-def rows(count: int) -> str:
-    """A JSONL dataset of sums."""
-    items = ({"id": f"q{n}", "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count))
-    return "".join(json.dumps(item) + "\n" for item in items)
-
-
-def script(count: int) -> str:
-    """What the scripted model answers to `rows(count)`; JSON is YAML."""
-    return json.dumps({"schema_version": 1, "answers": {f"q{n}": str(n + 1) for n in range(count)}})
-
-
-def models(**entry: object) -> str:
-    """A models.yaml of one model."""
-    return json.dumps({"schema_version": 1, "models": [entry]})
-
-
-@scenario
-def run(bench: Bench) -> Iterator[Row]:
-    """10,000 JSONL items: users' callables, the scripted model, JUnit; CPU an item and peak memory."""
+@SCENARIOS.add()
+def run(bench: Bench) -> Iterator[Line]:
+    """10,000 items by an agent that answers at once, and by the scripted model."""
     count = 10_000 // bench.scale
-    plain = bench.project("plain", {"items.jsonl": rows(count), "test_rows.py": PLAIN_TESTS})
-    own, threaded = (
-        bench.project(name, {"items.jsonl": rows(count), "conftest.py": AGENT.format(kind=kind)})
-        for name, kind in (("own", "async def"), ("threaded", "def"))
-    )
     demo = {"items.jsonl": rows(count), "items.demo.yaml": script(count)}
     scripted = bench.project("scripted", demo | {"models.yaml": models(model_id="demo", scripted=True)})
-    junit = "--junit-xml={fresh}/junit.xml"
-    sides = [(PLAIN, plain), (OURS, own), (OURS, threaded), ((*OURS, "--model=demo"), scripted), ((*OURS, junit), own)]
-    peer, *costs = bench.alternate(*sides)
-    names = ("an `async def` agent", "a `def` agent", "`--model demo`", "the `async def` agent, JUnit")
-    for name, cost, limit in zip(names, costs, (0.8, 0.8, 2.5), strict=False):
-        each = 1000 * cost.cpu / count
-        yield Row(
-            f"{count:,} items, {name}: CPU an item",
-            f"{each:.2f} ms",
-            f"{1000 * peer.cpu / count:.2f} ms (plain pytest)",
-            cost.cpu / peer.cpu,
-            f"≤ {limit} ms",
-            each <= limit,
-        )
-    for name, cost, limit in zip(names, costs, (250, 250, 250, 300), strict=True):
-        yield Row(
-            f"{count:,} items, {name}: peak memory",
-            f"{cost.peak:.0f} MB",
-            f"{peer.peak:.0f} MB (plain pytest)",
-            cost.peak / peer.peak,
-            f"< {limit} MB",
-            cost.peak < limit,
-        )
+    plain, agent, client = bench.alternate(
+        (PLAIN, plain_project(bench, count)),
+        (OURS, agent_project(bench, count)),
+        ((*OURS, "--model=demo"), scripted),
+    )
+    for name, cost, target in (("an `async def` agent", agent, 1.6), ("`--model demo`", client, 3.0)):
+        ours, peer = (1000 * each.cpu / count for each in (cost, plain))
+        yield Line(f"{count:,} items, {name}: CPU an item", ours, "ms", peer, "plain pytest", target)
+    more = 1000 * (client.peak - plain.peak) / count
+    yield Line(f"{count:,} items, `--model demo`: memory a run, more than plain pytest's", more, "kB")
 
 
-@scenario
-def wait(bench: Bench) -> Iterator[Row]:
-    """2,000 items on a loopback endpoint that takes 200 ms, 200 at once."""
-    count, at_once = 2_000 // bench.scale, 200 // bench.scale
+@SCENARIOS.add()
+def memory(bench: Bench) -> Iterator[Line]:
+    """10,000 items, one round: peaks hardly differ. What a session holds from its start on is in it."""
+    count = 10_000 // bench.scale
+    plain = bench.run(PLAIN, plain_project(bench, count))
+    mine = bench.run(OURS, agent_project(bench, count))
+    more = 1000 * (mine.peak - plain.peak) / count
+    yield Line(f"{count:,} items, an `async def` agent: memory a run, more than plain pytest's", more, "kB", target=4)
+
+
+@SCENARIOS.add()
+def threads(bench: Bench) -> Iterator[Line]:
+    """2,000 items by an agent that is a plain function."""
+    count = 2_000 // bench.scale
+    mine, plain = bench.alternate((OURS, agent_project(bench, count, "def")), (PLAIN, plain_project(bench, count)))
+    ours, peer = (1000 * each.cpu / count for each in (mine, plain))
+    yield Line(f"{count:,} items, a `def` agent: CPU an item", ours, "ms", peer, "plain pytest")
+
+
+@SCENARIOS.add()
+def junit(bench: Bench) -> Iterator[Line]:
+    """10,000 items with a JUnit file, which pytest keeps in memory until the end."""
+    count = 10_000 // bench.scale
+    cost = bench.run((*OURS, "--junit-xml={fresh}/junit.xml"), agent_project(bench, count))
+    yield Line(f"{count:,} items, the `async def` agent, JUnit: peak memory", cost.peak, "MB", target=300)
+
+
+@SCENARIOS.add(on_disk=True)
+def disk(bench: Bench) -> Iterator[Line]:
+    """10,000 items on the ordinary disk."""
+    yield from stored(bench, 10_000 // bench.scale)
+
+
+@SCENARIOS.add(on_disk=True)
+def disk_small(bench: Bench) -> Iterator[Line]:
+    """2,000 items on the ordinary disk."""
+    yield from stored(bench, 2_000 // bench.scale)
+
+
+def stored(bench: Bench, count: int) -> Iterator[Line]:
+    """Measure CPU and wall of items whose results are written."""
+    mine, plain = bench.alternate((OURS, agent_project(bench, count)), (PLAIN, plain_project(bench, count)))
+    for what, ours, peer in (("CPU", mine.cpu, plain.cpu), ("wall", mine.wall, plain.wall)):
+        name = f"{count:,} items, an `async def` agent, on disk: {what} an item"
+        yield Line(name, 1000 * ours / count, "ms", 1000 * peer / count, "plain pytest", 2.0)
+
+
+@SCENARIOS.add(on_disk=True)
+def files(bench: Bench) -> Iterator[Line]:
+    """2,000 runs: what lies in the output folder. Of up to 1,000 runs a session also writes a layout for people."""
+    count = 2_000
+    bench.run(OURS, agent_project(bench, count))
+    number, allocated, size = count_files(bench.output)
+    yield Line(f"{count:,} runs: files a run", number / count, "files", target=0.01)
+    yield Line(f"{count:,} runs: disk space a run, in whole blocks", allocated / count / 1000, "kB", target=4)
+    yield Line(f"{count:,} runs: disk space a run, by the files' lengths", size / count / 1000, "kB", target=4)
+
+
+def count_files(folder: Path) -> tuple[int, int, int]:
+    """Return how many files lie below a folder, the bytes of their blocks and their folders', and of their contents."""
+    number = allocated = size = 0
+    for parent, _, names in os.walk(folder):
+        allocated += os.lstat(parent).st_blocks * 512
+        for name in names:
+            status = os.lstat(os.path.join(parent, name))
+            number, allocated, size = number + 1, allocated + status.st_blocks * 512, size + status.st_size
+    return number, allocated, size
+
+
+@SCENARIOS.add(on_disk=True)
+def http(bench: Bench) -> Iterator[Line]:
+    """1,000 questions of 200 ms, 100 at once, stored on the ordinary disk."""
+    yield from questions(bench, 1_000 // bench.scale, 100, target=1.4)
+
+
+@SCENARIOS.add()
+def wait(bench: Bench) -> Iterator[Line]:
+    """2,000 questions of 200 ms, 200 at once."""
+    yield from questions(bench, 2_000 // bench.scale, 200, target=1.3)
+
+
+def questions(bench: Bench, count: int, at_once: int, *, target: float) -> Iterator[Line]:
+    """Measure wall, of which the target is, and CPU of questions to a loopback endpoint that takes 200 ms."""
     source = bench.project("endpoint", {"items.jsonl": rows(count), "items.demo.yaml": script(count)})
     with endpoint(source, latency=0.2) as base_url:
         entry = models(model_id="slow", requested_model="demo", base_url=base_url, api_key_env="none")
@@ -260,34 +224,18 @@ def wait(bench: Bench) -> Iterator[Row]:
         argv = (*OURS, "--model=slow", f"--agentbench-concurrency={at_once}")
         gather = (sys.executable, "gather.py", base_url, str(at_once))
         mine, peer = bench.alternate((argv, ours), (gather, bare))
-    name = f"{count:,} items of 200 ms, {at_once} at once"
-    yield _ratio(f"{name}: wall", mine.wall, peer.wall, "asyncio.gather", 1.3)
-    each, theirs = (1000 * cost.cpu / count for cost in (mine, peer))
-    yield Row(f"{name}: CPU an item", f"{each:.2f} ms", f"{theirs:.2f} ms (asyncio.gather)", each / theirs, "", None)
+    name, against = f"{count:,} questions of 200 ms, {at_once} at once", "`AsyncOpenAI` in `asyncio.gather`"
+    yield Line(f"{name}: wall", mine.wall, "s", peer.wall, against, target)
+    yield Line(f"{name}: CPU", mine.cpu, "s", peer.cpu, against)
 
 
-@contextmanager
-def endpoint(source: Path, *, latency: float) -> Iterator[str]:
-    """`agentbench serve` in a process of its own, on a free port."""
-    code = "import sys; from pytest_agentbench.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "serve", str(source), "--port=0", f"--latency={latency}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[1]
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@scenario
-def collect(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def collect(bench: Bench) -> Iterator[Line]:
     """100,000 JSONL rows and 10,000 `test.yaml` folders, only collected; the peer is the least that a plugin can do."""
     count = 100_000 // bench.scale
     ours = bench.project("many", {"items.jsonl": rows(count)})
     plain = bench.project("many-plain", {"items.jsonl": rows(count), "conftest.py": PLAIN_COLLECTOR})
-    mine, peer = bench.alternate(((*OURS, *COLLECT), ours), ((*PLAIN, *COLLECT), plain))
-    yield _ratio(f"collecting {count:,} JSONL rows", mine.wall, peer.wall, "trivial collector", 1.0)
+    yield _collected(bench, f"collecting {count:,} JSONL rows", ours, plain, 1.0)
     count = 10_000 // bench.scale
     ours = bench.project("folders", {})
     plain = bench.project("folders-plain", {"conftest.py": PLAIN_COLLECTOR})
@@ -296,68 +244,31 @@ def collect(bench: Bench) -> Iterator[Row]:
         for folder in (ours / f"case-{number}", plain / f"case-{number}"):
             folder.mkdir()
             (folder / "test.yaml").write_text(text, encoding="utf-8")
+    yield _collected(bench, f"collecting {count:,} `test.yaml` folders", ours, plain, 1.2)
+
+
+def _collected(bench: Bench, name: str, ours: Path, plain: Path, target: float) -> Line:
     mine, peer = bench.alternate(((*OURS, *COLLECT), ours), ((*PLAIN, *COLLECT), plain))
-    yield _ratio(f"collecting {count:,} `test.yaml` folders", mine.wall, peer.wall, "trivial collector", 1.2)
+    return Line(f"{name}: CPU", mine.cpu, "s", peer.cpu, "trivial collector", target)
 
 
-@scenario
-def start(bench: Bench) -> Iterator[Row]:
+@SCENARIOS.add()
+def start(bench: Bench) -> Iterator[Line]:
     """What a session without a case pays for: the import of the plugin after pytest's own."""
     here = bench.project("start", {})
-    seconds = min(float(bench.run((sys.executable, "-c", IMPORT), here).printed) for _ in range(3 * bench.rounds))
-    yield Row("importing the plugin after pytest", f"{1000 * seconds:.0f} ms", "", None, "< 50 ms", seconds < 0.05)
+    seconds = median(float(bench.run((sys.executable, "-c", IMPORT), here).printed) for _ in range(3 * bench.rounds))
+    yield Line("importing the plugin after pytest", 1000 * seconds, "ms", target=50)
 
 
-def _ratio(name: str, mine: float, peer: float, who: str, limit: float) -> Row:
-    ratio = mine / peer
-    return Row(name, f"{mine:.2f} s", f"{peer:.2f} s ({who})", ratio, f"≤ {limit:g} ×", ratio <= limit)
-
-
-def table(found: Sequence[Row]) -> str:
-    """Markdown."""
-    lines = ["| scenario | ours | peer | ratio | target | met |", "|---|---:|---:|---:|---:|---|"]
-    for row in found:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        met = "" if row.met is None else "yes" if row.met else "**no**"
-        lines.append(f"| {row.scenario} | {row.ours} | {row.peer} | {ratio} | {row.target} | {met} |")
-    return "\n".join(lines)
-
-
-def parser_of(description: str | None, scenarios: Mapping[str, Scenario]) -> argparse.ArgumentParser:
-    """The options that every script here has."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the items and one round, not judged")
-    parser.add_argument("--only", choices=scenarios, help="one scenario")
-    return parser
-
-
-def measured(args: argparse.Namespace, scenarios: Mapping[str, Scenario], folder: str, rounds: int) -> list[Row]:
-    """The rows of the scenarios that are asked for, in `rounds` rounds."""
-    bench = Bench(Path(folder), rounds=rounds, scale=10 if args.quick else 1)
-    chosen = [scenarios[args.only]] if args.only else scenarios.values()
-    return [replace(row, met=None) if args.quick else row for each in chosen for row in each(bench)]
-
-
-def conclude(found: Sequence[Row], packages: Sequence[str], how: str) -> int:
-    """Prints the table and what it was made with; 1 where a target is missed."""
-    print(table(found))
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    print(f"\n{python}, {os.cpu_count()} cores, {versions}; {how}")
-    return 0 if all(row.met is not False for row in found) else 1
-
-
-def compare(description: str | None, scenarios: Mapping[str, Scenario], packages: Sequence[str]) -> int:
-    """A script's work: prints the table of its scenarios; 1 where a target is missed."""
-    args = parser_of(description, scenarios).parse_args()
-    rounds = 1 if args.quick else 3
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        found = measured(args, scenarios, folder, rounds)
-    where = "tmpfs" if base else tempfile.gettempdir()
-    return conclude(found, packages, f"best of {rounds} rounds; files on {where}")
+@SCENARIOS.add()
+def commands(bench: Bench) -> Iterator[Line]:
+    """What a command costs that runs nothing, without other plugins."""
+    bench.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    sides = [((*AGENTBENCH, *argv), agent_project(bench, len(argv))) for argv in (("--help",), ("list", "."))]
+    plain, *costs = bench.alternate((PLAIN, plain_project(bench, 1)), *sides)
+    for name, cost in zip(("--help", "list"), costs, strict=True):
+        yield Line(f"`agentbench {name}`: CPU", cost.cpu, "s", plain.cpu, "plain pytest, one test")
 
 
 if __name__ == "__main__":
-    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "openai")))
+    sys.exit(compare(parser_of(__doc__, SCENARIOS), SCENARIOS, ("pytest", "openai")))
