@@ -375,10 +375,12 @@ class Lane:
         try:
             with self.documents.writing():
                 self._describe_profile(self.runs, self.run_settings)
-                earlier = make_way_for_run(self.documents, folder, artifact, self.warn)
+                earlier = None
+                if not self.documents.add(f"{folder}/{name}.json", document):
+                    earlier = make_way_for_run(self.documents, folder, artifact, self.warn)
+                    self.documents.put(f"{folder}/{name}.json", document)
                 if earlier is None:
                     self.documents.put(f"{folder}/{name}.fingerprint_input.json", covered)
-                self.documents.put(f"{folder}/{name}.json", document)  # last: a run that is there has its input
         except OSError as error:
             raise UnwritableError(explain_unwritable(self.output, error)) from error
         if earlier is not None:
@@ -422,12 +424,13 @@ class Lane:
         document = self._encode(_dump_record(evaluation))
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
-        documents[result] = document  # last: the others explain it
         folder = f"{self.evaluations}/{slug(evaluation.case_id)}"
         try:
             with self.documents.writing():
                 self._describe_profile(self.evaluations, self.evaluation_settings)
-                make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
+                if not self.documents.add(f"{folder}/{result}", document):
+                    make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
+                    documents[result] = document
                 for name, content in documents.items():
                     self.documents.put(f"{folder}/{name}", content)
         except OSError as error:

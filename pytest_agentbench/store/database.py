@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.files import MAX_RECORD, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below, make_folder, write_atomically
 
@@ -102,6 +102,22 @@ def open_documents(output: str | Path) -> Documents:
         return documents
 
 
+_inherited: list[sqlite3.Connection] = []
+
+
+def _forget_connections() -> None:
+    """Have a forked process open databases anew: it must neither use its parent's connections nor close them."""
+    for documents in list(_opened.values()):
+        if documents._database is not None:
+            _inherited.append(documents._database)
+            documents._database, documents._depth = None, 0
+        documents._lock = threading.RLock()  # a thread that is not there may hold the parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)
+
+
 class Documents:
     """The documents of one output folder. Nothing is made there before something is written.
 
@@ -118,7 +134,6 @@ class Documents:
         self._folders: dict[str, int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
-        self._pid = os.getpid()
         self._used: set[str] | None = set()  # the folders in which this process has written or found something
         self._runs = 0
 
@@ -141,15 +156,16 @@ class Documents:
         """
         root, own, rest = folder.split("/", 2)
         base, _, leaf = rest.rpartition("/")
-        found: list[tuple[str, bytes | None]] = []
+        found: dict[str, bytes | None] = {}
         with self._lock:
             if (database := self._open()) is not None:
-                found = _run(
+                rows = _run(
                     database,
                     "SELECT f.path || '/' || d.leaf || '/' || d.name, d.content FROM folders f "
                     "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?",
                     (leaf, *names, f"{root}/{base}"),
-                ).fetchall()
+                )
+                found = dict(rows.fetchall())
         paths = dict(found)
         if self._look_for_files(root):
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
@@ -165,7 +181,7 @@ class Documents:
             content = paths[path]
             if content is None:
                 try:
-                    content = self._read_file(path)
+                    content = self._read_file(path) if path not in found or lies_below(self.output, path) else None
                 except OSError as error:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
@@ -204,7 +220,7 @@ class Documents:
         with self._lock:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
                 rows = _run(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
-                found.update(name for (name,) in rows)
+                found.update(name for (name,) in rows if _is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
                 # A link may lead out of the folder, where pruning would remove what is not the store's.
@@ -224,7 +240,7 @@ class Documents:
                 if (known := self._folder(database, folder)) is not None:
                     rows = _run(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
                     found.update(leaf for (leaf,) in rows)
-        return sorted(found)
+        return sorted(filter(_is_name, found))
 
     @property
     def exist(self) -> bool:
@@ -272,21 +288,43 @@ class Documents:
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
         with self.writing():
-            folder, leaf, name = _split(path)
-            database = self._database
-            if database is None or len(content) > LARGEST:
-                make_folder(f"{self.output}/{folder}/{leaf}")
-                write_atomically(f"{self.output}/{folder}/{leaf}", name, content)
-            if database is None:
+            if self._insert(path, content):
                 return
-            known = self._folder(database, folder) or self._add_folder(database, folder)
-            # What is large lies in the file that has just been written; the row says that there is one
-            row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
-            if not _run(database, _INSERT, row).rowcount:
-                _run(database, _REPLACE, row)
-                if row[1] is not None:
-                    self._unlink(path)
-            self._note(path)
+            folder, leaf, name = _split(path)
+            kept = None if len(content) > LARGEST else content
+            if (database := self._database) is None or kept is None:
+                self._write_file(path, content)
+            if database is not None:
+                _run(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
+            if database is not None and kept is not None:
+                self._unlink(path)  # the file of what lay here
+
+    def add(self, path: str, content: bytes) -> bool:
+        """Store a document where none is; False where one is: then nothing is done."""
+        with self.writing():
+            if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
+                return False
+            return self._insert(path, content)
+
+    def _insert(self, path: str, content: bytes) -> bool:
+        if (database := self._database) is None:
+            return False
+        folder, leaf, name = _split(path)
+        known = self._folder(database, folder) or self._add_folder(database, folder)
+        # What is large lies in a file; the row says that there is one
+        row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
+        if not _run(database, _INSERT, row).rowcount:
+            return False
+        if row[1] is None:
+            self._write_file(path, content)
+        self._note(path)
+        return True
+
+    def _write_file(self, path: str, content: bytes) -> None:
+        folder, _, name = path.rpartition("/")
+        make_folder(f"{self.output}/{folder}")
+        write_atomically(f"{self.output}/{folder}", name, content)
+        self._has_files[path.partition("/")[0]] = True
 
     def move(self, path: str, to: str) -> None:
         """Give a document of a folder another name there; nothing where there is none."""
@@ -346,7 +384,11 @@ class Documents:
             statement = "SELECT name, modified, content FROM documents WHERE folder = ? AND leaf = ?"
             rows = _run(database, statement, (known, leaf)).fetchall()
         place = f"{target}/{folder}"
+        if not lies_below(target, folder):  # the database may be anybody's
+            return 0
         for name, modified, content in rows:
+            if not _is_name(name):
+                continue
             if content is None:  # a large one, which is a file already
                 if target == self.output or (content := self._read_file(f"{folder}/{name}")) is None:
                     continue
@@ -406,7 +448,7 @@ class Documents:
 
     def _open(self, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection; None where there is no database, or where documents are files."""
-        if self._database is not None and self._pid == os.getpid():
+        if self._database is not None:
             return self._database
         if self._as_files or not (create or os.path.lexists(self._path)):
             return None
@@ -416,7 +458,6 @@ class Documents:
                 return None
             self._as_files = False
         make_folder(self.output)
-        self._pid = os.getpid()  # a forked process must not use its parent's connection
         self._folders.clear()
         known = os.path.lexists(self._path)
         try:
@@ -471,9 +512,11 @@ class Documents:
 
     def _look_for_files(self, root: str) -> bool:
         """Return whether documents below a root may be files: then there is a folder of that name."""
-        if not self._has_files.get(root):
-            self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
-        return self._has_files[root]
+        known = self._has_files.get(root)
+        # Once there is a database, only this process makes files that it does not name as well
+        if known is None or (not known and self._database is None):
+            known = self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
+        return known
 
     def _read_file(self, path: str) -> bytes | None:
         if not self._look_for_files(path.partition("/")[0]):
@@ -509,6 +552,7 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise _as_os_error(error, path) from error
     try:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
         _run(database, "PRAGMA trusted_schema = OFF")
         if not options:
             if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
@@ -583,6 +627,11 @@ def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
 def _split(path: str) -> tuple[str, str, str]:
     folder, leaf, name = path.rsplit("/", 2)
     return folder, leaf, name
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text is the name of a file or folder: who wrote a database may have written anything."""
+    return "/" not in text and "\\" not in text and "\0" not in text and text not in ("", ".", "..")
 
 
 def _is_written(path: str, modified: int, size: int) -> bool:
