@@ -9,7 +9,10 @@ import sqlite3
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.documents import load_evaluation, load_run
 from pytest_agentbench.store.files import DATABASE, LOCKS
 
 
@@ -101,6 +104,14 @@ class Stored:
     def json(self) -> Any:
         """Return what is in it."""
         return json.loads(self.read_bytes())
+
+    def run(self) -> RunArtifact:
+        """Return the run that it holds."""
+        return load_run(self.output, self.path)
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation that it holds."""
+        return load_evaluation(self.output, self.path)
 
     def write_bytes(self, content: bytes) -> None:
         """Store it so."""
