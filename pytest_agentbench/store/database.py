@@ -333,6 +333,11 @@ class Documents:
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
                 return
+            if self._select(database, _MODIFIED, path) is None:  # an older version's file, or what is no document
+                self._select(database, _DELETE, to)
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
+                return
             content, modified = self.read(path), self.modified(path)
             if content is None or modified is None:
                 return
@@ -463,6 +468,7 @@ class Documents:
         try:
             self._database = _connect(self._path, "")
         except OSError as error:
+            _check_open_files(self._path)
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
                 self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
             elif known or error.errno not in _NO_LOCKS:
@@ -565,6 +571,14 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _check_open_files(path: str) -> None:
+    """Raise OSError where a limit of open files keeps SQLite, which says only that it cannot open one."""
+    with contextlib.ExitStack() as opened:
+        for _ in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                opened.enter_context(open(path, "rb"))
 
 
 def _prepare(database: sqlite3.Connection, path: str) -> None:
