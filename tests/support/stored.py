@@ -1,0 +1,146 @@
+"""The documents of an output folder, wherever the store keeps them, to look at and to tamper with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.files import DATABASE, LOCKS
+
+
+def as_files(output: str | Path) -> Path:
+    """Turn a store into one that an older version wrote: all documents are files, and there is no database."""
+    documents = open_documents(output)
+    documents.lay_out()
+    documents.close()
+    for suffix in ("", "-wal", "-shm"):
+        Path(output, f"{DATABASE}{suffix}").unlink(missing_ok=True)
+    return Path(output)
+
+
+def list_stored(output: str | Path, pattern: str = "*") -> list[str]:
+    """Return the paths of all documents and other files that match from the right, but for locks and the database."""
+    output = Path(output)
+    files = (path.relative_to(output) for path in output.rglob("*") if path.is_file())
+    found = {path.as_posix() for path in files if LOCKS not in path.parts and not path.name.startswith(DATABASE)}
+    if (output / DATABASE).exists():
+        with contextlib.closing(sqlite3.connect(output / DATABASE)) as database:
+            found.update(path for (path,) in database.execute("SELECT path FROM files"))
+    return sorted(path for path in found if PurePosixPath(path).match(pattern))
+
+
+def find_stored(output: str | Path, pattern: str) -> list[Stored]:
+    """Return the documents of `list_stored`."""
+    return [Stored(Path(output), path) for path in list_stored(output, pattern)]
+
+
+class Stored:
+    """A document, used like a path: in the database where there is one, else a file."""
+
+    def __init__(self, output: str | Path, path: str | Path) -> None:
+        self.output, self.path = Path(output), Path(path).as_posix()
+
+    def __str__(self) -> str:
+        return f"{self.output}/{self.path}"
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"Stored({self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def folder(self) -> str:
+        """The path up to the name."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def file(self) -> Path:
+        """Where the document lies as a file."""
+        return self.output / self.path
+
+    def with_name(self, name: str) -> Stored:
+        """Return the document of another name beside it."""
+        return Stored(self.output, f"{self.folder}/{name}")
+
+    def beside(self) -> list[str]:
+        """Return the names in its folder, its own too."""
+        return open_documents(self.output).names(self.folder)
+
+    def exists(self) -> bool:
+        """Return whether there is such a document."""
+        return self.name in self.beside()
+
+    def read_bytes(self) -> bytes:
+        """Return what is in it."""
+        content = open_documents(self.output).read(self.path)
+        if content is None:
+            raise FileNotFoundError(str(self))
+        return content
+
+    def read_text(self) -> str:
+        """Return what is in it."""
+        return self.read_bytes().decode()
+
+    def json(self) -> Any:
+        """Return what is in it."""
+        return json.loads(self.read_bytes())
+
+    def write_bytes(self, content: bytes) -> None:
+        """Store it so."""
+        if open_documents(self.output).exist:
+            open_documents(self.output).put(self.path, content)
+        else:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_bytes(content)
+
+    def write_text(self, content: str) -> None:
+        """Store it so."""
+        self.write_bytes(content.encode())
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of a JSON document."""
+        self.write_text(json.dumps(self.json() | fields, separators=(",", ":"), ensure_ascii=False))
+
+    def unlink(self) -> None:
+        """Remove it."""
+        if not self.exists():
+            raise FileNotFoundError(str(self))
+        open_documents(self.output).remove(self.path)
+
+    def rename(self, other: Stored) -> Stored:
+        """Give it another path, and return the document there."""
+        content = self.read_bytes()
+        self.unlink()
+        other.write_bytes(content)
+        return other
+
+    def age(self, at: float) -> None:
+        """Say that it was written then, in seconds since 1970."""
+        documents = open_documents(self.output)
+        if documents.exist:
+            folder, leaf, name = self.path.rsplit("/", 2)
+            with contextlib.closing(sqlite3.connect(self.output / DATABASE)) as database, database:
+                database.execute(
+                    "UPDATE documents SET modified = ? WHERE leaf = ? AND name = ? "
+                    "AND folder = (SELECT id FROM folders WHERE path = ?)",
+                    (int(at * 1e9), leaf, name, folder),
+                )
+        if self.file.exists():
+            os.utime(self.file, (at, at))
