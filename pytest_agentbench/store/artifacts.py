@@ -39,6 +39,7 @@ from pytest_agentbench.store.files import (
     FINGERPRINT_DIGITS,
     RUNS,
     claim,
+    close_claims,
     explain_unwritable,
     slug,
     suite_folder,
@@ -85,13 +86,13 @@ def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, w
     Raises OSError, and InfrastructureError for what a newer version wrote.
     """
     path = f"{folder}/run_{artifact.repetition}.json"
-    content = documents.read(path)
-    if content is None:
-        return None
     try:
+        content = documents.read(path)
+        if content is None:
+            return None
         found = parse_run(f"{documents.output}/{path}", content)
         key = _require_fingerprint(found.fingerprint)
-    except ValueError:
+    except (OSError, ValueError):
         _keep_unreadable(documents, path, warn)
         return None
     # A retry after an outage has the same fingerprint: the run that succeeded was paid for and must survive it.
@@ -112,14 +113,14 @@ def make_way_for_evaluation(
     A verdict moves aside, with what its judges said, for one of another fingerprint and for what is no verdict.
     """
     path = f"{folder}/final_result_{repetition}.json"
-    content = documents.read(path)
-    if content is None:
-        return
     try:
+        content = documents.read(path)
+        if content is None:
+            return
         found = parse_evaluation(f"{documents.output}/{path}", content)
         is_verdict = found.outcome != "error" and found.fingerprint is not None
         key = _require_fingerprint(found.fingerprint) if is_verdict else None
-    except ValueError:
+    except (OSError, ValueError):
         _keep_unreadable(documents, path, warn)
         key = None
     if key is not None and (key != evaluation.fingerprint or evaluation.outcome == "error"):
@@ -210,6 +211,11 @@ class Store:
             remote=self.remote,
             signer=self.signer,
         )
+
+    def close(self) -> None:
+        """Close the files that are open in the output folder. What is asked next opens them again."""
+        self.documents.close()
+        close_claims(str(self.output))
 
 
 @dataclass(frozen=True)
