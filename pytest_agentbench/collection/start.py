@@ -103,7 +103,6 @@ class StoreLayout:
         """Wait until all are made."""
         if self._maker.ident is not None:
             self._maker.join()
-        self.documents.close()
 
     def _lay_out(self) -> None:
         try:
@@ -311,6 +310,8 @@ def _register_plugins(
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.add_cleanup(PlainImports().install())
+    store = config.stash[PLANNER].store
+    config.add_cleanup(store.close)  # after the engine, which writes to it
     config.add_cleanup(ahead.engine.close)
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
@@ -323,7 +324,6 @@ def _register_plugins(
     config.add_cleanup((streams := Streams()).close)
     reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
-    store = config.stash[PLANNER].store
     plugins.register(StoreLayout(store.documents))
     remote = store.remote
     if remote is not None:

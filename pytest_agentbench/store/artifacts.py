@@ -40,6 +40,7 @@ from pytest_agentbench.store.files import (
     FINGERPRINT_DIGITS,
     RUNS,
     claim,
+    close_claims,
     explain_unwritable,
     slug,
     suite_folder,
@@ -214,6 +215,11 @@ class Store:
             remote=self.remote,
             signer=self.signer,
         )
+
+    def close(self) -> None:
+        """Close the files that are open in the output folder. What is asked next opens them again."""
+        self.documents.close()
+        close_claims(str(self.output))
 
 
 @dataclass(frozen=True)

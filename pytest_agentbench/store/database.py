@@ -77,6 +77,7 @@ _MODIFIED = "SELECT modified FROM documents WHERE folder = ? AND leaf = ? AND na
 _INSERT = "INSERT OR IGNORE INTO documents (modified, content, folder, leaf, name) VALUES (?, ?, ?, ?, ?)"
 _REPLACE = "UPDATE documents SET modified = ?, content = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _TOUCH = "UPDATE documents SET modified = ? WHERE folder = ? AND leaf = ? AND name = ?"
+_RENAME = "UPDATE OR REPLACE documents SET name = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _DELETE = "DELETE FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 
 _BUSY_SECONDS = 60.0
@@ -329,21 +330,20 @@ class Documents:
     def move(self, path: str, to: str) -> None:
         """Give a document of a folder another name there; nothing where there is none."""
         with self.writing():
-            if (database := self._database) is None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
+            database, moved = self._database, False
+            if database is not None:
+                folder, leaf, name = _split(path)
+                row = (_split(to)[2], self._folder(database, folder), leaf, name)
+                moved = _run(database, _RENAME, row).rowcount > 0
+            try:
+                # Its file, were it one that only shows what is in the database, or something that nobody can read
+                os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
+            except FileNotFoundError:
+                if moved:
+                    self._unlink(to)  # which showed what lay there
                 return
-            if self._select(database, _MODIFIED, path) is None:  # an older version's file, or what is no document
+            if database is not None and not moved:
                 self._select(database, _DELETE, to)
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
-                return
-            content, modified = self.read(path), self.modified(path)
-            if content is None or modified is None:
-                return
-            self.put(to, content)
-            self._mark(database, to, modified)
-            self.remove(path)
 
     def remove(self, path: str) -> None:
         """Remove a document, and its file with the folder that this leaves empty."""

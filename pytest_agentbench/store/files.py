@@ -310,6 +310,13 @@ def open_claims(output: str) -> Claims:
         return claims
 
 
+def close_claims(output: str) -> None:
+    """Close this process's file of claims on an output folder, unless it holds some. The next claim opens it again."""
+    with _claiming:
+        if (claims := _claims.get(output)) is not None and not claims.held:
+            _claims.pop(output).close()
+
+
 @contextlib.asynccontextmanager
 async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
     """Hold the claim on a fingerprint; another holder, of this process or any other, is waited for.
@@ -325,7 +332,9 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_WAIT, 2 * pause)
     except OSError as error:
-        raise InfrastructureError(explain_unwritable(output, error)) from error
+        # Without room nothing of the session can be stored any more; other causes may pass, or be of one run alone
+        kind = UnwritableError if error.errno == errno.ENOSPC else InfrastructureError
+        raise kind(explain_unwritable(output, error)) from error
     try:
         yield
     finally:

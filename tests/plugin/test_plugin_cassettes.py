@@ -13,6 +13,7 @@ import yaml
 from support import fault_endpoint
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, in_order
+from support.stored import find_stored
 
 from pytest_agentbench.config.kinds import find_config_files
 from pytest_agentbench.reports.reading import report_schema
@@ -169,7 +170,7 @@ def test_an_agent_that_swallows_it_does_not_hide_a_missing_answer(bench, endpoin
     finished = bench.run("--model=gpt", REPLAY)
     assert finished.outcomes == {"a[gpt]": "error"}
     assert "there is no cassette" in finished.text
-    assert not list((bench.path / "outputs").rglob("run_1.json"))
+    assert not find_stored(bench.path / "outputs", "run_1.json")
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ def test_without_a_history_the_costs_are_unknown(paid):
     assert "3 of 3 runs are of cases that never ran on this model: what they take is unknown" in text
     assert "SKIPPED (not run: this is a dry run)" in finished.text
     assert not (bench.path / "outputs/runs").exists()
+    assert not (bench.path / "outputs/store.sqlite").exists()
 
 
 @pytest.mark.slow

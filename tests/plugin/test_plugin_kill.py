@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.bench import LEAN, Bench
 from support.fault_endpoint import FaultEndpoint
+from support.stored import list_stored
 
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.store.documents import load_evaluation, load_run
@@ -104,9 +105,9 @@ class Campaign:
 
     def stored(self) -> Stored:
         """What lies in the store now. Raises for a file that is not whole."""
-        runs = [load_run(path).case_id for path in self.bench.path.glob("outputs/runs/**/run_1.json")]
-        paths = self.bench.path.glob("outputs/evaluations/**/final_result_1.json")
-        verdicts = [load_evaluation(path).case_id for path in paths]
+        output = self.bench.path / "outputs"
+        runs = [load_run(output, path).case_id for path in list_stored(output, "run_1.json")]
+        verdicts = [load_evaluation(output, path).case_id for path in list_stored(output, "final_result_1.json")]
         return Stored(*({int(case_id.partition(".q")[2]) for case_id in ids} for ids in (runs, verdicts)))
 
     def paid(self, since: int = 0) -> tuple[Counter[int], Counter[int]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from support.bench import HEAD, check
+from support.stored import find_stored
 
 SAYS = HEAD + "def agent(case):\n    note('ran.txt')\n    return case.metadata['says']\n"
 SECRET = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 2
@@ -23,15 +21,12 @@ def stored(bench):
     return bench
 
 
-def verdict_of(bench, case_id: str) -> Path:
-    [path] = bench.path.glob(f"outputs/evaluations/*/*/*/*/*{case_id}*/final_result_1.json")
-    return path
-
-
-def edit(path: Path, change) -> None:
-    document = json.loads(path.read_text())
+def edit(bench, case_id: str, change) -> None:
+    """Change what is stored of the verdict on a case."""
+    [verdict] = find_stored(bench.path / "outputs", f"*{case_id}*/final_result_1.json")
+    document = verdict.json()
     change(document)
-    path.write_text(json.dumps(document, separators=(",", ":")))
+    verdict.update(**document)
 
 
 def forged(document) -> None:
@@ -46,7 +41,7 @@ def turned(document) -> None:
 
 @pytest.mark.parametrize(("change", "where"), [(forged, " (check paris)"), (turned, "")])
 def test_an_edited_verdict_is_told_again_and_that_counts(stored, change, where):
-    edit(verdict_of(stored, "rome"), change)
+    edit(stored, "rome", change)
     again = stored.run()
     assert again.outcomes == {"paris[agent]": "passed", "rome[agent]": "failed"}
     assert again.exit == 1
@@ -60,7 +55,7 @@ def test_an_edited_verdict_is_told_again_and_that_counts(stored, change, where):
 
 
 def test_a_verdict_from_which_results_were_taken_is_made_again(stored):
-    edit(verdict_of(stored, "rome"), lambda document: document.update(outcome="passed", reasons=[], checks=[]))
+    edit(stored, "rome", lambda document: document.update(outcome="passed", reasons=[], checks=[]))
     again = stored.run()
     assert again.outcomes["rome[agent]"] == "failed"
     assert not again.runs["rome[agent]"]["evaluation_reused"]
@@ -77,7 +72,7 @@ def test_scores_of_metrics_are_told_again(bench):
         document["metrics"][0].update(score=1.0, passed=True)
 
     for number in range(8):
-        edit(verdict_of(bench, f"many.q{number}"), perfect)
+        edit(bench, f"many.q{number}", perfect)
     again = bench.run()
     assert set(again.outcomes.values()) == {"failed"}
     assert {row["metrics"]["exact_match"] for row in again.runs.values()} == {0.0}

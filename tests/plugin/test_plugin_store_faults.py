@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 from support.bench import ECHO_TO_FILE, HEAD
 from support.fault_endpoint import FaultEndpoint
 from support.small_disk import small_disk
+from support.stored import Stored, as_files, find_stored
 
 BIG = HEAD + "\ndef agent(case):\n    note('runs.txt', case.case_id)\n    return 'Paris ' + 'x' * 60_000\n"
 CONTAINED = "--agentbench-metric=contains_answer"
@@ -35,31 +38,50 @@ def runs(project, *args: str) -> list[str]:
     return project.lines("runs.txt")[before:]
 
 
-def artifacts(project, name: str = "run_1.json") -> list[Path]:
-    return sorted((project.path / "outputs").rglob(name))
+def output(project) -> Path:
+    return project.path / "outputs"
+
+
+def artifacts(project, name: str = "run_1.json") -> list[Stored]:
+    return find_stored(output(project), name)
 
 
 # -- damage
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut", "emptied", "foreign", "a folder"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "foreign"])
 @pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
-def test_a_damaged_file_costs_what_it_held_and_no_more(project, damage, name):
+def test_a_damaged_document_costs_what_it_held_and_no_more(project, as_stored, damage, name):
     for case_id in ("one", "two"):
         project.case(case_id)
     runs(project)
-    [path] = [path for path in artifacts(project, name) if path.parent.name == "one"]
-    content = path.read_bytes()
-    if damage == "a folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        path.write_bytes({"cut": content[:-20], "emptied": b"", "foreign": b'{"case_id": "one"}'}[damage])
-    assert runs(project) == (["one"] if name == "run_1.json" else [])
+    [path] = artifacts(project, f"one/{name}")
+    whole = path.read_bytes()
+    damaged = {"cut": whole[:-20], "emptied": b"", "foreign": b'{"case_id": "one"}'}[damage]
+    path.write_bytes(damaged)
+    as_stored(output(project))
+    check_what_damage_costs(project, path)
+    assert path.with_name(f"{name}.unreadable").read_bytes() == damaged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
+def test_a_folder_in_the_place_of_a_file_costs_what_it_held_and_no_more(project, name):
+    for case_id in ("one", "two"):
+        project.case(case_id)
+    runs(project)
+    [path] = artifacts(project, f"one/{name}")
+    as_files(output(project))
+    path.file.unlink()
+    path.file.mkdir()
+    check_what_damage_costs(project, path)
+    assert path.with_name(f"{name}.unreadable").file.is_dir()
+
+
+def check_what_damage_costs(project, path):
+    assert runs(project) == (["one"] if path.name == "run_1.json" else [])
     assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
-    kept = path.with_name(f"{name}.unreadable")
-    assert kept.is_dir() if damage == "a folder" else kept.is_file()
     [warning] = project.finished.report["session"]["warnings"]
     assert warning.startswith(f"{path}: could not be read")
     assert warning.partition(": ")[2] in project.finished.text
@@ -68,12 +90,30 @@ def test_a_damaged_file_costs_what_it_held_and_no_more(project, damage, name):
 
 
 @pytest.mark.slow
-def test_workers_tell_of_damage_too(project):
+def test_files_that_show_what_is_stored_may_be_changed_and_removed(project):
+    for case_id in ("one", "two"):
+        project.case(case_id)
+    runs(project)
+    shown = [each.file for name in ("run_1.json", "final_result_1.json") for each in artifacts(project, name)]
+    content = [path.read_bytes() for path in shown]
+    shown[0].write_bytes(b"")
+    shown[1].write_bytes(content[1].replace(b"Paris", b"Rome!"))
+    shown[2].unlink()
+    shown[3].write_bytes(content[3].replace(b'"passed"', b'"failed"'))
+    assert runs(project) == []
+    assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
+    assert project.finished.report["session"]["warnings"] == []
+    assert [path.read_bytes() for path in shown] == content  # as they are shown anew
+
+
+@pytest.mark.slow
+def test_workers_tell_of_damage_too(project, as_stored):
     for case_id in ("one", "two"):
         project.case(case_id)
     runs(project)
     for path in artifacts(project):
         path.write_bytes(b"")
+    as_stored(output(project))
     project.finished = project.spawn("-n", "2")
     assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
     assert len(project.finished.report["session"]["warnings"]) == 2
@@ -82,13 +122,14 @@ def test_workers_tell_of_damage_too(project):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
 @pytest.mark.parametrize("option", ["--agentbench-concurrency=2", "--agentbench-no-reuse"])
-def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, name, option):
+def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, as_stored, name, option):
     for case_id in ("one", "two"):
         project.case(case_id)
     runs(project)
-    [path] = [path for path in artifacts(project, name) if path.parent.name == "one"]
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schema_version": 3}))
+    [path] = artifacts(project, f"one/{name}")
+    path.write_text(json.dumps(path.json() | {"schema_version": 3}))
     newer = path.read_bytes()
+    as_stored(output(project))
     made = runs(project, option)
     assert "one" not in made
     assert project.finished.outcomes == {"one[agent]": "error", "two[agent]": "passed"}
@@ -110,7 +151,7 @@ def test_a_full_disk_ends_the_session_and_costs_what_was_in_flight(bench, disk, 
     made = runs(bench, CONTAINED, f"--agentbench-concurrency={size}", "--agentbench-json=report.json")
     report = json.loads((bench.path / "report.json").read_text())
     outcomes = [row["outcome"] for row in report["runs"]]
-    stored = [path for path in artifacts(bench) if path.stat().st_size > 60_000]
+    stored = [path for path in artifacts(bench) if len(path.read_bytes()) > 60_000]
     assert bench.finished.exit == 1
     assert "passed" in outcomes
     assert "skipped" in outcomes
@@ -121,7 +162,7 @@ def test_a_full_disk_ends_the_session_and_costs_what_was_in_flight(bench, disk, 
     assert "No space left on device" in error
     assert "not run: cannot write to" in next(row["message"] for row in report["runs"] if row["outcome"] == "skipped")
     assert any("No space left on device" in text for text in report["session"]["warnings"])
-    assert not artifacts(bench, ".*.tmp")
+    assert not [*output(bench).rglob(".*.tmp")]
     disk("size=20m")
     again = runs(bench, CONTAINED)
     assert set(bench.finished.outcomes.values()) == {"passed"}
@@ -187,13 +228,16 @@ def test_an_empty_read_only_store_is_a_clear_error(bench, disk):
 
 
 @pytest.mark.slow
-def test_a_clock_that_was_set_back_changes_nothing(project):
+def test_a_clock_that_was_set_back_changes_nothing(project, as_stored):
     project.case("one")
     runs(project)
-    for path in (project.path / "outputs").rglob("*"):
-        os.utime(path, (2**32, 2**32))  # in 2106
     [run] = artifacts(project)
     run.write_bytes(run.read_bytes().replace(b'"started_at":"20', b'"started_at":"21'))
+    with contextlib.closing(sqlite3.connect(output(project) / "store.sqlite", isolation_level=None)) as database:
+        database.execute("UPDATE documents SET modified = ?", (2**32 * 10**9,))  # in 2106
+    as_stored(output(project))
+    for path in output(project).rglob("*"):
+        os.utime(path, (2**32, 2**32))
     assert runs(project) == []
     assert runs(project, "--agentbench-no-reuse") == ["one"]
     assert runs(project) == []
@@ -246,6 +290,6 @@ def test_models_with_odd_names_are_told_apart(bench, names):
         assert len(endpoint.requests) == len(names)
         assert all(row["reused"] for row in bench.run(*models).runs.values())
         assert len(endpoint.requests) == len(names)
-    folders = {path.parent.parent for path in artifacts(bench)}
-    assert len({str(folder).casefold() for folder in folders}) == len(names)
-    assert len({folder.parent for folder in folders}) == 1
+    folders = {path.folder.rpartition("/")[0] for path in artifacts(bench)}
+    assert len({folder.casefold() for folder in folders}) == len(names)
+    assert len({folder.rpartition("/")[0] for folder in folders}) == 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.bench import HEAD
+from support.stored import find_stored
 
 KEYED = ("--agentbench-store-key", "TEST_STORE_KEY")
 SAYS = HEAD + "def agent(case):\n    note('ran.txt')\n    return case.metadata['says']\n"
@@ -22,16 +22,17 @@ def signed(bench, monkeypatch):
     return bench
 
 
-def only(bench, pattern: str) -> Path:
-    [path] = bench.path.glob(pattern)
-    return path
+def edit(bench, name: str, change) -> None:
+    """Change the only document of this name."""
+    [document] = find_stored(bench.path / "outputs", name)
+    document.write_bytes(change(document.read_bytes()))
 
 
 def runs(bench) -> int:
     return len(bench.lines("ran.txt"))
 
 
-RUN, VERDICT = "outputs/runs/*/*/*/rome/run_1.json", "outputs/evaluations/*/*/*/*/rome/final_result_1.json"
+RUN, VERDICT = "run_1.json", "final_result_1.json"
 
 
 def test_what_is_signed_is_taken_and_nothing_is_said(signed):
@@ -41,20 +42,21 @@ def test_what_is_signed_is_taken_and_nothing_is_said(signed):
     assert signed.run().runs["rome[agent]"]["evaluation_reused"]  # who asks for no key reads it too
 
 
-def forge(path: Path) -> None:
-    path.write_text(path.read_text().replace("Rome", "Paris").replace('"failed"', '"passed"'))
+def forge(content: bytes) -> bytes:
+    return content.replace(b"Rome", b"Paris").replace(b'"failed"', b'"passed"')
 
 
-def unsign(path: Path) -> None:
-    document = json.loads(path.read_text())
+def unsign(content: bytes) -> bytes:
+    document = json.loads(content)
     del document["signature"]
-    path.write_text(json.dumps(document, separators=(",", ":")))
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize("change", [forge, unsign])
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
-def test_a_run_that_was_edited_or_is_not_signed_is_made_again_and_told(signed, change, workers):
-    change(only(signed, RUN))
+def test_a_run_that_was_edited_or_is_not_signed_is_made_again_and_told(signed, as_stored, change, workers):
+    edit(signed, RUN, change)
+    as_stored(signed.path / "outputs")
     again = signed.run(*KEYED, *workers)
     assert again.outcomes == {"rome[agent]": "failed"}
     assert (again.runs["rome[agent]"]["reused"], runs(signed)) == (False, 2)
@@ -63,8 +65,9 @@ def test_a_run_that_was_edited_or_is_not_signed_is_made_again_and_told(signed, c
     assert "run" in told.partition(" of the store")[0]
 
 
-def test_a_verdict_that_was_edited_is_made_again(signed):
-    forge(only(signed, VERDICT))
+def test_a_verdict_that_was_edited_is_made_again(signed, as_stored):
+    edit(signed, VERDICT, forge)
+    as_stored(signed.path / "outputs")
     again = signed.run(*KEYED)
     assert again.outcomes == {"rome[agent]": "failed"}
     assert (again.runs["rome[agent]"]["reused"], again.runs["rome[agent]"]["evaluation_reused"]) == (True, False)
@@ -76,9 +79,10 @@ def test_another_key_takes_nothing(signed, monkeypatch):
     assert signed.run(*KEYED).runs["rome[agent]"]["reused"] is False
 
 
-def test_a_run_in_the_place_of_another_repetition_is_not_taken(signed):
-    path = only(signed, RUN)
-    path.with_name("run_2.json").write_bytes(path.read_bytes())
+def test_a_run_in_the_place_of_another_repetition_is_not_taken(signed, as_stored):
+    [run] = find_stored(signed.path / "outputs", RUN)
+    run.with_name("run_2.json").write_bytes(run.read_bytes())
+    as_stored(signed.path / "outputs")
     again = signed.run(*KEYED, "--agentbench-repetitions", "2")
     assert [row["reused"] for row in again.runs.values()] == [True, False]
 
@@ -93,7 +97,7 @@ def test_a_shared_store_gives_signed_results_only(signed, tmp_path_factory):
     row = json.loads((signed.path / "elsewhere/report.json").read_text())["runs"][0]
     assert (row["reused"], runs(signed)) == (True, 1)
     [run] = shared.glob("runs/*/*/*/run_1.*.jsonl")
-    forge(run)
+    run.write_bytes(forge(run.read_bytes()))
     signed.run(*KEYED, url, "--agentbench-output", "third")
     report = json.loads((signed.path / "third/report.json").read_text())
     assert (report["runs"][0]["reused"], report["runs"][0]["outcome"], runs(signed)) == (False, "failed", 2)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.bench import HEAD, check
+from support.stored import find_stored
 
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_run
@@ -48,16 +49,16 @@ def project(bench, monkeypatch, tmp_path):
 
 
 def stored(project):
-    [path] = (project.path / "outputs/runs").rglob("run_1.json")
-    return load_run(path)
+    [run] = find_stored(project.path / "outputs", "run_1.json")
+    return load_run(run.output, run.path)
 
 
 def test_each_run_works_on_its_own_copy_and_its_changes_are_stored(project):
     project.case("one", workspace="template")
     finished = project.run("--agentbench-repetitions", "2")
     assert set(finished.outcomes.values()) == {"passed"}
-    for path in (project.path / "outputs/runs").rglob("run_?.json"):
-        run = load_run(path)
+    for found in find_stored(project.path / "outputs", "run_?.json"):
+        run = load_run(found.output, found.path)
         assert [(each.change, each.path) for each in run.changes] == [
             ("added", "evil\x1b[31m"),
             ("renamed", "new.txt"),

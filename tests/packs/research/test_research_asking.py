@@ -5,6 +5,7 @@ import json
 
 import pytest
 from research_judges import Judge, cut
+from support.stored import find_stored
 
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.packs.research.asking import Asking, ReplyCut, Unscored
@@ -58,7 +59,7 @@ def test_a_refused_reply_is_asked_for_again_and_only_the_last_is_kept(tmp_path):
         assert [judge.ask(question), judge.ask(question)] == [4, 4]
         assert [len(body["messages"]) for body in judge.bodies] == [2, 4]
     assert "the reply is not JSON" in judge.bodies[1]["messages"][3]["content"]
-    assert len(list(tmp_path.rglob("*.json"))) == 1
+    assert len(find_stored(tmp_path, "judgements/*/*.json")) == 1
 
 
 @pytest.mark.slow
@@ -66,7 +67,7 @@ def test_what_never_keeps_the_form_has_no_score_and_is_not_kept(tmp_path):
     with Judge({"score": "high"}, kept=tmp_path) as judge, pytest.raises(Unscored, match="no verdict in 3 replies"):
         judge.ask(question)
     assert len(judge.bodies) == 3
-    assert not list(tmp_path.rglob("*.json"))
+    assert not find_stored(tmp_path, "judgements/*/*.json")
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_a_reply_that_is_cut_off_is_not_asked_for_again(tmp_path):
             judge.ask(question)
         assert str(caught.value).startswith("the reply was cut off at the model's limit of tokens; raise")
         assert len(judge.bodies) == 1
-        assert not list(tmp_path.rglob("*.json"))
+        assert not find_stored(tmp_path, "judgements/*/*.json")
         judge.replies[:] = [{"score": 2}]
         assert judge.ask(question) == 2
 
@@ -123,14 +124,14 @@ def test_secrets_are_neither_sent_nor_kept(tmp_path):
             secret, "[redacted]"
         )
         assert judge.bodies[0]["messages"][0]["content"] == "The article says [redacted]."
-    [kept] = tmp_path.rglob("*.json")
+    [kept] = find_stored(tmp_path, "judgements/*/*.json")
     assert secret not in kept.read_text()
 
 
 def test_a_kept_file_that_is_broken_is_asked_for_anew(tmp_path):
     with Judge({"score": 3}, {"score": 4}, kept=tmp_path) as judge:
         judge.ask(question)
-        [kept] = tmp_path.rglob("*.json")
+        [kept] = find_stored(tmp_path, "judgements/*/*.json")
         kept.write_text(kept.read_text()[:40])
         assert judge.ask(question) == 4
 

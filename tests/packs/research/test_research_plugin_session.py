@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.research_project import METRICS, PAGE, REPLIES, ResearchProject, query, race_reply, report
+from support.stored import find_stored
 
 from pytest_agentbench.cli import main
 
@@ -241,8 +242,8 @@ def test_rows_can_be_chosen(project):
 
 def test_an_evaluation_that_is_gone_loses_its_report_alone(project, capsys):
     session(project, "--model=gpt")
-    evaluations = project.bench.path / "outputs" / "evaluations"
-    (gone,) = (path for path in evaluations.rglob("final_result_1.json") if path.parent.name == "drb.2")
+    output = project.bench.path / "outputs"
+    (gone,) = find_stored(output, "drb.2/final_result_1.json")
     gone.unlink()
     assert poet() == 1
     report = files("gpt")["report"]
