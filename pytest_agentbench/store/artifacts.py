@@ -378,7 +378,7 @@ class Lane:
         name = f"run_{artifact.repetition}"
         content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
         covered = _redact_document(content.decode("ascii"), self.redactor).encode()
-        document = self._encode(_dump_record(artifact))
+        document = self._dump(artifact)
         if self.signer is not None:
             document = self.signer.sign("run", document)
         folder = f"{self.runs}/{slug(artifact.case_id)}"
@@ -422,7 +422,7 @@ class Lane:
         judge, result = evaluation.judge, f"final_result_{repetition}.json"
         documents: dict[str, bytes] = {}
         if judge is not None:
-            documents[f"judge_{repetition}.json"] = self._encode(_dump_record(judge))
+            documents[f"judge_{repetition}.json"] = self._dump(judge)
         if judge_prompts:
             prompts = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
             documents[f"judge_{repetition}.prompt.user.json"] = self._encode(prompts)
@@ -431,7 +431,7 @@ class Lane:
             documents[f"summary_{repetition}.md"] = render_summary(evaluation, repetition, redact).encode(
                 "utf-8", "replace"
             )
-        document = self._encode(_dump_record(evaluation))
+        document = self._dump(evaluation)
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
         folder = f"{self.evaluations}/{slug(evaluation.case_id)}"
@@ -452,22 +452,21 @@ class Lane:
 
         Texts are cut short from this, as half a key is not found.
         """
-        document = _dump_record(record)
-        text = _redact_document(document, self.redactor)
-        # `json` gives back the very string where it has found nothing, which is nearly always
-        return record if text is document else type(record).model_validate_json(text.encode("utf-8", "replace"))
+        if self.redactor is None or self.redactor.is_clean(record):
+            return record
+        return type(record).model_validate_json(self._dump(record))
+
+    def _dump(self, record: Record) -> bytes:
+        """Return a record as JSON without secrets, also where an agent put into it what JSON cannot hold."""
+        try:
+            text = record.model_dump_json() if self.redactor is None else self.redactor.dump(record)
+        except PydanticSerializationError:
+            text = _redact_document(json.dumps(plain(record), ensure_ascii=False, separators=(",", ":")), self.redactor)
+        return text.encode("utf-8", "replace")
 
     def _encode(self, document: str) -> bytes:
         """Return JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
         return _redact_document(document, self.redactor).encode("utf-8", "replace")
-
-
-def _dump_record(record: Record) -> str:
-    """Return `record` as JSON, also where an agent put into it what JSON cannot hold."""
-    try:
-        return record.model_dump_json()
-    except PydanticSerializationError:
-        return json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"))
 
 
 def _redact_document(document: str, redactor: Redactor | None) -> str:

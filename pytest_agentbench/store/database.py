@@ -353,11 +353,8 @@ class Documents:
             self._unlink(path)
 
     def touch(self, path: str) -> None:
-        """Say that a document is in use, where anything can be said."""
-        with (
-            contextlib.suppress(OSError),
-            self.writing(create=False),
-        ):  # a store that cannot be written to is not pruned either
+        """Say that a document is in use. A store that cannot be written to is not pruned either: then it says nothing."""
+        with contextlib.suppress(OSError), self.writing(create=False):
             if (database := self._database) is not None and self._mark(database, path, time.time_ns()):
                 return
             os.utime(f"{self.output}/{path}")

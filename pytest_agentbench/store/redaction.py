@@ -364,16 +364,21 @@ class Redactor:
             return [self.value(item) for item in value]
         return value
 
+    def is_clean(self, record: Record) -> bool:
+        """Return whether a record is known to hold no secret: most do not, and need not be written to tell."""
+        # One look at all texts costs less than one at each. No key and no escape goes on behind a quotation mark, so
+        # that each secret is found here too.
+        texts = list[str]()
+        return _collect_texts(record, texts) and self.text(together := '"'.join(texts)) is together
+
     def dump(self, record: Record) -> str:
         """Return `record.model_dump_json()` without secrets in any text that may be somebody else's.
 
         These are all but the record's own names, its times, and the ids and hashes that it declares as `HexId`. Raises
         PydanticSerializationError where `model_dump_json` does.
         """
-        # Most records hold no secret: one look at all texts costs less than one at each. No key and no escape goes on
-        # behind a quotation mark, so that each secret is found here too.
-        document, texts = record.model_dump_json(), list[str]()
-        if _collect_texts(record, texts) and self.text(together := '"'.join(texts)) is together:
+        document = record.model_dump_json()
+        if self.is_clean(record):
             return document
         written = self._clean_written(record, record.model_dump(mode="json"))
         return to_json(written, inf_nan_mode="null").decode()
