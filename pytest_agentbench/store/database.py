@@ -353,7 +353,7 @@ class Documents:
             self._unlink(path)
 
     def touch(self, path: str) -> None:
-        """Say that a document is in use. A store that cannot be written to is not pruned either: then it says nothing."""
+        """Say that a document is in use, unless the store cannot be written to: then it is not pruned either."""
         with contextlib.suppress(OSError), self.writing(create=False):
             if (database := self._database) is not None and self._mark(database, path, time.time_ns()):
                 return
