@@ -151,6 +151,8 @@ def main() -> int:
     add_options(parser)
     args = parser.parse_args()
     names = args.only or [name for name, part in PARTS.items() if part.quick or not args.quick]
+    if args.quick and (slow := [name for name in names if not PARTS[name].quick]):
+        parser.error(f"--quick: found {', '.join(slow)}, which the quick form leaves out")
     rounds = args.rounds or ROUNDS
     with open_places(args.disk) as places:
         if args.record:
