@@ -28,7 +28,6 @@ from pytest_agentbench.store.fingerprints import (
     evaluation_input,
     fingerprint,
     metric_judge_input,
-    plain,
     rubric_input,
     run_fingerprint_input,
 )
@@ -139,6 +138,8 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
 
 
 def _runs_commands(services: Services, case: Case) -> bool:
+    if not case.tools:
+        return False
     tools = (services.registry.tools.get(name) for name in case.tools)
     return any(tool is not None and tool.available is require_sandbox for tool in tools)
 
@@ -216,7 +217,7 @@ def deciders(services: Services, job: Job, case: Case) -> Plain:
     Raises ConfigError for a script that is wrong.
     """
     profile = job.plan.lane.evaluation_profile_fingerprint
-    return Plain(plain(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))))
+    return evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))
 
 
 def verdict_identity(
