@@ -290,7 +290,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         raise
     judged = judgement.result if judgement else None
     grades: dict[Grader, Grade] = {}
-    with _keeping(tape):
+    with _keeping(tape) if graders else _NOTHING_KEPT:
         for grader in graders:
             request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
             grades[grader] = grade = await grader.grade(request)
@@ -308,8 +308,11 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
 
 
+_NOTHING_KEPT = nullcontext()
+
+
 def _keeping(tape: Tape | None) -> AbstractContextManager[None]:
-    return nullcontext() if tape is None else kept(tape)
+    return _NOTHING_KEPT if tape is None else kept(tape)
 
 
 async def _judge(

@@ -6,8 +6,8 @@ A run is made by its runner, between its start and its end, and stored with what
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime
@@ -278,7 +278,7 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
 async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
     """Store the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
-    run_id, interrupted = uuid.uuid4().hex, None
+    run_id, interrupted = secrets.token_hex(16), None
     try:
         left = await _keep(services, job, case, run_id, result.workspace, ended)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
@@ -451,8 +451,10 @@ def run_limit(profile: RunProfile, runner: Runner) -> float | None:
 
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
     """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
+    timer = asyncio.timeout(limit)
+    asked = limit is not None or tape is not None or context.client is not None  # else nobody looks at it
     try:
-        async with asyncio.timeout(limit) as timer:
+        async with timer if asked else nullcontext():
             if tape is not None:
                 tape.timer = timer
             if context.client is not None:

@@ -27,7 +27,6 @@ from pytest_agentbench.store.fingerprints import (
     evaluation_input,
     fingerprint,
     metric_judge_input,
-    plain,
     rubric_input,
     run_fingerprint_input,
 )
@@ -220,7 +219,7 @@ def deciders(services: Services, job: Job, case: Case) -> Plain:
     Raises ConfigError for a script that is wrong.
     """
     profile = job.plan.lane.evaluation_profile_fingerprint
-    return Plain(plain(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))))
+    return evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))
 
 
 def verdict_identity(

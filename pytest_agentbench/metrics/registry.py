@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
@@ -233,6 +234,8 @@ async def measure_async(
 
 def asks_model(function: Metric) -> bool:
     """Return whether the metric is a coroutine function: it gets a MetricContext and is awaited."""
+    if type(function) is FunctionType and not function.__dict__:  # neither wrapped nor marked: nearly all metrics
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     return inspect.iscoroutinefunction(function)
 
 

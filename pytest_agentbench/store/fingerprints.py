@@ -139,29 +139,30 @@ def run_fingerprint_input(
     settings: Mapping[str, Any],
     repetition: int,
     extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Plain:
     """Return everything that can change what the agent does; not titles, tags, concurrency or the number of
     repetitions.
 
     `settings` is the merged runner configuration. `extra` names what else reaches the agent: tool and MCP server
     definitions, image, workspace template, a script's hash, the metadata that a user's own callable may read.
     """
+    # Leaves of proven types are put in as they are: to walk through all of it takes four times as long.
     # Only where there are some, so that what ran before cases had any keeps its fingerprint.
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.is_section}
-    return {
-        **({"parts": parts} if parts else {}),
-        "schema_version": SCHEMA_VERSION,
-        "case_id": case.case_id,
-        "repetition": repetition,
-        "runner": {"type": runner_type, "settings": settings},
-        "model": _made_once(model, _model),
-        "messages": _messages(case.messages),
-        "turns": _messages(case.turns),
-        "attachments": [{"name": each.name, "sha256": each.sha256, "size": each.size} for each in case.attachments],
-        "context": case.context,
-        "tools": case.tools,
-        "extra": extra or {},
-    }
+    return Plain(
+        **({"parts": plain(parts)} if parts else {}),
+        schema_version=SCHEMA_VERSION,
+        case_id=case.case_id,
+        repetition=repetition,
+        runner={"type": runner_type, "settings": plain(settings)},
+        model=_made_once(model, _model),
+        messages=_messages(case.messages),
+        turns=_messages(case.turns),
+        attachments=[{"name": each.name, "sha256": each.sha256, "size": each.size} for each in case.attachments],
+        context=plain(case.context),
+        tools=[*case.tools],
+        extra=plain(extra or {}),
+    )
 
 
 def _model(model: Model) -> Plain:
@@ -240,7 +241,7 @@ def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
 
 def evaluation_fingerprint_input(
     run_fingerprint: str, case: Case, profile: EvaluationProfile, judge_models: Sequence[Model] = ()
-) -> dict[str, Any]:
+) -> Plain:
     """Return the run and everything that can change its verdict."""
     return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
 
@@ -251,23 +252,23 @@ def evaluation_input(
     profile_fingerprint: str,
     metric_judges: Sequence[Model] = (),
     extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Plain:
     """Return the same, for a profile whose fingerprint is known: it is one for all runs of a session.
 
     `metric_judges` are the models that the case's metrics ask. `extra` names what else can change the verdict: the code
     of hooks and of plugins' checks and metrics, the scripts of scripted judges.
     """
-    return {
-        "metric_judges": _judges(metric_judges),
-        "extra": extra or {},
-        "schema_version": SCHEMA_VERSION,
-        "title": case.title,
-        "run": run_fingerprint,
-        "profile": profile_fingerprint,
-        "checks": case.checks,
-        "expectations": case.expectations,
-        "rubric": case.rubric,
-        "metrics": case.metrics,
-        "reference": case.reference,
-        "policy": {"require_hard": case.require_hard, "report_only": case.report_only},
-    }
+    return Plain(
+        metric_judges=plain(_judges(metric_judges)),
+        extra=plain(extra or {}),
+        schema_version=SCHEMA_VERSION,
+        title=case.title,
+        run=run_fingerprint,
+        profile=profile_fingerprint,
+        checks=[_record(check) for check in case.checks],
+        expectations=_record(case.expectations),
+        rubric=plain(case.rubric),
+        metrics=[_record(metric) for metric in case.metrics],
+        reference=case.reference,
+        policy={"require_hard": case.require_hard, "report_only": case.report_only},
+    )

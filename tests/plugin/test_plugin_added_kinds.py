@@ -20,7 +20,7 @@ from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import Model, SandboxSettings
 from pytest_agentbench.sources.test_yaml import load_case
-from pytest_agentbench.store.fingerprints import run_fingerprint_input, run_profile_input
+from pytest_agentbench.store.fingerprints import plain, run_fingerprint_input, run_profile_input
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -154,7 +154,7 @@ def test_fields_of_a_typed_check_are_read_and_described(root: ConfigRoot) -> Non
 def test_a_part_of_cases_is_a_section_of_their_files(root: ConfigRoot) -> None:
     written = load_case(case(root, budget={"words": 5}), root)
     assert written.budget.words == 5
-    assert run_fingerprint_input(written, MODEL, "sample", {}, 1)["parts"]["budget"] is written.budget
+    assert run_fingerprint_input(written, MODEL, "sample", {}, 1)["parts"]["budget"] == plain(written.budget)
     assert "parts" not in run_fingerprint_input(load_case(case(root), root), MODEL, "sample", {}, 1)
     with pytest.raises(ConfigError, match=r"test.yaml:2:10: budget.words: found 'few', expected"):
         load_case(case(root, budget={"words": "few"}), root)
