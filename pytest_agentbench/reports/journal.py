@@ -217,13 +217,14 @@ class JournalReader:
         """Return how many bytes were new. Raises ConfigError for a journal of another version, OSError where it is
         gone.
         """
+        new = 0
         with open_file(self.path, MAX_DOCUMENT) as file:
             file.seek(self.taken)
-            lines = file.read().split(b"\n")
-        lines.pop()  # nothing, or a line that is being written
-        for line in lines:
-            self._take(line)
-        new = sum(map(len, lines)) + len(lines)
+            for line in file:
+                if not line.endswith(b"\n"):  # it is being written
+                    break
+                self._take(line[:-1])
+                new += len(line)
         self.taken += new
         return new
 

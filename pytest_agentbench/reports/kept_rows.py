@@ -22,7 +22,7 @@ _OWN = {"nodeid", "case_id", "variant", "tags", "fields", "thresholds", "metrics
 _OWN |= {"final_score", "usage", "cost_usd", "duration_seconds"}
 """Members that figures are made of, and that differ from row to row."""
 _ON_DISK = object()
-_MOST_SHARED = 4096
+_MOST_SHARED = 1024
 """Equal values of rows are one object, as long as there are no more than this."""
 _LOST: dict[str, Any] = {
     **dict.fromkeys(("line", "fingerprint", "artifact", "evaluation", "measure")),

@@ -116,13 +116,19 @@ def test_a_row_that_somebody_changed_on_disk_is_not_believed(tmp_path, what):
     journal.close()
 
 
-def test_a_kept_row_is_small(tmp_path):
+def test_a_kept_row_is_small_and_no_report_is_held_as_text(tmp_path):
     count = 2_000
     journal = Journal(tmp_path, {}, print)
     tracemalloc.start()
     kept = [journal.row(make_row("failed", f"c{at}", metric=1.0, message="x" * 900), at, SPENT) for at in range(count)]
     size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(kept) == count
     assert size / count < 1_000
+    report = build_report(kept, {})
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    write_report(report, tmp_path / "report.json")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (tmp_path / "report.json").stat().st_size > 3_000_000
+    assert peak - before < 300_000
     journal.close()
