@@ -311,7 +311,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets; the same object where it holds none."""
-        if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # no form of a secret is shorter but `://:pw@`
+        if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # only passwords in URLs may be shorter
             return text
         spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]
         if not spans:

@@ -369,22 +369,29 @@ def survives(form: str, shown: str) -> bool:
     return any(form[at : at + 6] in shown for at in range(len(form) - 5) if form[at : at + 6] not in REDACTED)
 
 
+def check_encoding(name: str, secret: str) -> None:
+    redactor, form = Redactor({"MY_KEY": secret}), ESCAPES[name](secret)
+    shown = redactor.text(f"[ {form} ]")
+    if name.startswith("base64, wrapped"):
+        left = shown[2:-2].replace(REDACTED, "AAAA").replace("\\n", "\n")
+        assert secret.encode() not in base64.b64decode(left + "==="), name
+        return
+    assert not survives(form, shown), (name, form, shown)
+    document = redactor.json(json.dumps({"a": {form: [form]}}))
+    assert json.loads(document) == redactor.value({"a": {form: [form]}}), name
+    assert not survives(json.dumps(form)[1:-1], document), name
+
+
 @pytest.mark.slow
 @given(keys)
 def test_nothing_of_a_key_survives_its_encodings(secret):
-    secret = secret.strip()
-    redactor = Redactor({"MY_KEY": secret})
-    for name, encode in ESCAPES.items():
-        form = encode(secret)
-        shown = redactor.text(f"[ {form} ]")
-        if name.startswith("base64, wrapped"):
-            left = shown[2:-2].replace(REDACTED, "AAAA").replace("\\n", "\n")
-            assert secret.encode() not in base64.b64decode(left + "==="), name
-            continue
-        assert not survives(form, shown), (name, form, shown)
-        document = redactor.json(json.dumps({"a": {form: [form]}}))
-        assert json.loads(document) == redactor.value({"a": {form: [form]}}), name
-        assert not survives(json.dumps(form)[1:-1], document), name
+    for name in ESCAPES:
+        check_encoding(name, secret.strip())
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_a_key_goes_in_each_encoding(name):
+    check_encoding(name, "a/b <c> 'd'&e+0123, over the end of a line")
 
 
 @given(keys, st.binary(max_size=5), st.binary(max_size=5), st.booleans())
@@ -465,6 +472,18 @@ def test_keys_that_detect_secrets_knows_go(plugin, data):
     if plugin == "slack":  # as Slack writes them
         key = re.sub("^(xox.|.*/services)", lambda begin: begin[0].lower(), key, flags=re.IGNORECASE)
     assert key[-16:] not in redactor.text(f"the key is {key} here")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "Basic", "basic"])
+def test_credentials_in_headers_go(scheme):
+    credentials = base64.b64encode(b"somebody:with-a-password").decode()
+    assert redactor.text(f"Authorization: {scheme} {credentials}") == f"Authorization: {REDACTED}"
+
+
+def test_the_shortest_of_secrets_goes():
+    assert redactor.text("://:h1@") == f"://{REDACTED}@"
+    for text in ("", "://", "://a@b", "sk-", "xoxb-1-"):
+        assert redactor.text(text) is text
 
 
 @pytest.mark.parametrize("key", ["xoxa-0-0A", "xoxb-1-a2", "sq0csp-" + "a1b2c3d4e5\\" * 3 + "a1b2c3d4e5"])

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import PlainSerializer, computed_field
+from pydantic import ConfigDict, PlainSerializer, computed_field
 from pydantic_core import PydanticSerializationError
 
 from pytest_agentbench.extensions import extension_names, find_extension
@@ -122,9 +122,10 @@ def test_a_secret_in_any_text_of_others_goes_from_any_record_and_all_else_stays(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_is_a_records_own_is_nobodys_secret(kind):
-    values = {"A_KEY": ID, "B_KEY": "2026-01-02T03:04:05", "C_KEY": "678901Z"}
-    record = make(kind, lambda: "a word")
-    assert Redactor(values).dump(record) == record.model_dump_json()
+    known = Redactor({"A_KEY": ID, "B_KEY": "2026-01-02T03:04:05", "C_KEY": "678901Z", "D_KEY": SECRET})
+    for text in ("a word", SECRET):
+        shown = make(kind, lambda text=text: text.replace(SECRET, REDACTED))
+        assert known.dump(make(kind, lambda text=text: text)) == shown.model_dump_json()
 
 
 def test_an_id_of_another_form_may_be_somebody_elses():
@@ -164,8 +165,15 @@ def test_what_a_type_from_elsewhere_writes_beside_its_fields_is_looked_at():
         def spelt(self) -> dict[str, str]:
             return {SECRET: self.name.removeprefix("no ")}
 
+    spelt = {REDACTED: "who"}
+    assert json.loads(redactor.dump(Louder(name="no who"))) == {"name": "no who", "shout": REDACTED, "spelt": spelt}
     document = redactor.dump(Louder(name=f"no {SECRET}"))
     assert json.loads(document) == {"name": f"no {REDACTED}", "shout": REDACTED, "spelt": {REDACTED: REDACTED}}
+
+    class Open(Record):
+        model_config = ConfigDict(extra="allow")
+
+    assert json.loads(redactor.dump(Open(**{SECRET: 1, "other": SECRET}))) == {REDACTED: 1, "other": REDACTED}
 
     @dataclass
     class Own:
