@@ -1,7 +1,5 @@
 """The base of all configuration files' models: strict types, and one file to one model or all that is wrong with it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

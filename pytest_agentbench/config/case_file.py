@@ -1,7 +1,5 @@
 """`test.yaml`: one evaluation scenario, with its hidden files and what decides the case by them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self

@@ -1,7 +1,5 @@
 """What a session names in a config root: run and evaluation profiles, suites, and the models of `models.yaml`."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -161,7 +159,7 @@ class RunProfile(SectionedFile):
         return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
 
     @classmethod
-    def default(cls) -> RunProfile:
+    def default(cls) -> "RunProfile":
         """Return what holds where a session names none."""
         policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
         return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)
@@ -342,7 +340,7 @@ class EvaluationProfile(SectionedFile):
         return next((judge for judge in self.judges if judge.type == kind and judge.model), None)
 
     @classmethod
-    def default(cls) -> EvaluationProfile:
+    def default(cls) -> "EvaluationProfile":
         """Return what holds where a session names none: no judge."""
         return cls(schema_version=1, evaluation_profile_id="default", title="Default")
 
@@ -456,6 +454,6 @@ class SuiteFile(SectionedFile):
     """Which cases run; all, where nothing is said."""
 
     @classmethod
-    def default(cls) -> SuiteFile:
+    def default(cls) -> "SuiteFile":
         """Return what holds where a session names none: all cases."""
         return cls(schema_version=1, suite_id="default", title="Default")

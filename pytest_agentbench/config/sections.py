@@ -1,7 +1,5 @@
 """Sections of files, and kinds of files: those that several kinds share, and those that packs and plugins add."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -37,7 +35,7 @@ from pytest_agentbench.extensions import (
     installed_names,
     load_extensions,
 )
-from pytest_agentbench.records.base import AtLeastOne, CasePart, Seconds
+from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.records.check_specs import Fraction
 
@@ -45,7 +43,7 @@ from pytest_agentbench.records.check_specs import Fraction
 class RunnerSettings(BaseModel):
     """The merged settings of one run as `llm_probe` reads them; other fields are request parameters as they are."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=(), defer_build=BUILT_LATER)
 
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] | None = None
     """Sampling temperature."""

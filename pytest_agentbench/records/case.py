@@ -1,7 +1,5 @@
 """A case: what an agent is asked, with which servers, and what decides whether it did well."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self

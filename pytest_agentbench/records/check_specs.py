@@ -1,7 +1,5 @@
 """What a case declares about its deterministic checks: one small model per kind (seed 002, spec/config.md)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 

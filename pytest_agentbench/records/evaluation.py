@@ -1,7 +1,5 @@
 """An evaluation: what checks, metrics and judges say of one run, and the verdict that follows."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool

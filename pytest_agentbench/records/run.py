@@ -1,7 +1,5 @@
 """A run: one case on one model once, from the first request to the final output, as it is stored."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -89,7 +87,7 @@ class Usage(Record):
     cost_usd: float | None = None
     raw: tuple[dict[str, Any], ...] = ()
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         """Return both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
 
         def plus(a: float | None, b: float | None) -> Any:
