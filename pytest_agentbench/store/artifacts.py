@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
+from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.errors import InfrastructureError, UnwritableError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import Evaluation
@@ -67,6 +68,9 @@ _RUN_FILES = ("run_{}.fingerprint_input.json", "run_{}.json")
 _EVALUATION_FILES = ("judge_{}.json", "judge_{}.prompt.user.json", "summary_{}.md", "final_result_{}.json")
 """In the order in which they move: what they explain goes last."""
 
+_CANNOT_BE_READ = (ValueError, FileRefusedError, PermissionError)
+"""What reading a document raises that is kept aside. A limit of this process, or a database's, may pass."""
+
 _SUPERSEDED_NAME = re.compile(r"\.[0-9a-f]{8}\.json$")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -92,7 +96,7 @@ def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, w
             return None
         found = parse_run(f"{documents.output}/{path}", content)
         key = _require_fingerprint(found.fingerprint)
-    except (OSError, ValueError):
+    except _CANNOT_BE_READ:
         _keep_unreadable(documents, path, warn)
         return None
     # A retry after an outage has the same fingerprint: the run that succeeded was paid for and must survive it.
@@ -120,7 +124,7 @@ def make_way_for_evaluation(
         found = parse_evaluation(f"{documents.output}/{path}", content)
         is_verdict = found.outcome != "error" and found.fingerprint is not None
         key = _require_fingerprint(found.fingerprint) if is_verdict else None
-    except (OSError, ValueError):
+    except _CANNOT_BE_READ:
         _keep_unreadable(documents, path, warn)
         key = None
     if key is not None and (key != evaluation.fingerprint or evaluation.outcome == "error"):
