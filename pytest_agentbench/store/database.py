@@ -488,6 +488,8 @@ class Documents:
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
         """Return the first row of a statement about one document; None too where its folder is not known."""
+        if path.count("/") < 2:
+            return None  # a file that a session left in the output folder itself, or a lock
         folder, leaf, name = _split(path)
         known = self._folder(database, folder)
         row: tuple[Any, ...] | None = None

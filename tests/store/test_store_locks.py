@@ -126,6 +126,24 @@ def test_who_asks_lets_go_of_nothing(tmp_path):
     asyncio.run(main())
 
 
+def test_a_folder_is_one_however_it_is_spelled(tmp_path, monkeypatch):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "link").symlink_to("outputs")
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with claim("outputs", KEY):
+            for spelled in (str(tmp_path / "outputs"), "./outputs", "link"):
+                assert is_claimed(spelled)
+                assert not open_claims(spelled).take(KEY)
+            for number in range(20):
+                await claim(str(tmp_path / f"{number}"), KEY).__aenter__()
+            assert is_claimed_elsewhere("outputs")
+        assert not is_claimed_elsewhere("outputs")
+
+    asyncio.run(main())
+
+
 def test_claims_of_many_folders_keep_each_other(tmp_path):
     async def main() -> None:
         async with claim(str(tmp_path / "first"), KEY):
