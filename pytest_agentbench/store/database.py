@@ -464,6 +464,7 @@ class Documents:
         try:
             self._database = _connect(self._path, "")
         except OSError as error:
+            _check_open_files(self._path)
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
                 self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
             elif known or error.errno not in _NO_LOCKS:
@@ -483,6 +484,8 @@ class Documents:
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
         """Return the first row of a statement about one document; None too where its folder is not known."""
+        if path.count("/") < 2:
+            return None  # a file that a session left in the output folder itself, or a lock
         folder, leaf, name = _split(path)
         known = self._folder(database, folder)
         row: tuple[Any, ...] | None = None
@@ -567,6 +570,14 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _check_open_files(path: str) -> None:
+    """Raise OSError where a limit of open files keeps SQLite, which says only that it cannot open one."""
+    with contextlib.ExitStack() as opened:
+        for _ in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                opened.enter_context(open(path, "rb"))
 
 
 def _prepare(database: sqlite3.Connection, path: str) -> None:

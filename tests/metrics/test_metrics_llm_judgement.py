@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fault_endpoint import FaultEndpoint, always
+from support.stored import find_stored, list_stored
 
 from pytest_agentbench.errors import ConfigError, JudgeError
 from pytest_agentbench.metrics.llm_judgement import agreement
@@ -89,8 +90,9 @@ def together(
     return asyncio.run(ask())
 
 
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    return tmp_path / "judgements"
 
 
 # -- what votes come to
@@ -186,24 +188,24 @@ def test_the_original_takes_the_word_alone():
 # -- what is kept
 
 
-def test_a_vote_is_paid_once(tmp_path):
+def test_a_vote_is_paid_once(tmp_path, cache):
     with FaultEndpoint(answer=says(True, False, True)) as endpoint:
-        first = judged(endpoint, cache=tmp_path, repetitions=3)
-        again = judged(endpoint, cache=tmp_path, repetitions=3)
-        assert len(endpoint.requests) == len(files(tmp_path)) == 3
+        first = judged(endpoint, cache=cache, repetitions=3)
+        again = judged(endpoint, cache=cache, repetitions=3)
+        assert len(endpoint.requests) == len(list_stored(tmp_path)) == 3
         assert (again.score, again.details["votes"]) == (first.score, first.details["votes"])
         assert (first.details["cached"], again.details["cached"], again.usage) == (0, 3, None)
-        more = judged(endpoint, cache=tmp_path, repetitions=5)
+        more = judged(endpoint, cache=cache, repetitions=5)
         assert (more.details["cached"], len(endpoint.requests)) == (3, 5)
         assert more.usage.cost_usd == pytest.approx(2)
-        judged(endpoint, "It is Rome.", cache=tmp_path)
-        judged(endpoint, cache=tmp_path, compat="v1")
+        judged(endpoint, "It is Rome.", cache=cache)
+        judged(endpoint, cache=cache, compat="v1")
         assert len(endpoint.requests) == 7
 
 
-def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(tmp_path):
+def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(cache):
     with FaultEndpoint(answer=says(True, False)) as endpoint:
-        results = together(endpoint, 3, cache=tmp_path, repetitions=1)
+        results = together(endpoint, 3, cache=cache, repetitions=1)
         assert len(endpoint.requests) == 1
     assert [result.score for result in results] == [1, 1, 1]
     assert sorted(result.details["cached"] for result in results) == [0, 1, 1]
@@ -211,36 +213,36 @@ def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_failed_is_asked_again(tmp_path):
+def test_what_failed_is_asked_again(tmp_path, cache):
     with FaultEndpoint(answer=says("no")) as endpoint:
-        assert judged(endpoint, cache=tmp_path).score is None
-        assert files(tmp_path) == []
+        assert judged(endpoint, cache=cache).score is None
+        assert list_stored(tmp_path) == []
         endpoint.answer = says(True)
-        assert judged(endpoint, cache=tmp_path).score == 1
+        assert judged(endpoint, cache=cache).score == 1
 
 
-def test_a_broken_file_is_asked_again(tmp_path):
+def test_a_broken_file_is_asked_again(tmp_path, cache):
     with FaultEndpoint(answer=says(True)) as endpoint:
-        judged(endpoint, cache=tmp_path)
-        files(tmp_path)[0].write_text('{"half":')
-        assert judged(endpoint, cache=tmp_path).details["cached"] == 0
-        assert judged(endpoint, cache=tmp_path).details["cached"] == 1
+        judged(endpoint, cache=cache)
+        find_stored(tmp_path, "*.json")[0].write_text('{"half":')
+        assert judged(endpoint, cache=cache).details["cached"] == 0
+        assert judged(endpoint, cache=cache).details["cached"] == 1
 
 
 def test_a_cache_that_cannot_be_written_loses_no_verdict(tmp_path, caplog):
-    (tmp_path / "judgements").write_text("no folder")
+    (tmp_path / "outputs").write_text("no folder")
     with FaultEndpoint(answer=says(True)) as endpoint, caplog.at_level(logging.WARNING):
-        assert judged(endpoint, cache=tmp_path / "judgements", repetitions=2).score == 1
+        assert judged(endpoint, cache=tmp_path / "outputs/judgements", repetitions=2).score == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_secrets_are_neither_sent_nor_kept(tmp_path):
+def test_secrets_are_neither_sent_nor_kept(tmp_path, cache):
     redactor = Redactor({"MY_API_KEY": "hunter2-hunter2"})
     echo = json.dumps({"reason": "It says hunter2-hunter2.", "correct": False})
     with FaultEndpoint(answer=says(echo)) as endpoint:
-        judged(endpoint, "The key is hunter2-hunter2.", cache=tmp_path, redactor=redactor)
+        judged(endpoint, "The key is hunter2-hunter2.", cache=cache, redactor=redactor)
         assert "hunter2" not in json.dumps(endpoint.requests[0].body)
-    assert "hunter2" not in files(tmp_path)[0].read_text()
+    assert "hunter2" not in find_stored(tmp_path, "*.json")[0].read_text()
 
 
 # -- from plain Python

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.stored import Stored, as_files, find_stored, list_stored
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError
@@ -24,7 +25,7 @@ from pytest_agentbench.records.evaluation import (
 from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, RunError, ToolCallEvent
 from pytest_agentbench.store.artifacts import Lane, Store
 from pytest_agentbench.store.documents import load_evaluation, load_run
-from pytest_agentbench.store.files import LOCKS, slug
+from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.redaction import Redactor
 
@@ -90,19 +91,14 @@ def lane(tmp_path: Path) -> Lane:
     return make_lane(tmp_path)
 
 
-def files(output: Path) -> list[str]:
-    found = [path.relative_to(output) for path in output.rglob("*") if path.is_file()]
-    return sorted(str(path) for path in found if LOCKS not in path.parts)
-
-
 def test_a_run_loads_back_as_it_was(lane, tmp_path):
     run = artifact("Ünïcode 🎉 \x00 \u2028")
-    assert load_run(tmp_path / lane.write_run(run, RUN_INPUT)) == run
+    assert load_run(tmp_path, lane.write_run(run, RUN_INPUT)) == run
 
 
 def test_an_evaluation_loads_back_as_it_was(lane, tmp_path):
     done = evaluation(judged=True, final_score=7.0, reasons=("because",))
-    assert load_evaluation(tmp_path / lane.write_evaluation(2, done)) == done
+    assert load_evaluation(tmp_path, lane.write_evaluation(2, done)) == done
 
 
 def test_where_things_lie(tmp_path):
@@ -115,7 +111,7 @@ def test_where_things_lie(tmp_path):
     folder = f"evaluations/suit_smoke/evaluation_{profile.removeprefix('run_')}"
     assert result.startswith(f"{folder}/eval_profile_strict_")
     assert result.endswith(f"/{model}/sum/final_result_1.json")
-    assert {Path(name).name for name in files(tmp_path)} == {
+    assert {Path(name).name for name in list_stored(tmp_path)} == {
         ".fingerprint.json",
         "final_result_1.json",
         "judge_1.json",
@@ -136,9 +132,9 @@ def test_nothing_is_made_before_something_is_written(tmp_path):
 
 
 def test_the_fingerprint_input_lies_beside_and_hashes_to_the_fingerprint(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact(key=fingerprint(RUN_INPUT)), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact(key=fingerprint(RUN_INPUT)), RUN_INPUT))
     beside = path.with_name("run_1.fingerprint_input.json").read_bytes()
-    assert fingerprint(beside) == load_run(path).fingerprint
+    assert fingerprint(beside) == path.run().fingerprint
 
 
 def test_settings_of_runs_separate_profiles(tmp_path):
@@ -147,49 +143,49 @@ def test_settings_of_runs_separate_profiles(tmp_path):
 
 
 def test_profiles_whose_fingerprints_begin_alike_have_folders_of_their_own(lane, tmp_path):
-    other = tmp_path / lane.write_run(artifact(), RUN_INPUT).split("/sum/")[0]
-    stored = other.parent / ".fingerprint.json"
-    stored.write_text(json.dumps({"fingerprint": "0" * 64, "input": {}}))
+    profile = lane.write_run(artifact(), RUN_INPUT).split("/")[2]
+    described = Stored(tmp_path, f"runs/suit_default/{profile}/.fingerprint.json")
+    described.write_text(json.dumps({"fingerprint": "0" * 64, "input": {}}))
     again = make_lane(tmp_path).write_run(artifact(), RUN_INPUT)
-    assert again.split("/")[2].startswith(other.parent.name)
-    assert len(again.split("/")[2]) == len(other.parent.name) + 2
+    assert again.split("/")[2].startswith(profile)
+    assert len(again.split("/")[2]) == len(profile) + 2
     assert make_lane(tmp_path).write_run(artifact(), RUN_INPUT) == again
 
 
 def test_a_run_of_another_fingerprint_moves_aside(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact("old", key="a" * 64), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact("old", key="a" * 64), RUN_INPUT))
     lane.write_run(artifact("new", key="b" * 64), {"messages": ["other"]})
-    assert load_run(path).final_output == "new"
-    assert load_run(path.with_name("run_1.aaaaaaaa.json")).final_output == "old"
-    assert json.loads(path.with_name("run_1.aaaaaaaa.fingerprint_input.json").read_bytes())["messages"] == ["hello"]
-    assert json.loads(path.with_name("run_1.fingerprint_input.json").read_bytes())["messages"] == ["other"]
+    assert path.run().final_output == "new"
+    assert path.with_name("run_1.aaaaaaaa.json").run().final_output == "old"
+    assert path.with_name("run_1.aaaaaaaa.fingerprint_input.json").json()["messages"] == ["hello"]
+    assert path.with_name("run_1.fingerprint_input.json").json()["messages"] == ["other"]
 
 
 def test_a_run_of_the_same_fingerprint_is_replaced(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact("old"), RUN_INPUT))
     lane.write_run(artifact("new"), RUN_INPUT)
-    assert load_run(path).final_output == "new"
-    assert len(files(path.parent)) == 2
+    assert path.run().final_output == "new"
+    assert len(path.beside()) == 2
 
 
 def test_a_broken_run_is_replaced(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact("old"), RUN_INPUT))
     path.write_text("{")
     lane.write_run(artifact("new"), RUN_INPUT)
-    assert load_run(path).final_output == "new"
+    assert path.run().final_output == "new"
 
 
 def test_repetitions_lie_side_by_side(lane, tmp_path):
-    first = tmp_path / lane.write_run(artifact(), RUN_INPUT)
-    second = tmp_path / lane.write_run(artifact(repetition=2), RUN_INPUT)
+    first = Stored(tmp_path, lane.write_run(artifact(), RUN_INPUT))
+    second = Stored(tmp_path, lane.write_run(artifact(repetition=2), RUN_INPUT))
     assert (first.name, second.name) == ("run_1.json", "run_2.json")
-    assert first.parent == second.parent
+    assert first.folder == second.folder
 
 
 def test_nothing_of_an_earlier_evaluation_stays(lane, tmp_path):
-    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True), [{"role": "user", "content": "Judge."}])
+    path = Stored(tmp_path, lane.write_evaluation(1, evaluation(judged=True), [{"role": "user", "content": "Judge."}]))
     lane.write_evaluation(1, evaluation())
-    assert files(path.parent) == ["final_result_1.json"]
+    assert path.beside() == ["final_result_1.json"]
 
 
 def test_a_judging_that_failed_takes_no_verdict_away(lane, tmp_path):
@@ -197,24 +193,23 @@ def test_a_judging_that_failed_takes_no_verdict_away(lane, tmp_path):
     good = evaluation(judged=True, final_score=7.0, fingerprint="c" * 64)
     lane.write_evaluation(1, good)
     failed = evaluation(outcome="error", fingerprint="c" * 64)
-    path = lane.write_evaluation(1, failed)
-    assert load_evaluation(tmp_path / path).outcome == "error"
-    folder = (tmp_path / path).parent
+    path = Stored(tmp_path, lane.write_evaluation(1, failed))
+    assert path.evaluation().outcome == "error"
     aside = ["final_result_1.cccccccc.json", "judge_1.cccccccc.json", "summary_1.cccccccc.md"]
-    assert [name for name in sorted(os.listdir(folder)) if ".cccccccc." in name] == aside
-    assert load_evaluation(folder / aside[0]) == good
+    assert [name for name in path.beside() if ".cccccccc." in name] == aside
+    assert path.with_name(aside[0]).evaluation() == good
     lane.write_evaluation(1, failed)
-    assert load_evaluation(folder / aside[0]) == good
+    assert path.with_name(aside[0]).evaluation() == good
 
 
 def test_a_failure_of_another_verdict_makes_way_without_a_trace(lane, tmp_path):
     lane.write_evaluation(1, evaluation(outcome="error", fingerprint="c" * 64))
-    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint="d" * 64))
-    assert not [name for name in os.listdir(path.parent) if ".cccccccc." in name]
+    path = Stored(tmp_path, lane.write_evaluation(1, evaluation(judged=True, fingerprint="d" * 64)))
+    assert not [name for name in path.beside() if ".cccccccc." in name]
     replaced = evaluation(judged=True, final_score=3.0, fingerprint="d" * 64)
     lane.write_evaluation(1, replaced)
-    assert load_evaluation(path) == replaced
-    assert not [name for name in os.listdir(path.parent) if ".dddddddd." in name]
+    assert path.evaluation() == replaced
+    assert not [name for name in path.beside() if ".dddddddd." in name]
 
 
 @pytest.mark.parametrize(("status", "kept"), [("provider_error", True), ("failed", False)])
@@ -222,39 +217,40 @@ def test_an_outage_takes_no_run_that_succeeded(lane, tmp_path, status, kept):
     """A second try of the same fingerprint replaces the first, unless it is an outage after a success."""
     lane.write_run(artifact("paid"), RUN_INPUT)
     error = RunError(code="x", message="down")
-    path = tmp_path / lane.write_run(artifact("none", status=status, error=error), RUN_INPUT)
-    assert load_run(path).status == status
+    path = Stored(tmp_path, lane.write_run(artifact("none", status=status, error=error), RUN_INPUT))
+    assert path.run().status == status
     assert (lane.find_run("sum", 1, "a" * 64, lambda run: run.status == "success") is not None) == kept
-    assert (path.parent / "run_1.aaaaaaaa.json").exists() == kept
+    assert path.with_name("run_1.aaaaaaaa.json").exists() == kept
 
 
 def test_the_summary_tells_why(lane, tmp_path):
     check = CheckResult(check_id="said", kind="regex_match", outcome="failed", message="no 4\nin it")
     done = evaluation(judged=True, outcome="failed", checks=(check,), reasons=("check said: no 4",))
-    text = (tmp_path / lane.write_evaluation(3, done)).with_name("summary_3.md").read_text()
+    text = Stored(tmp_path, lane.write_evaluation(3, done)).with_name("summary_3.md").read_text()
     for expected in ("repetition 3: failed", "- check said: no 4", "`said`: no 4 in it", "| task | 7 |", "> Right."):
         assert expected in text
 
 
 def test_secrets_are_not_written_anywhere(lane, tmp_path):
     call = ToolCallEvent(sequence=0, at=0.0, call_id="1", name="exec_shell", arguments={SECRET: [SECRET]}, raw=None)
-    path = tmp_path / lane.write_run(artifact(trace=(call,), metadata={"x": SECRET}), {"messages": [SECRET]})
+    path = Stored(tmp_path, lane.write_run(artifact(trace=(call,), metadata={"x": SECRET}), {"messages": [SECRET]}))
     done = evaluation(judged=True, outcome="failed", reasons=(f"got {SECRET}",))
     lane.write_evaluation(1, done, [{"role": "user", "content": SECRET}])
-    assert load_run(path).metadata == {"x": "[redacted]"}
-    assert not [name for name in files(tmp_path) if SECRET in (tmp_path / name).read_text()]
+    assert path.run().metadata == {"x": "[redacted]"}
+    assert not [path for path in find_stored(tmp_path, "*") if SECRET in path.read_text()]
+    assert not [file for file in tmp_path.iterdir() if file.is_file() and SECRET.encode() in file.read_bytes()]
 
 
 def test_secrets_stay_where_the_policy_says_so(tmp_path):
     run = artifact(SECRET)
-    assert load_run(tmp_path / make_lane(tmp_path, redact=False).write_run(run, RUN_INPUT)) == run
+    assert load_run(tmp_path, make_lane(tmp_path, redact=False).write_run(run, RUN_INPUT)) == run
 
 
 @pytest.mark.parametrize("content", ["half \ud800 a pair", float("nan"), {"when": datetime.now(UTC)}, object(), {1: 2}])
 def test_whatever_an_agent_returns_can_be_stored_and_loaded(lane, tmp_path, content):
     run = artifact(content if isinstance(content, str) else "4", metadata={"returned": content})
-    path = tmp_path / lane.write_run(run, RUN_INPUT)
-    assert load_run(path).case_id == "sum"
+    path = Stored(tmp_path, lane.write_run(run, RUN_INPUT))
+    assert path.run().case_id == "sum"
     lane.write_evaluation(1, evaluation(outcome="failed", reasons=(str(content),)))
 
 
@@ -263,9 +259,11 @@ def test_whatever_an_agent_returns_can_be_stored_and_loaded(lane, tmp_path, cont
     ["..", ".", "", "a/b", "a\\b", "A", "ä", "con:1", "x" * 300, "trailing.", "\ud800", "a\x00b", "-rf", "a b"],
 )
 def test_no_case_id_leads_out_of_its_folder(lane, tmp_path, case_id):
-    path = tmp_path / lane.write_run(artifact(case_id=case_id), RUN_INPUT)
-    assert path.is_file()
-    assert path.resolve().parent.parent == (tmp_path / lane.runs).resolve()
+    path = Stored(tmp_path, lane.write_run(artifact(case_id=case_id), RUN_INPUT))
+    assert path.exists()
+    as_files(tmp_path)
+    assert path.file.is_file()
+    assert path.file.resolve().parent.parent == (tmp_path / lane.runs).resolve()
 
 
 def test_slugs():
@@ -288,24 +286,25 @@ def test_an_output_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
 
 def test_a_missing_broken_or_newer_file_is_a_clear_error(lane, tmp_path):
     with pytest.raises(AgentbenchError, match="cannot be read"):
-        load_run(tmp_path / "none.json")
-    path = tmp_path / lane.write_run(artifact(), RUN_INPUT)
-    newer = json.loads(path.read_bytes()) | {"schema_version": 99}
+        load_run(tmp_path, f"{lane.runs}/sum/run_1.json")
+    path = Stored(tmp_path, lane.write_run(artifact(), RUN_INPUT))
+    newer = path.json() | {"schema_version": 99}
     for text, expected in ((json.dumps(newer), "schema_version"), ("", "file"), ('{"a":1}', "run_id")):
         path.write_text(text)
         with pytest.raises(AgentbenchError, match=expected):
-            load_run(path)
+            path.run()
 
 
 def in_child(code: str, output: Path) -> list[str]:
-    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom pathlib import Path\n"
+    here = Path(__file__).parent
+    prelude = f"import sys; sys.path[:0] = {[str(here), str(here.parent)]!r}\nfrom pathlib import Path\n"
     prelude += f"from test_store_artifacts import *\noutput = Path({str(output)!r})\n"
     return [sys.executable, "-c", prelude + code]
 
 
 @pytest.mark.slow
 def test_a_full_disk_keeps_what_was_written(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact("kept"), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact("kept"), RUN_INPUT))
     code = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))  # no file of this process grows further
@@ -316,14 +315,14 @@ except InfrastructureError as error:
 """
     done = subprocess.run(in_child(code, tmp_path), capture_output=True, text=True, timeout=60, check=True)
     assert "cannot write to" in done.stdout
-    assert load_run(path).final_output == "kept"
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["run_1.fingerprint_input.json", "run_1.json"]
+    assert path.run().final_output == "kept"
+    assert path.beside() == ["run_1.fingerprint_input.json", "run_1.json"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_process_leaves_a_whole_run(lane, tmp_path):
-    path = tmp_path / lane.write_run(artifact("0" * 100_000), RUN_INPUT)
+    path = Stored(tmp_path, lane.write_run(artifact("0" * 100_000), RUN_INPUT))
     code = """
 lane = make_lane(output)
 print("writing", flush=True)
@@ -334,10 +333,10 @@ while True:
     for _ in range(3):
         with subprocess.Popen(in_child(code, tmp_path), stdout=subprocess.PIPE, text=True) as process:
             process.stdout.readline()
-            while process.poll() is None and load_run(path).final_output[0] == "0":
+            while process.poll() is None and path.run().final_output[0] == "0":
                 pass
             for _ in range(random.randrange(30)):
-                load_run(path)
+                path.run()
             process.send_signal(signal.SIGKILL)
-        assert len(set(load_run(path).final_output)) == 1
+        assert len(set(path.run().final_output)) == 1
         lane.write_run(artifact("0" * 100_000), RUN_INPUT)

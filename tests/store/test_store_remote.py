@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.s3_server import S3Server
+from support.stored import Stored
 from test_store_artifacts import artifact, evaluation
 
 from pytest_agentbench.collection.start import StoreWait
@@ -107,9 +107,9 @@ def test_a_run_and_its_verdict_come_to_another_machine(tmp_path, machine):
     assert second.pull_verdict(run)
     assert second.lane.find_run("sum", 1, KEY)[0] == run
     assert second.lane.find_evaluation(run, VERDICT)[0] == verdict
-    folder = tmp_path / "b" / second.lane.evaluations / "sum"
-    assert json.loads((folder / "judge_1.prompt.user.json").read_text()) == [{"text": "judge\nthis"}]
-    covered = tmp_path / "b" / second.lane.runs / "sum/run_1.fingerprint_input.json"
+    prompt = Stored(tmp_path / "b", f"{second.lane.evaluations}/sum/judge_1.prompt.user.json")
+    assert prompt.json() == [{"text": "judge\nthis"}]
+    covered = Stored(tmp_path / "b", f"{second.lane.runs}/sum/run_1.fingerprint_input.json")
     assert covered.read_bytes() == INPUT
     assert second.told == []
 

@@ -7,14 +7,17 @@ import json
 import os
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
-from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_child, make_lane
+from support.stored import Stored, as_files, list_stored
+from test_store_artifacts import RUN_INPUT, artifact, evaluation, in_child, make_lane
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.store.documents import find_whole_archive, load_run
+from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.documents import find_whole_archive
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -73,9 +76,9 @@ def test_a_superseded_run_and_verdict_are_found(lane):
 
 
 def test_what_judges_said_moves_with_the_verdict(lane, tmp_path):
-    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint=A), [{"content": "Judge."}])
+    path = Stored(tmp_path, lane.write_evaluation(1, evaluation(judged=True, fingerprint=A), [{"content": "Judge."}]))
     lane.write_evaluation(1, evaluation(fingerprint=B))
-    assert files(path.parent) == [
+    assert path.beside() == [
         "final_result_1.aaaaaaaa.json",
         "final_result_1.json",
         "judge_1.aaaaaaaa.json",
@@ -191,10 +194,12 @@ def broken(kind: str, document: bytes) -> bytes:
     return BROKEN[kind]
 
 
+@pytest.mark.parametrize("turn", [Path, as_files], ids=["database", "files"])
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_cannot_be_read_counts_as_missing_and_is_kept(lane, tmp_path, said, kind):
-    run = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
-    verdict = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint=B, run_id="r1"))
+def test_what_cannot_be_read_counts_as_missing_and_is_kept(lane, tmp_path, said, kind, turn):
+    run = Stored(tmp_path, lane.write_run(artifact("old"), RUN_INPUT))
+    verdict = Stored(tmp_path, lane.write_evaluation(1, evaluation(judged=True, fingerprint=B, run_id="r1")))
+    turn(tmp_path)
     for path in (run, verdict):
         path.write_bytes(broken(kind, path.read_bytes()))
     kept = {path: path.read_bytes() for path in (run, verdict)}
@@ -210,12 +215,12 @@ def test_what_cannot_be_read_counts_as_missing_and_is_kept(lane, tmp_path, said,
     assert [path.with_name(path.name + ".unreadable").read_bytes() for path in aside] == [kept[path] for path in aside]
     assert len(said) == len(aside)
     assert all(str(path) in text for path, text in zip(aside, said, strict=True))
-    assert {path.parent for path in tmp_path.rglob("*1*") if path.is_file()} == {run.parent, verdict.parent}
+    assert {path.rpartition("/")[0] for path in list_stored(tmp_path, "*1*")} == {run.folder, verdict.folder}
 
 
 def test_only_the_newest_unreadable_file_is_kept(lane, tmp_path):
     for text in ("first", "second"):
-        path = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+        path = Stored(tmp_path, lane.write_run(artifact(), RUN_INPUT))
         path.write_text(text)
     lane.write_run(artifact(), RUN_INPUT)
     assert path.with_name("run_1.json.unreadable").read_text() == "second"
@@ -237,29 +242,32 @@ def is_too_large(path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and devices")
 @pytest.mark.parametrize("put", [never_comes, never_ends, is_too_large])
 def test_what_is_no_file_that_the_store_writes_is_neither_waited_for_nor_read(lane, tmp_path, said, put):
-    place = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+    place = Stored(tmp_path, lane.write_run(artifact(), RUN_INPUT))
+    as_files(tmp_path)
     place.unlink()
-    put(place)
+    put(place.file)
     assert lane.find_run("sum", 1, A) is None
     lane.refuse_newer("sum", 1)
     with pytest.raises(InfrastructureError, match=r"run_1\.json: cannot be read: found .*, expected "):
-        load_run(place)
+        place.run()
     lane.write_run(artifact(), RUN_INPUT)
-    assert load_run(place) == artifact()
-    assert place.with_name("run_1.json.unreadable").exists()
+    assert place.run() == artifact()
+    assert os.path.lexists(place.with_name("run_1.json.unreadable"))
 
 
 def test_a_folder_in_the_place_of_a_run_is_kept_too(lane, tmp_path, said):
-    place = tmp_path / lane.runs / "sum/run_1.json"
-    place.mkdir(parents=True)
+    place = Stored(tmp_path, f"{lane.runs}/sum/run_1.json")
+    place.file.mkdir(parents=True)
     assert lane.find_run("sum", 1, A) is None
     lane.write_run(artifact(), RUN_INPUT)
-    assert load_run(place) == artifact()
-    assert place.with_name("run_1.json.unreadable").is_dir()
+    assert place.run() == artifact()
+    assert place.with_name("run_1.json.unreadable").file.is_dir()
 
 
-def test_a_limit_of_this_process_is_no_missing_run(lane):
+@pytest.mark.parametrize("turn", [lambda output: open_documents(output).close(), as_files], ids=["database", "files"])
+def test_a_limit_of_this_process_is_no_missing_run(lane, tmp_path, turn):
     lane.write_run(artifact(), RUN_INPUT)
+    turn(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
@@ -287,8 +295,8 @@ def test_a_store_tells_its_lanes_warnings(tmp_path, said, caplog):
 
 def test_nothing_depends_on_the_clock(lane, tmp_path):
     later = artifact("old", started_at="2099-01-01T00:00:00Z")
-    path = tmp_path / lane.write_run(later, RUN_INPUT)
-    os.utime(path, (2**32, 2**32))
+    path = Stored(tmp_path, lane.write_run(later, RUN_INPUT))
+    path.age(2**32)
     assert lane.find_run("sum", 1, A)[0] == later
     lane.write_run(artifact("new", started_at="1971-01-01T00:00:00Z"), RUN_INPUT)
     assert lane.find_run("sum", 1, A)[0].final_output == "new"

@@ -9,7 +9,10 @@ import sqlite3
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.documents import load_evaluation, load_run
 from pytest_agentbench.store.files import DATABASE, LOCKS
 
 
@@ -102,6 +105,14 @@ class Stored:
         """Return what is in it."""
         return json.loads(self.read_bytes())
 
+    def run(self) -> RunArtifact:
+        """Return the run that it holds."""
+        return load_run(self.output, self.path)
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation that it holds."""
+        return load_evaluation(self.output, self.path)
+
     def write_bytes(self, content: bytes) -> None:
         """Store it so."""
         if open_documents(self.output).exist:
@@ -134,7 +145,7 @@ class Stored:
     def age(self, at: float) -> None:
         """Say that it was written then, in seconds since 1970."""
         documents = open_documents(self.output)
-        if documents.exist:
+        if documents.exist and self.path.count("/") > 1:
             folder, leaf, name = self.path.rsplit("/", 2)
             with contextlib.closing(sqlite3.connect(self.output / DATABASE)) as database, database:
                 database.execute(
