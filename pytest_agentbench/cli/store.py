@@ -41,7 +41,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
     from pytest_agentbench.store.files import RUN_LEVELS
 
     # Both, for report.json names runs as seen from the output folder, and shells complete from here.
-    for path in (os.path.relpath(name, contents.output), name):
+    for path in (os.path.relpath(name or ".", contents.output), name):
         run = path.replace(os.sep, "/").replace(".fingerprint_input.json", ".json")
         if run.count("/") == RUN_LEVELS + 1 and contents.documents.read(run) is not None:
             return run, load_run(contents.output, run)

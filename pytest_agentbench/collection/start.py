@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sessions import Workspaces
 
 
+MOST_LAID_OUT = 1_000
+"""Of how many runs at most a session makes files at its end: more would take longer than the database saves."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -89,6 +92,7 @@ class StoreLayout:
 
     def __init__(self, documents: Documents) -> None:
         self.documents = documents
+        documents.note_use()
         self._maker = threading.Thread(target=self._lay_out, name="agentbench-layout", daemon=True)
 
     @pytest.hookimpl(wrapper=True)
@@ -221,7 +225,7 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
-    _register_plugins(config, settings, ahead, services, telling)
+    _register_plugins(config, settings, ahead, services, telling, len(jobs))
     Signals(telling.ended).install(session)
     if channel is not None:
         from pytest_agentbench.distributed.shares import ReportPacker
@@ -304,7 +308,7 @@ def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | No
 
 
 def _register_plugins(
-    config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages
+    config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages, runs: int
 ) -> None:
     """Register what takes part from here on, and what ends with the session."""
     logging.getLogger().addHandler(handler := RunLogHandler())
@@ -324,7 +328,8 @@ def _register_plugins(
     config.add_cleanup((streams := Streams()).close)
     reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
-    plugins.register(StoreLayout(store.documents))
+    if runs <= MOST_LAID_OUT and not settings.dry_run:
+        plugins.register(StoreLayout(store.documents))
     remote = store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))

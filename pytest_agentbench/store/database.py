@@ -29,9 +29,6 @@ from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below,
 LARGEST = 2**16
 """Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
 
-MOST_LAID_OUT = 1_000
-"""Of how many runs at most a session makes files at its end."""
-
 VERSION = 1
 """The `user_version` of the database."""
 _APPLICATION = 0x41424E43
@@ -135,20 +132,20 @@ class Documents:
         self._folders: dict[str, int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
-        self._used: set[str] | None = set()  # the folders in which this process has written or found something
-        self._runs = 0
+        self._used: set[str] | None = None
 
     # -- reading
 
     def read(self, path: str) -> bytes | None:
         """Return a document; None where there is none."""
+        row = None
         with self._lock:
             if (database := self._open()) is not None:
                 row = self._select(database, _CONTENT, path)
                 if row is not None and row[0] is not None:
                     content: bytes = row[0]
                     return content
-        return self._read_file(path)
+        return self._read_file(path, named=row is not None)
 
     def find(self, folder: str, names: tuple[str, str]) -> Iterator[tuple[str, bytes]]:
         """Yield the documents of two names in a folder `root/suite/...`, then those in the same folder of other suites.
@@ -182,7 +179,8 @@ class Documents:
             content = paths[path]
             if content is None:
                 try:
-                    content = self._read_file(path) if path not in found or lies_below(self.output, path) else None
+                    if path not in found or lies_below(self.output, path):
+                        content = self._read_file(path, named=path in found)
                 except OSError as error:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
@@ -297,6 +295,7 @@ class Documents:
                 self._write_file(path, content)
             if database is not None:
                 _run(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
+                self._note(path)
             if database is not None and kept is not None:
                 self._unlink(path)  # the file of what lay here
 
@@ -372,11 +371,13 @@ class Documents:
         """Write all documents to their places in the layout, below `target` or the output folder; return how many."""
         return sum(self._lay_out_folder(folder, target or self.output) for folder in [*self._list_leaves()])
 
+    def note_use(self) -> None:
+        """Remember from here on in which folders this process writes or finds something."""
+        self._used = set()
+
     def lay_out_used(self) -> int:
-        """Write what this process has made or found to its place in the layout, unless that is too much."""
-        if self._used is None or self._open() is None:
-            return 0
-        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(self._used))
+        """Write what lies in the folders of `note_use` to its place in the layout; return how many documents."""
+        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(self._used or ()))
 
     def _lay_out_folder(self, folder: str, target: str) -> int:
         base, _, leaf = folder.rpartition("/")
@@ -392,7 +393,7 @@ class Documents:
             if not _is_name(name):
                 continue
             if content is None:  # a large one, which is a file already
-                if target == self.output or (content := self._read_file(f"{folder}/{name}")) is None:
+                if target == self.output or (content := self._read_file(f"{folder}/{name}", named=True)) is None:
                     continue
             elif _is_written(f"{place}/{name}", modified, len(content)):
                 continue
@@ -402,13 +403,8 @@ class Documents:
         return len(rows)
 
     def _note(self, path: str) -> None:
-        if self._used is None:
-            return
-        folder, _, name = path.rpartition("/")
-        self._used.add(folder)
-        self._runs += name.startswith("run_") and not name.endswith(".fingerprint_input.json")
-        if self._runs > MOST_LAID_OUT:
-            self._used = None
+        if self._used is not None:
+            self._used.add(path.rpartition("/")[0])
 
     def take_in(self, path: str) -> bool:
         """Put a file of the layout into the database, in its own place; False where one of that name is there."""
@@ -485,6 +481,8 @@ class Documents:
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
         """Return the first row of a statement about one document; None too where its folder is not known."""
+        if path.count("/") < 2:
+            return None  # a file that a session left in the output folder itself, or a lock
         folder, leaf, name = _split(path)
         known = self._folder(database, folder)
         row: tuple[Any, ...] | None = None
@@ -521,8 +519,9 @@ class Documents:
             known = self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
         return known
 
-    def _read_file(self, path: str) -> bytes | None:
-        if not self._look_for_files(path.partition("/")[0]):
+    def _read_file(self, path: str, *, named: bool) -> bytes | None:
+        """Return what is in a file; None where there is none, or can be none unless the database names it."""
+        if not named and not self._look_for_files(path.partition("/")[0]):
             return None
         try:
             return read_file(f"{self.output}/{path}")

@@ -259,11 +259,10 @@ class Claims:
         self._descriptor = _open_lock_file(f"{output}/{LOCKS}", f"{output}/{LOCKS}/{_CLAIMS}")
         self._pid = os.getpid()
 
-    @property
-    def usable(self) -> bool:
-        """Return whether the file is still the one in the folder, and this the process that has opened it."""
+    def are_of(self, output: str) -> bool:
+        """Return whether the file is the one in a folder, and this the process that has opened it."""
         try:
-            found, mine = os.stat(f"{self.output}/{LOCKS}/{_CLAIMS}"), os.fstat(self._descriptor)
+            found, mine = os.stat(f"{output}/{LOCKS}/{_CLAIMS}"), os.fstat(self._descriptor)
         except OSError:
             return False
         return (found.st_dev, found.st_ino, self._pid) == (mine.st_dev, mine.st_ino, os.getpid())
@@ -303,10 +302,13 @@ def open_claims(output: str) -> Claims:
     """Return this process's claims on an output folder. Raises OSError where it takes no files."""
     with _claiming:
         claims = _claims.get(output)
-        if claims is None or not claims.usable:
-            claims = _claims[output] = Claims(output)
-        for idle in [key for key, each in _claims.items() if not each.held and each is not claims][:-_MOST_CLAIMS]:
-            _claims.pop(idle).close()
+        if claims is None or not claims.are_of(output):
+            # However the folder is spelled, it is one open file: a second one would lock what the first has locked
+            claims = next((each for each in _claims.values() if each.are_of(output)), None) or Claims(output)
+            _claims[output] = claims
+        for name in [name for name, each in _claims.items() if not each.held and each is not claims][:-_MOST_CLAIMS]:
+            if (idle := _claims.pop(name)) not in _claims.values():
+                idle.close()
         return claims
 
 
@@ -314,7 +316,9 @@ def close_claims(output: str) -> None:
     """Close this process's file of claims on an output folder, unless it holds some. The next claim opens it again."""
     with _claiming:
         if (claims := _claims.get(output)) is not None and not claims.held:
-            _claims.pop(output).close()
+            for name in [name for name, each in _claims.items() if each is claims]:
+                del _claims[name]
+            claims.close()
 
 
 @contextlib.asynccontextmanager
@@ -344,12 +348,10 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
 def is_claimed(output: str) -> bool:
     """Return whether a session is making runs in the output folder. Raises OSError."""
     with _claiming:
-        if (mine := _claims.get(output)) is not None and mine.held:
-            return True
         if not os.path.exists(f"{output}/{LOCKS}/{_CLAIMS}"):
             return False
         claims = open_claims(output)
-        if not _lock(partial(_lock_byte, claims._descriptor, 0, _BYTES), output):
+        if claims.held or not _lock(partial(_lock_byte, claims._descriptor, 0, _BYTES), output):
             return True
         _unlock_byte(claims._descriptor, 0, _BYTES)
         return False

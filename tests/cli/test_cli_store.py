@@ -1,23 +1,28 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from support.stored import Stored, as_files, find_stored, list_stored
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.store.files import JUDGEMENTS
+from pytest_agentbench.store.files import JUDGEMENTS, open_claims
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 
+SUPERSEDED = "run_1.????????.json"
+KEY = "a" * 64
 LONG_AGO = time.time() - 3600
 
 
@@ -58,7 +63,7 @@ class Shop:
             error=error,
             **fields,
         )
-        path = self.output / lane.write_run(artifact, content)
+        path = Stored(self.output, lane.write_run(artifact, content))
         if status == "success":
             self.judge(artifact, lane)
         return artifact, path
@@ -83,19 +88,28 @@ class Shop:
             judge=judged,
             outcome=outcome,
         )
-        return self.output / lane.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}])
+        return Stored(self.output, lane.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}]))
 
     def names(self):
-        """All files but locks and descriptions of profiles, relative to the store."""
-        others = (".fingerprint.json", "writes")
-        files = (path for path in self.output.rglob("*") if path.is_file() and path.name not in others)
-        return sorted(str(path.relative_to(self.output)) for path in files)
+        """All documents and files but locks and descriptions of profiles, relative to the store."""
+        return [name for name in list_stored(self.output) if not name.endswith(".fingerprint.json")]
+
+    def find(self, pattern):
+        """Finds the one document that is named so."""
+        [found] = find_stored(self.output, pattern)
+        return found
 
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return Shop(tmp_path)
+
+
+@pytest.fixture(params=[Path, as_files], ids=["database", "files"])
+def turn(request):
+    """Turns a store into one of an older version, or leaves it as it is."""
+    return request.param
 
 
 @pytest.fixture
@@ -108,16 +122,11 @@ def store(capsys):
     return call
 
 
-def aged(*paths):
-    for path in paths:
-        os.utime(path, (LONG_AGO, LONG_AGO))
-
-
 @pytest.mark.parametrize("command", [["why", "abcd", "abce"], ["prune"], ["verify"], ["export"]])
 def test_a_folder_that_is_no_store_is_named(store, tmp_path, command):
     code, out, err = store(*command, "--output", tmp_path)
     assert (code, out) == (1, "")
-    assert err == f"{tmp_path}: found no folder runs in it, expected an output folder of sessions\n"
+    assert err == f"{tmp_path}: found no store.sqlite and no folder runs in it, expected an output folder of sessions\n"
 
 
 # -- why
@@ -127,15 +136,15 @@ def test_why_shows_each_field_that_differs(shop, store):
     prompt = "You are a clerk.\nAnswer in one word.\nWhat is the sum of two and two, please?\n"
     common = {"tools": ["a", "c"], "attachments": [{"name": "x", "sha256": "a" * 64}]}
     model = {"model_id": "gpt", "parameters": {"temperature": 0}}
-    _, a = shop.run(covered(prompt, model=model, **common))
+    shop.run(covered(prompt, model=model, **common))
     other = {**model, "parameters": {"temperature": 0.7, "seed": 1}}
     common = {"tools": ["a", "b", "c"], "attachments": [{"name": "x", "sha256": "b" * 64}]}
     _, b = shop.run(covered(prompt.replace("one word", "a sentence"), model=other, **common))
-    superseded = next(a.parent.glob("run_1.*[0-9a-f].json"))
+    superseded = shop.find(SUPERSEDED)
     code, out, err = store("why", superseded, b)
     assert (code, err) == (0, "")
     head, _, body = out.partition("\n\n")
-    assert head.splitlines()[0] == f"A  {superseded}"
+    assert head.splitlines()[0] == f"A  outputs/{superseded.path}"
     assert ", success, 2026-01-01 00:00:00+00:00" in head
     assert body.splitlines() == [
         f"attachments[0].sha256: {'a' * 12}... -> {'b' * 12}...",
@@ -153,7 +162,7 @@ def test_runs_are_named_by_path_id_or_fingerprint(shop, store):
     run_a, a = shop.run(covered("one"))
     run_b, _ = shop.run(covered("two"), case_id="other")
     expected = 'messages[0].content: "one" -> "two"'
-    for name_a in (a, a.relative_to(shop.output), a.with_name("run_1.fingerprint_input.json"), run_a.run_id):
+    for name_a in (a, a.path, a.with_name("run_1.fingerprint_input.json"), run_a.run_id):
         for name_b in (run_b.fingerprint, run_b.fingerprint[:6]):
             assert store("why", name_a, name_b)[1].splitlines()[-1] == expected
 
@@ -165,7 +174,7 @@ def test_a_name_of_several_runs_or_none_is_refused(shop, store):
     assert (code, out) == (1, "")
     first, *named = err.splitlines()
     assert first == f"found several runs that begin with {digits!r}, expected one; give its path:"
-    assert named == [*(f"  {path.relative_to(shop.output.parent)}" for path in paths[:5]), "  ..."]
+    assert named == [*(f"  outputs/{path.path}" for path in paths[:5]), "  ..."]
     assert "found no run whose run_id or fingerprint begins with 'ffff'" in store("why", "ffff", "ffff")[2]
     assert "found 'xyz', expected the path of a stored run" in store("why", "xyz", "ffff")[2]
 
@@ -206,8 +215,9 @@ def test_a_run_without_its_input_is_named(shop, store):
 def test_a_run_is_named_from_within_its_folder_too(shop, store, monkeypatch):
     _, a = shop.run(covered("one"))
     shop.run(covered("two"))
-    superseded = next(a.parent.glob("run_1.*[0-9a-f].json"))
-    monkeypatch.chdir(a.parent)
+    superseded = shop.find(SUPERSEDED)
+    as_files(shop.output)
+    monkeypatch.chdir(a.file.parent)
     out = store("why", superseded.name, a.name, "--output", shop.output)[1]
     assert out.splitlines()[-1] == 'messages[0].content: "one" -> "two"'
     assert store("why", "", "x", "--output", shop.output)[2].startswith("found '', expected the path of a stored run")
@@ -216,7 +226,7 @@ def test_a_run_is_named_from_within_its_folder_too(shop, store, monkeypatch):
 def test_a_profile_without_its_settings_hides_no_difference(shop, store):
     _, a = shop.run(covered("one"))
     _, b = shop.run(covered("two"), case_id="other")
-    a.parents[2].joinpath(".fingerprint.json").write_text("{}")
+    shop.find("runs/*/*/.fingerprint.json").write_text("{}")
     assert store("why", a, b)[1].splitlines()[-1] == 'messages[0].content: "one" -> "two"'
 
 
@@ -234,9 +244,10 @@ def test_a_store_in_use_loses_nothing(shop, store):
     assert shop.names() == before
 
 
-def test_what_another_run_has_the_place_of_goes(shop, store):
+def test_what_another_run_has_the_place_of_goes(shop, store, turn):
     old, _ = shop.run(covered("old"))
     shop.run(covered("new"))
+    turn(shop.output)
     before = shop.names()
     code, out, _ = store("prune", "--dry-run")
     *paths, runs, verdicts, total = out.splitlines()
@@ -269,7 +280,8 @@ def test_what_a_session_came_back_to_stays_and_is_exported(shop, store):
     old, _ = shop.run(covered("old"))
     new, _ = shop.run(covered("new"))
     assert [json.loads(line)["run"]["run_id"] for line in store("export")[1].splitlines()] == [new.run_id]
-    aged(*(shop.output / name for name in shop.names()))
+    for name in shop.names():
+        Stored(shop.output, name).age(LONG_AGO)
     lane = shop.lane()
     assert lane.find_run("sum", 1, old.fingerprint)[0] == old
     assert lane.find_evaluation(old, fingerprint([old.fingerprint, "a"])) is not None
@@ -300,16 +312,17 @@ def test_a_verdict_behind_an_error_is_what_a_session_looks_for(shop, store):
     assert path.exists()
 
 
-def test_a_verdict_on_a_run_that_is_gone_goes(shop, store):
+def test_a_verdict_on_a_run_that_is_gone_goes(shop, store, turn):
     shop.run(case_id="stays")
     run, path = shop.run()
     shop.judge(run, shop.lane("smoke"))
+    turn(shop.output)
     before = shop.names()
     path.unlink()
     code, out, _ = store("prune")
     assert (code, out.splitlines()[0].split(maxsplit=1)) == (0, ["2", "orphaned verdicts"])
     assert [name for name in before if "stays" in name] == [name for name in shop.names() if "/sum/" not in name]
-    assert not list(shop.output.glob("evaluations/*/*/*/*/sum"))
+    assert not [name for name in shop.names() if name.startswith("evaluations") and "/sum/" in name]
 
 
 def test_a_verdict_lives_by_a_run_of_another_suite(shop, store):
@@ -328,8 +341,8 @@ def test_a_run_made_again_orphans_the_verdict_on_the_first(shop, store):
 
 def test_a_verdict_of_an_older_version_is_known_by_its_runs_fingerprint(shop, store):
     shop.run()
-    [path] = shop.output.glob("evaluations/*/*/*/*/*/final_result_1.json")
-    document = json.loads(path.read_text())
+    path = shop.find("final_result_1.json")
+    document = path.json()
     del document["run_id"]
     path.write_text(json.dumps({**document, "schema_version": 1}))
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
@@ -338,33 +351,37 @@ def test_a_verdict_of_an_older_version_is_known_by_its_runs_fingerprint(shop, st
     assert "1 orphaned verdicts" in store("prune")[1]
 
 
-def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays(shop, store):
+def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays(shop, store, turn):
     _, path = shop.run()
     old = [
         path.with_name(".0a1b2c3d-77-1.tmp"),
-        shop.output / ".report.json.0a1b2c3d",
+        Stored(shop.output, ".report.json.0a1b2c3d"),
         path.with_name("run_2.fingerprint_input.json"),
     ]
-    evaluations = next(shop.output.glob("evaluations/*/*/*/*/sum"))
-    old += [evaluations / "judge_2.json", evaluations / "summary_2.md"]
+    verdict = shop.find("final_result_1.json")
+    old += [verdict.with_name("judge_2.json"), verdict.with_name("summary_2.md")]
     young = [
         path.with_name(".0a1b2c3d-77-2.tmp"),
         path.with_name("run_3.fingerprint_input.json"),
-        evaluations / "judge_3.json",
+        verdict.with_name("judge_3.json"),
     ]
-    for each in (*old, *young):
-        each.write_text("half")
-    aged(*old)
     foreign = path.with_name(".notes.tmp")
-    foreign.write_text("mine")
-    aged(foreign)
+    turn(shop.output)
+    for each in (*old, *young, foreign):
+        if each.name.endswith(".tmp") or not each.folder:  # files in any store
+            each.file.parent.mkdir(parents=True, exist_ok=True)
+            each.file.write_text("half")
+        else:
+            each.write_text("half")
+    for each in (*old, foreign):
+        each.age(LONG_AGO)
     assert store("prune")[1].startswith("       5 unfinished files\n")
     assert [each.exists() for each in (*old, *young, foreign)] == [False] * 5 + [True] * 4
 
 
 def test_locks_of_the_dead_go(shop, store):
     shop.run()
-    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
+    lock = shop.output / ".locks" / f"{KEY}.lock"
     lock.parent.mkdir(exist_ok=True)
     lock.write_text("77\n")
     assert "1 stale locks" in store("prune", "--dry-run")[1]
@@ -375,28 +392,32 @@ def test_locks_of_the_dead_go(shop, store):
 
 def test_only_what_sessions_lock_is_a_lock(shop, store):
     shop.run()
+    (shop.output / ".locks").mkdir(exist_ok=True)
     (shop.output / ".locks" / "uv.lock").write_text("mine")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
     assert (shop.output / ".locks" / "uv.lock").exists()
 
 
-def test_prune_stops_when_a_session_begins(shop, store, monkeypatch):
-    """Its first removal is the moment in which a session takes its first lock."""
+@pytest.mark.parametrize("older", [False, True])
+def test_prune_stops_when_a_session_begins(shop, store, monkeypatch, older):
+    """Its first removal is the moment in which a session makes its first claim."""
     for case_id in ("a", "b"):
         shop.run(covered("old"), case_id=case_id)
         shop.run(covered("new"), case_id=case_id)
-    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
-    session, unlink = FileLock(lock), type(lock).unlink
+    as_files(shop.output)
+    lock, claims, unlink = FileLock(shop.output / ".locks" / f"{KEY}.lock"), open_claims(str(shop.output)), os.unlink
 
-    def begin(path, missing_ok=False):
-        session.acquire()
-        unlink(path, missing_ok=missing_ok)
+    def begin(path):
+        monkeypatch.undo()
+        lock.acquire() if older else claims.take(KEY)
+        unlink(path)
 
-    monkeypatch.setattr(type(lock), "unlink", begin)
-    code, out, err = store("prune")
-    session.release()
+    monkeypatch.setattr(os, "unlink", begin)
+    code, out, err = store("prune", "--output", shop.output)
+    lock.release()
+    claims.release(KEY)
     assert (code, out.splitlines()[:-1]) == (1, ["       1 superseded runs"])
-    assert err.startswith("outputs: a session is making runs there")
+    assert err.startswith(f"{shop.output}: a session is making runs there")
 
 
 def test_a_run_names_no_other_runs_archive(shop, store):
@@ -409,24 +430,35 @@ def test_a_run_names_no_other_runs_archive(shop, store):
     assert (shop.output / archive).exists()
 
 
-def test_nothing_goes_while_a_session_is_at_work(shop, store):
+@contextlib.contextmanager
+def claimed(output):
+    claims = open_claims(str(output))
+    assert claims.take(KEY)
+    try:
+        yield
+    finally:
+        claims.release(KEY)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_nothing_goes_while_a_session_is_at_work(shop, store, older):
     shop.run(covered("old"))
     shop.run(covered("new"))
-    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
-    lock.parent.mkdir(exist_ok=True)
     before = shop.names()
-    with FileLock(lock):
+    with FileLock(shop.output / ".locks" / f"{KEY}.lock") if older else claimed(shop.output):
         code, out, err = store("prune")
         assert (code, out) == (1, "removed 0 files, 0.0 kB\n")
         assert err == "outputs: a session is making runs there; prune when it has ended\n"
+        assert store("convert")[0] == 1
         assert store("prune", "--dry-run")[0] == 0
     assert [name for name in shop.names() if ".locks" not in name] == before
 
 
-def test_what_cannot_be_read_goes_only_when_asked(shop, store):
+def test_what_cannot_be_read_goes_only_when_asked(shop, store, turn):
     _, broken = shop.run(case_id="broken")
     _, newer = shop.run(case_id="newer")
     _, whole = shop.run()
+    turn(shop.output)
     broken.write_text(broken.read_text()[:100])
     newer.write_text(newer.read_text().replace('"schema_version":2', '"schema_version":3'))
     aside = whole.with_name("run_2.json.unreadable")
@@ -456,7 +488,7 @@ def test_archives_go_with_their_runs(shop, store):
     old, new = archived("old"), archived("new")
     lost = new.with_name(f"workspace.00000009.{'0' * 16}.tar")
     lost.touch()
-    aged(lost)
+    os.utime(lost, (LONG_AGO, LONG_AGO))
     assert "1 superseded runs" in store("prune")[1]
     assert [path.exists() for path in (old, new, lost)] == [False, True, False]
 
@@ -476,7 +508,7 @@ def test_single_files_that_runs_left_go_with_their_runs(shop, store):
     foreign = new.with_name("notes")
     for path in (lost, foreign):
         path.touch()
-        aged(path)
+        os.utime(path, (LONG_AGO, LONG_AGO))
     assert "1 superseded runs" in store("prune")[1]
     assert [path.exists() for path in (old, new, lost, foreign)] == [False, True, False, True]
 
@@ -488,7 +520,9 @@ def test_nothing_is_removed_or_exported_through_a_link_to_a_folder(shop, store, 
     run, _ = shop.run(covered("old"))
     shop.judge(run)
     shop.run(covered("new"))
-    (shop.output / ".locks" / f"{'a' * 64}.lock").write_text("77\n")
+    (shop.output / ".locks").mkdir(exist_ok=True)
+    (shop.output / ".locks" / f"{KEY}.lock").write_text("77\n")
+    as_files(shop.output)
     [planted] = shop.output.glob(place)
     planted.rename(tmp_path / "elsewhere")
     planted.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
@@ -502,6 +536,7 @@ def test_nothing_is_removed_or_exported_through_a_link_to_a_folder(shop, store, 
 
 def test_a_link_in_place_of_a_record_is_none(shop, store):
     shop.run()
+    as_files(shop.output)
     [run] = shop.output.glob("runs/*/*/gpt/sum/run_1.json")
     run.rename(run.with_name("mine.json"))
     run.symlink_to("mine.json")
@@ -511,6 +546,7 @@ def test_a_link_in_place_of_a_record_is_none(shop, store):
 def test_what_runs_left_is_neither_stored_nor_removed_through_a_link(shop, tmp_path):
     lane = shop.lane()
     shop.run(lane=lane)
+    as_files(shop.output)
     case = next(shop.output.glob("runs/*/*/gpt/sum"))
     (case / "run_1.artifacts").symlink_to(tmp_path)
     (case / "run_2.artifacts").mkdir()
@@ -555,14 +591,15 @@ def test_inputs_without_their_secrets_prove_nothing(shop, store):
     assert "1 inputs without their secrets, which prove nothing" in out
 
 
-def damaged(kind, shop):
+def damaged(kind, shop, turn):
     """Damages one thing of a sound store; a part of what is said of it."""
     lane = shop.lane()
     archive = shop.output / lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
     _, path = shop.run(lane=lane, workspace=str(archive.relative_to(shop.output)))
-    judge = next(shop.output.glob("evaluations/*/*/*/*/sum/judge_1.json"))
+    judge = shop.find("judge_1.json")
     result = judge.with_name("final_result_1.json")
     covered_input = path.with_name("run_1.fingerprint_input.json")
+    turn(shop.output)
     match kind:
         case "truncated run":
             path.write_bytes(path.read_bytes()[:-20])
@@ -589,7 +626,9 @@ def damaged(kind, shop):
             path.write_text(path.read_text().replace(str(archive.relative_to(shop.output)), "../../etc/passwd"))
             return "workspace: found '../../etc/passwd', which is missing or damaged"
         case "misplaced run":
-            path.parent.rename(path.parent.with_name("other"))
+            for name in path.beside():
+                if name != "run_1.artifacts":
+                    path.with_name(name).rename(Stored(shop.output, f"{path.folder.replace('/sum', '/other')}/{name}"))
             return "case_id: found 'sum', expected the case that the folder is named by"
         case "another repetition":
             path.rename(path.with_name("run_2.json"))
@@ -604,17 +643,17 @@ def damaged(kind, shop):
             judge.write_text("{")
             return f"{judge}: cannot be read: file: Invalid JSON"
         case "another profile":
-            described = next(shop.output.glob("runs/*/*/.fingerprint.json"))
+            described = shop.find("runs/*/*/.fingerprint.json")
             described.write_text(described.read_text().replace('"auto"', '"local"'))
             return f"{described}: found an input of another fingerprint"
         case "broken profile":
-            described = next(shop.output.glob("runs/*/*/.fingerprint.json"))
+            described = shop.find("runs/*/*/.fingerprint.json")
             described.write_text("[]")
             return f"{described}: cannot be read"
         case "foreign vote":
             votes = Judgements(shop.output / JUDGEMENTS)
             votes.keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
-            vote = shop.output / JUDGEMENTS / "aa" / f"{'a' * 64}.json"
+            vote = shop.find(f"{'a' * 64}.json")
             vote = vote.rename(vote.with_name(f"{'b' * 64}.json"))
             return f"{vote}: key: found"
     raise AssertionError(kind)
@@ -641,8 +680,8 @@ def damaged(kind, shop):
         "foreign vote",
     ],
 )
-def test_damage_is_found(shop, store, tmp_path, kind):
-    expected = damaged(kind, shop).replace(f"{tmp_path}/", "")
+def test_damage_is_found(shop, store, tmp_path, kind, turn):
+    expected = damaged(kind, shop, turn).replace(f"{tmp_path}/", "")
     code, out, err = store("verify")
     *problems, summary = out.splitlines()
     assert (code, err) == (1, "")
@@ -663,11 +702,11 @@ def test_every_run_is_a_line_with_its_verdicts(shop, store):
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["run"]["run_id"] for line in lines] == [plain.run_id, run.run_id]
     assert lines[0]["evaluations"] == []
-    assert lines[1]["artifact"] == str(path.relative_to(shop.output))
+    assert lines[1]["artifact"] == path.path
     assert RunArtifact.model_validate(lines[1]["run"], strict=False) == run
     own, strict = lines[1]["evaluations"]
     assert own["evaluation"]["run_id"] == strict["evaluation"]["run_id"] == run.run_id
-    assert strict["path"] == str(other.relative_to(shop.output))
+    assert strict["path"] == other.path
 
 
 def test_export_to_a_file_is_whole_or_not_there(shop, store, tmp_path):
@@ -685,10 +724,10 @@ def test_what_cannot_be_exported_is_named_and_the_rest_is_there(shop, store, tmp
     shop.run(case_id="b")
     shop.run(case_id="c")
     broken.write_text("{")
-    [verdict] = shop.output.glob("evaluations/*/*/*/*/b/final_result_1.json")
+    verdict = shop.find("evaluations/*/*/*/*/b/final_result_1.json")
     verdict.write_text("")
     code, out, err = store("export")
     assert code == 1
     assert [json.loads(line)["run"]["case_id"] for line in out.splitlines()] == ["b", "c"]
     named = [line.partition(": is no")[0] for line in err.splitlines()]
-    assert named == [str(each.relative_to(tmp_path)) for each in (broken, verdict)]
+    assert named == [f"outputs/{each.path}" for each in (broken, verdict)]

@@ -22,6 +22,7 @@ import pytest
 from support.bench import LEAN, Bench
 from support.fault_endpoint import FaultEndpoint
 from support.stored import list_stored
+from test_plugin_store_database import check_layout, query
 
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.store.documents import load_evaluation, load_run
@@ -188,6 +189,8 @@ def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_
     assert report["totals"]["rejudged"] == len(stored.runs - stored.verdicts)
     assert report["totals"]["spent_usd"] == {"run": asked.total(), "judge": judged.total()}
     assert campaign.stored() == Stored(everything, everything)
+    assert query(bench.path / "outputs", "PRAGMA integrity_check") == [("ok",)]
+    check_layout(bench.path / "outputs")
     campaign.note(
         f"{kills} kills of a campaign of {ITEMS} items in "
         f"{time.monotonic() - begun:.0f} s; {paid[0]} requests for {ITEMS} runs and {paid[1]} for {ITEMS} verdicts, "

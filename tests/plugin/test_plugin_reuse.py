@@ -254,7 +254,7 @@ def test_a_session_that_reuses_all_of_it_makes_no_client(campaign):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 4])
 def test_two_sessions_at_once_pay_each_run_once(bench, workers):
     with FaultEndpoint(latency=0.05) as endpoint:
         campaign = Campaign(bench, endpoint, *(f"case{number}" for number in range(20)))

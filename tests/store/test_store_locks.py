@@ -18,7 +18,15 @@ from filelock import FileLock
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.files import LOCKS, allow_open_files, claim, hold_write_lock, is_claimed, open_claims
+from pytest_agentbench.store.files import (
+    LOCKS,
+    allow_open_files,
+    claim,
+    close_claims,
+    hold_write_lock,
+    is_claimed,
+    open_claims,
+)
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.maintenance import is_session_running
 
@@ -122,6 +130,44 @@ def test_who_asks_lets_go_of_nothing(tmp_path):
             assert is_claimed(str(tmp_path))
             assert is_session_running(tmp_path)
             assert is_claimed_elsewhere(tmp_path)
+
+    asyncio.run(main())
+
+
+def test_a_folder_is_one_however_it_is_spelled(tmp_path, monkeypatch):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "link").symlink_to("outputs")
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with claim("outputs", KEY):
+            for spelled in (str(tmp_path / "outputs"), "./outputs", "link"):
+                assert is_claimed(spelled)
+                assert not open_claims(spelled).take(KEY)
+            for number in range(20):
+                await claim(str(tmp_path / f"{number}"), KEY).__aenter__()
+            assert is_claimed_elsewhere("outputs")
+        assert not is_claimed_elsewhere("outputs")
+
+    asyncio.run(main())
+
+
+def test_who_closes_lets_go_of_nothing_that_is_held(tmp_path, monkeypatch):
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with claim("outputs", KEY):
+            assert is_claimed("./outputs")
+            close_claims("outputs")
+            assert is_claimed_elsewhere("outputs")
+        claims = open_claims("outputs")
+        close_claims("./outputs")
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            claims.take(KEY)
+        async with claim("outputs", KEY), claim("./outputs", KEY.replace("a", "b")):
+            assert is_claimed_elsewhere("outputs")
+        assert not is_claimed_elsewhere("outputs")
 
     asyncio.run(main())
 

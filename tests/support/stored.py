@@ -145,7 +145,7 @@ class Stored:
     def age(self, at: float) -> None:
         """Say that it was written then, in seconds since 1970."""
         documents = open_documents(self.output)
-        if documents.exist:
+        if documents.exist and self.path.count("/") > 1:
             folder, leaf, name = self.path.rsplit("/", 2)
             with contextlib.closing(sqlite3.connect(self.output / DATABASE)) as database, database:
                 database.execute(
