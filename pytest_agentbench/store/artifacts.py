@@ -53,7 +53,7 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_profile_input,
 )
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -454,7 +454,8 @@ class Lane:
         """
         if self.redactor is None or self.redactor.is_clean(record):
             return record
-        return type(record).model_validate_json(self._dump(record))
+        document = self._dump(record)
+        return record if REDACTED.encode() not in document else type(record).model_validate_json(document)
 
     def _dump(self, record: Record) -> bytes:
         """Return a record as JSON without secrets, also where an agent put into it what JSON cannot hold."""

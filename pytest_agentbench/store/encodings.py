@@ -21,7 +21,7 @@ LONG_RUN = 16
 _KEY_CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~+/=:-")
 _MARKS = bytes(ord("k" if each in _KEY_CHARACTERS else " ") for each in range(256))
 """Every key has a run of `k`; most sentences have none, so that they cost little: bytes are marked and searched at a
-tenth of the cost of a regular expression."""
+fifth of the cost of a regular expression."""
 _SHORTEST_SECRET = 8
 """Characters of what is no ordinary word."""
 _WRAP = 40
