@@ -1,8 +1,8 @@
-"""What a session of one case costs: `python benchmarks/startup.py [--json PATH] [--rounds N]`.
+"""What a session of one case and the command cost: `python benchmarks/startup.py [--json PATH] [--rounds N]`.
 
-CPU (user and system, of the session and the processes that it waits for) against plain pytest with one test, the median
-of 7 processes that alternate; how many of our modules the session imports; and in how many of our files functions run,
-which is what somebody has to read who follows one case.
+CPU (user and system, of a process and those that it waits for) against plain pytest with one test, the median of 7
+processes that alternate; how many of our modules a session imports; and in how many of our files functions run, which
+is what somebody has to read who follows one case.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 MOST_TIMES, MOST_MODULES, MOST_FILES = 2.0, 150, 70
+MOST_HELP, MOST_LIST = 0.2, 2.5
 ROUNDS = 7
 CASES = Path(__file__).parents[1] / "cases"
 OPTIONS = ("-q", "-p", "no:cacheprovider")
@@ -54,6 +55,7 @@ deterministic_checks:
       pattern: ^2$
 """
 
+COMMAND = "import sys; from pytest_agentbench.cli import main; sys.exit(main())"
 COUNTED = """
 import inspect, json, sys, threading, pytest
 
@@ -80,7 +82,7 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True)
 class Session:
-    """What a session costs: seconds of CPU, `times` plain pytest's; modules and files of ours."""
+    """What a session or a command costs: seconds of CPU, `times` plain pytest's; modules and files of ours."""
 
     name: str
     cpu_seconds: float
@@ -127,19 +129,24 @@ def make_project(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def measure_sessions(folder: Path, rounds: int) -> list[Session]:
-    """Return what each session costs."""
+    """Return what each session and each command costs."""
     sessions = make_project(folder)
-    pytest = [sys.executable, "-m", "pytest"]
-    for arguments in sessions.values():  # writes what Python compiles
-        measure_cpu([*pytest, *arguments], folder)
-    taken: dict[str, list[float]] = {name: [] for name in sessions}
+    agentbench = [sys.executable, "-c", COMMAND]
+    programs = {name: [sys.executable, "-m", "pytest", *arguments] for name, arguments in sessions.items()}
+    programs["agentbench --help"] = [*agentbench, "--help"]
+    programs["agentbench list cases"] = [*agentbench, "list", "cases"]
+    for program in programs.values():  # writes what Python compiles
+        measure_cpu(program, folder)
+    taken: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds):
-        for name, arguments in sessions.items():
-            taken[name].append(measure_cpu([*pytest, *arguments], folder))
+        for name, program in programs.items():
+            taken[name].append(measure_cpu(program, folder))
     plain = median(taken["plain pytest"])
     found = []
-    for name, arguments in sessions.items():
-        ours = count_ours(arguments, folder) if name != "plain pytest" else {"modules": [], "files": []}
+    for name in programs:
+        ours: dict[str, list[str]] = {"modules": [], "files": []}
+        if name in sessions and name != "plain pytest":
+            ours = count_ours(sessions[name], folder)
         cpu = median(taken[name])
         found.append(Session(name, cpu, cpu / plain, ours["modules"], ours["files"]))
     return found
@@ -154,6 +161,9 @@ def judge(session: Session) -> list[tuple[str, float, float]]:
         ]
     if session.name == "cases/rubric_judge":
         return [("files of ours whose functions run", len(session.files), MOST_FILES)]
+    if session.name.startswith("agentbench "):
+        most = MOST_HELP if session.name.endswith("--help") else MOST_LIST
+        return [("times plain pytest's CPU", session.times, most)]
     return []
 
 
@@ -171,7 +181,7 @@ def main() -> int:
     print("|---|---:|---:|---:|---:|")
     for each in sessions:
         counts = f"{len(each.modules)} | {len(each.files)}" if each.modules else " | "
-        print(f"| {each.name} | {each.cpu_seconds:.2f} s | {each.times:.2f} | {counts} |")
+        print(f"| {each.name} | {each.cpu_seconds:.3f} s | {each.times:.2f} | {counts} |")
     about = f"CPython {platform.python_version()}, {os.cpu_count()} cores, pytest {version('pytest')}"
     print(f"\n{about}; median of {args.rounds}.")
     promised = [(each.name, *promise) for each in sessions for promise in judge(each)]

@@ -13,6 +13,7 @@ from pytest_agentbench import extensions
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import (
     SessionExtensions,
+    WithExtensions,
     cache_extensions,
     extension_names,
     find_extension,
@@ -20,7 +21,6 @@ from pytest_agentbench.extensions import (
     load_extensions,
     session_extensions,
 )
-from pytest_agentbench.lazy_tables import WithExtensions
 
 
 def test_the_innermost_session_comes_first_and_hides_what_an_outer_one_has() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from pytest_agentbench.extensions import extension_names, find_extension
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Command:
+class Command(namedtuple("Command", ("summary", "module"))):
     """A command of `agentbench`, or of one of its groups.
 
     `module` is imported once the command is chosen. It has `add_parser(subparsers)`, which adds one parser of the
@@ -21,8 +22,7 @@ class Command:
     files, 2 wrong usage. A module of several commands has an object with both: `package.module:OBJECT`.
     """
 
-    def __init__(self, summary: str, module: str) -> None:
-        self.summary, self.module = summary, module
+    __slots__ = ()
 
     def load(self) -> Any:
         """Return what has the command's `add_parser` and `run`."""
@@ -30,11 +30,10 @@ class Command:
         return getattr(import_module(module), name) if name else import_module(module)
 
 
-class Parts:
+class Parts(namedtuple("Parts", ("add_parser", "run"))):
     """The two functions of a command whose module has several."""
 
-    def __init__(self, add_parser: Callable[..., None], run: Callable[[argparse.Namespace], int]) -> None:
-        self.add_parser, self.run = add_parser, run
+    __slots__ = ()
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.engine.services import Registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
 from pytest_agentbench.sources.discovery import find_cases, open_source
 from pytest_agentbench.sources.items import CodeNotRun
-from pytest_agentbench.tools.fetching import make_web_fetch
-from pytest_agentbench.workspaces.containers.images import is_local
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.config.session_roots import SessionRoots
+    from pytest_agentbench.engine.services import Registry
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
 @dataclass
@@ -99,6 +98,8 @@ def find_needs(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes,
 
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Add the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
+    from pytest_agentbench.workspaces.containers.images import is_local
+
     for spec, ids in needs.sandboxes.items():
         # Asked once for each sandbox, not for each case.
         if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
@@ -113,6 +114,10 @@ def _collect_needs(
     case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]
 ) -> None:
     """Add the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
+    import asyncio
+
+    from pytest_agentbench.runners.base import RunContext
+    from pytest_agentbench.tools.fetching import make_web_fetch
 
     def sandbox() -> SandboxSpec:
         spec = sandboxes.spec(profile.sandbox_settings, case.sandbox)

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
@@ -20,6 +19,7 @@ from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
+    from pytest_agentbench.engine.budget import Part
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.judging.prompt import Assessment
     from pytest_agentbench.models.client import ChatClient, Endpoints

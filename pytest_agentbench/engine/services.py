@@ -16,8 +16,7 @@ from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.extensions import installed_names, session_extensions
-from pytest_agentbench.lazy_tables import WithExtensions
+from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts

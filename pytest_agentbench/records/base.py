@@ -48,8 +48,8 @@ DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness",
 RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error"]
 
 
-# Modules of models do without `from __future__ import annotations`: pydantic would evaluate each field's text, which is a
-# third of what it takes to make a class.
+# Modules of models do without `from __future__ import annotations`: pydantic would evaluate each field's text, which
+# is a third of what it takes to make a class.
 #
 # A model is built when it first validates something: of 135 a session of one case uses 30. Before 2.14 pydantic cannot
 # write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models

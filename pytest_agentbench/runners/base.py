@@ -15,8 +15,7 @@ from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
-from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.lazy_tables import LazyTable
+from pytest_agentbench.extensions import LazyTable, find_extension
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
 from pytest_agentbench.records.run import (

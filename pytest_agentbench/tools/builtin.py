@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.lazy_tables import LazyTable
+from pytest_agentbench.extensions import LazyTable
 
 if TYPE_CHECKING:
     from pytest_agentbench.tools.base import Tool

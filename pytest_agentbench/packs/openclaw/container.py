@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError
-from pytest_agentbench.models.routes import OPENROUTER_URL
 from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,8 @@ def _name_provider(model: Model) -> str:
 
 
 def _is_openrouter(model: Model) -> bool:
+    from pytest_agentbench.models.routes import OPENROUTER_URL
+
     return model.base_url is not None and model.base_url.rstrip("/") == OPENROUTER_URL
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
@@ -24,7 +24,9 @@ from pytest_agentbench.packs.openclaw.socket_server import is_plain
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.base import clean
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 _MOST_OBJECTS = 100_000
 """How many are looked at: what an agent writes behind its reply may be made to take long."""

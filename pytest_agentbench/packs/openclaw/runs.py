@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.doctor_needs import PackNeeds
 from pytest_agentbench.config.profiles import RunProfile
@@ -28,9 +28,11 @@ from pytest_agentbench.packs.openclaw.program import Examined, Examiner
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.base import Prepared, RunContext, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace, template_digest
 from pytest_agentbench.workspaces.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 _STOCK_CLI = "docker"  # reached through its daemon, not the program
 _WHAT_TO_ADD = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...}`"
