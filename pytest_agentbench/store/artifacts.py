@@ -385,12 +385,12 @@ class Lane:
         try:
             with self.documents.writing():
                 self._describe_profile(self.runs, self.run_settings)
-                earlier = None
-                if not self.documents.add(f"{folder}/{name}.json", document):
-                    earlier = make_way_for_run(self.documents, folder, artifact, self.warn)
-                    self.documents.put(f"{folder}/{name}.json", document)
+                added = self.documents.add(f"{folder}/{name}.json", document)
+                earlier = None if added else make_way_for_run(self.documents, folder, artifact, self.warn)
                 if earlier is None:
                     self.documents.put(f"{folder}/{name}.fingerprint_input.json", covered)
+                if not added:  # last: where documents are files, a run that is there has its input
+                    self.documents.put(f"{folder}/{name}.json", document)
         except OSError as error:
             raise UnwritableError(explain_unwritable(self.output, error)) from error
         if earlier is not None:

@@ -137,6 +137,15 @@ def test_the_fingerprint_input_lies_beside_and_hashes_to_the_fingerprint(lane, t
     assert fingerprint(beside) == path.run().fingerprint
 
 
+def test_where_results_are_files_a_run_whose_input_cannot_be_stored_is_none(lane, tmp_path):
+    lane.documents._as_files = True
+    folder = tmp_path / Path(lane.write_run(artifact(case_id="other"), RUN_INPUT)).parent.parent / "sum"
+    (folder / "run_1.fingerprint_input.json").mkdir(parents=True)
+    with pytest.raises(InfrastructureError, match="cannot write to"):
+        lane.write_run(artifact(), RUN_INPUT)
+    assert lane.find_run("sum", 1, "a" * 64) is None
+
+
 def test_settings_of_runs_separate_profiles(tmp_path):
     paths = {make_lane(tmp_path, temperature=t).write_run(artifact(), RUN_INPUT) for t in (0, 0.0, 1)}
     assert len(paths) == 2
