@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _QUIET, _BURST = 0.002, 0.02
-"""Seconds without another run's end after which pytest is answered, and how long it is kept waiting for such a gap.
+"""Seconds without the end of a run that was as short as a burst, after which pytest is answered, and of a burst.
 
 Python lets one thread run at a time: where agents answer at once, pytest's thread and the engine's taking turns within
 each run cost a sixth of a session's CPU. By bursts they do not.
@@ -63,7 +63,7 @@ class LookAhead:
         self.batch = min(window - window // 8, _BATCH)
         self.at = self.planned = 0
         self.starved = 0
-        self.landed_at = 0.0
+        self.short_ended = 0.0
         self.resting = False
         self.closed = False
         self.stopped: str | None = None
@@ -240,15 +240,15 @@ class LookAhead:
             if flight is not None:
                 flight.task.cancel()
             flight = self._start(job, runner)
-        flight.task.add_done_callback(lambda _: self._guard(self._answer, job, runner, answer, self.loop.time()))
+        flight.task.add_done_callback(lambda _: self._guard(self._answer, job, runner, answer, time.perf_counter()))
         self._pump()
 
     def _answer(self, job: Job, runner: Any, answer: queue.SimpleQueue[Result], ended_at: float) -> None:
-        now = self.loop.time()
-        if now - self.landed_at < _QUIET and now - ended_at < _BURST:
+        now = time.perf_counter()
+        if now - self.short_ended < _QUIET and now - ended_at < _BURST:
             self.loop.call_later(_QUIET, self._guard, self._answer, job, runner, answer, ended_at)
             return
-        self.resting = now - self.landed_at < _QUIET  # pytest has enough to do until it asks again
+        self.resting = now - self.short_ended < _QUIET  # pytest has enough to do until it asks again
         answer.put(self._fetched(job, runner))
 
     def _fetched(self, job: Job, runner: Any) -> Result:
@@ -287,7 +287,6 @@ class LookAhead:
 
     def _landed(self, job: Job, flight: _Flight) -> None:
         self.busy[job.group] -= 1
-        self.landed_at = self.loop.time()
         if self.running.get(job) is flight:
             del self.running[job]
         self._pump()
@@ -305,7 +304,10 @@ class LookAhead:
             raise
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
             result = Result(error=error)
-        result.runner, result.seconds = runner, result.seconds or time.perf_counter() - begun
+        ended = time.perf_counter()
+        if ended - begun < _BURST:
+            self.short_ended = ended
+        result.runner, result.seconds = runner, result.seconds or ended - begun
         flight = self.running.get(job)
         if flight is not None and flight.task is asyncio.current_task():  # not replaced meanwhile
             self.done[job] = result
