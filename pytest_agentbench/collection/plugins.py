@@ -57,7 +57,7 @@ _PROFILES = {
 }
 HOOKS = (
     Hook("runners", "runner", "runner", ("pytest_agentbench.runners.base:BUILTIN_RUNNERS",), of_users=False),
-    Hook("tools", "tool", "tool", ("pytest_agentbench.tools.base:BUILTIN_TOOLS",), of_users=False),
+    Hook("tools", "tool", "tool", ("pytest_agentbench.tools.builtin:BUILTIN_TOOLS",), of_users=False),
     Hook("checks", "check", "check kind", ("pytest_agentbench.checks.run:BUILTIN_CHECKS",), of_users=False),
     Hook("metrics", "metric", "metric", ("pytest_agentbench.metrics.registry:METRICS",), of_users=False),
     Hook("judges", "judge", "judge type", of_users=False),
