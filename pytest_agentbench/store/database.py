@@ -377,7 +377,10 @@ class Documents:
 
     def lay_out_used(self) -> int:
         """Write what lies in the folders of `note_use` to its place in the layout; return how many documents."""
-        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(self._used or ()))
+        used = set(self._used or ())
+        # Two folders above a case's lies what describes its profile, which an earlier session has stored
+        folders = {*used, *(folder.rsplit("/", 2)[0] for folder in used)}
+        return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))
 
     def _lay_out_folder(self, folder: str, target: str) -> int:
         base, _, leaf = folder.rpartition("/")

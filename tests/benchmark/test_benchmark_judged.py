@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.stored import find_stored
 
 from pytest_agentbench import BenchmarkWarning, create_benchmark
 
@@ -84,7 +85,7 @@ def test_what_is_paid_for_is_asked_once(benchmark, tmp_path, served):
     options = {"metric": "llm_judgement", "model": "judge", "output": "kept"}
     first = benchmark.evaluate(["It is Paris.", "Tokyo"], **options)
     assert [result.score for result in first] == [1.0, 1.0]
-    assert len(list((tmp_path / "kept" / "judgements").rglob("*.json"))) == 2
+    assert len(find_stored(tmp_path / "kept", "judgements/*/*.json")) == 2
     served.stop()
     again = benchmark.evaluate(["It is Paris.", "Tokyo"], **options)
     assert [result.score for result in again] == [1.0, 1.0]

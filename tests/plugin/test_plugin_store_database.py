@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -81,6 +82,17 @@ def test_an_old_store_is_used_as_it_is_and_what_is_added_goes_to_the_database(ca
         path: content for path, content in before.items() if "/one/" in str(path)
     }
     assert campaign.asked("--agentbench-repetitions=3") == (0, 0)
+
+
+def test_a_session_shows_all_of_what_it_found(bench):
+    bench.agent(ECHO_TO_FILE)
+    bench.case("one")
+    output = bench.path / "outputs"
+    bench.run()
+    for name in ("runs", "evaluations"):
+        shutil.rmtree(output / name)
+    assert bench.run().runs["one[agent]"]["reused"]
+    check_layout(output)
 
 
 def test_a_run_and_its_verdict_are_rows_of_views(bench):
