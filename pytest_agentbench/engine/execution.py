@@ -164,7 +164,8 @@ class _Attempt:
         artifact = result.artifact
         assert artifact is not None
         if self._reuses_verdict():
-            found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
+            decided_by = deciders(services, job, case)
+            found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact, decided_by))
             result.evaluation, result.evaluation_path = found or (None, None)
             if found is not None and services.rules.dry_run is None and not job.by_hand:
                 from pytest_agentbench.engine.rechecks import recheck_verdict
@@ -172,7 +173,7 @@ class _Attempt:
                 believed = await recheck_verdict(services, job, case, artifact, found[0])
                 if believed is not found[0]:  # the page shows no file that says otherwise
                     result.evaluation, result.evaluation_path = believed, None
-            result.measure = measure_of(deciders(services, job, case)) if result.evaluation is not None else None
+            result.measure = measure_of(decided_by) if result.evaluation is not None else None
         # Replaying costs nothing, and a tape is gone through as a whole
         if result.evaluation is None and result.tape is not None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
