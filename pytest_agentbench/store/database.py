@@ -157,13 +157,7 @@ class Documents:
                 if row is not None and row[0] is not None:
                     content: bytes = row[0]
                     return content
-<<<<<<< HEAD
         return self._read_file(path, named=row is not None)
-=======
-                if row is None and not self._look_for_files(path.partition("/")[0]):
-                    return None
-        return self._read_file(path)
->>>>>>> store-a
 
     def find(self, folder: str, names: tuple[str, str]) -> Iterator[tuple[str, bytes]]:
         """Yield the documents of two names in a folder `root/suite/...`, then those in the same folder of other suites.
@@ -362,22 +356,8 @@ class Documents:
                 if moved:
                     self._unlink(to)  # which showed what lay there
                 return
-<<<<<<< HEAD
             if database is not None and not moved:
                 self._select(database, _DELETE, to)
-=======
-            if self._select(database, _MODIFIED, path) is None:  # an older version's file, or what is no document
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
-                    self._select(database, _DELETE, to)
-                return
-            content, modified = self.read(path), self.modified(path)
-            if content is None or modified is None:
-                return
-            self.put(to, content)
-            self._mark(database, to, modified)
-            self.remove(path)
->>>>>>> store-a
 
     def remove(self, path: str) -> None:
         """Remove a document, and its file with the folder that this leaves empty."""
@@ -562,14 +542,10 @@ class Documents:
             known = self._has_files[root] = os.path.isdir(f"{self.output}/{root}")
         return known
 
-<<<<<<< HEAD
     def _read_file(self, path: str, *, named: bool) -> bytes | None:
         """Return what is in a file; None where there is none, or can be none unless the database names it."""
         if not named and not self._look_for_files(path.partition("/")[0]):
             return None
-=======
-    def _read_file(self, path: str) -> bytes | None:
->>>>>>> store-a
         try:
             return read_file(f"{self.output}/{path}")
         except (FileNotFoundError, NotADirectoryError):
