@@ -21,11 +21,11 @@ engine: agent_code agent_state budget cassettes driver evaluation execution grad
 engine: subject user_code
 metrics: registry
 records: base case check_specs evaluation run
-reports: gate journal report rows sections table terminal
+reports: gate journal kept_rows report rows sections table terminal
 runners: base subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
-store: artifacts documents encodings files fingerprints redaction
+store: artifacts database documents encodings files fingerprints redaction
 tools: builtin
 """
 """Ours, by their rooms. A module that is new here is time that every session pays: import it where it is needed."""

@@ -633,17 +633,7 @@ def test_what_is_laid_out_elsewhere_is_all_of_it(documents, tmp_path):
 
 def test_only_what_was_used_is_laid_out_at_a_sessions_end(tmp_path):
     run_child(f"documents.put({RUN.replace('sum', 'earlier')!r}, b'')", tmp_path)
-    code = f"documents.put({RUN!r}, b'')\nprint(documents.lay_out_used())"
+    code = f"documents.note_use()\ndocuments.put({RUN!r}, b'')\nprint(documents.lay_out_used())"
     assert run_child(code, tmp_path) == "1\n"
     assert (tmp_path / RUN).exists()
     assert not (tmp_path / RUN.replace("sum", "earlier")).exists()
-
-
-def test_more_runs_than_a_thousand_are_not_laid_out(tmp_path, caplog):
-    documents = open_documents(tmp_path)
-    with documents.writing(), caplog.at_level(logging.WARNING):
-        for number in range(1_001):
-            documents.put(f"{FOLDER}/run_{number}.json", b"{}")
-            documents.put(f"{FOLDER}/run_{number}.fingerprint_input.json", b"{}")
-    assert documents.lay_out_used() == 0
-    assert not (tmp_path / "runs").exists()
