@@ -3,6 +3,6 @@
 A session asks its `Store` for one `Lane` per model and writes each run and evaluation through it. What is written is
 whole or not there, and holds no secrets.
 
-Others use: artifacts, contents, documents, files, fingerprints, judgements, maintenance, redaction, remote,
+Others use: artifacts, contents, database, documents, files, fingerprints, judgements, maintenance, redaction, remote,
 remote_results
 """
