@@ -271,7 +271,7 @@ def _describe_run(stored: dict[str, Any]) -> Iterator[str]:
     for each in stored["evaluations"]:
         verdict = each["evaluation"]
         score = "" if verdict["final_score"] is None else f", score {verdict['final_score']:g}"
-        yield printable(f"  {verdict['evaluation_profile_id']}: {verdict['outcome']}{score}")
+        yield printable(f"  {verdict['evaluation_profile_id'] or 'verdict'}: {verdict['outcome']}{score}")
         yield from (f"    {printable(shorten_text(reason, 300))}" for reason in verdict["reasons"])
 
 

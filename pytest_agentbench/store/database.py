@@ -13,18 +13,27 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import sqlite3
+import stat
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_RECORD, read_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.files import DATABASE, hold_write_lock, lies_below, make_folder, write_atomically
+from pytest_agentbench.store.files import (
+    DATABASE,
+    check_locks,
+    hold_write_lock,
+    lies_below,
+    make_folder,
+    write_atomically,
+)
 
 LARGEST = 2**16
 """Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
@@ -68,9 +77,9 @@ _SCHEMA = {
 """Everything that is in a database, by name, as SQLite keeps its text. One with anything else, a trigger for example,
 is none of ours."""
 
-_CONTENT = "SELECT content FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_CONTENT = "SELECT CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 _LENGTH = "SELECT length(content) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
-_MODIFIED = "SELECT modified FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_MODIFIED = "SELECT CAST(modified AS INTEGER) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 _INSERT = "INSERT OR IGNORE INTO documents (modified, content, folder, leaf, name) VALUES (?, ?, ?, ?, ?)"
 _REPLACE = "UPDATE documents SET modified = ?, content = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _TOUCH = "UPDATE documents SET modified = ? WHERE folder = ? AND leaf = ? AND name = ?"
@@ -85,6 +94,8 @@ _LOG_PAGES = 4000
 _NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "smb")
 """What the types of file systems begin with that several machines write to: SQLite's log needs shared memory."""
 
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
 _log = logging.getLogger(__name__)
 _opened: weakref.WeakValueDictionary[str, Documents] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
@@ -96,7 +107,7 @@ def open_documents(output: str | Path) -> Documents:
     with _opening:
         documents = _opened.get(path)
         if documents is None:
-            _opened[path] = documents = Documents(str(output))
+            _opened[path] = documents = Documents(path)
         return documents
 
 
@@ -129,6 +140,7 @@ class Documents:
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         self._depth = 0
+        self._replaced: list[str] = []  # whose files go once what took their place is stored
         self._folders: dict[str, int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
@@ -159,7 +171,7 @@ class Documents:
             if (database := self._open()) is not None:
                 rows = _run(
                     database,
-                    "SELECT f.path || '/' || d.leaf || '/' || d.name, d.content FROM folders f "
+                    "SELECT f.path || '/' || d.leaf || '/' || d.name, CAST(d.content AS BLOB) FROM folders f "
                     "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?",
                     (leaf, *names, f"{root}/{base}"),
                 )
@@ -281,8 +293,11 @@ class Documents:
                     with contextlib.suppress(OSError):
                         _run(database, "ROLLBACK")
                     raise
+                for path in self._replaced:
+                    self._unlink(path)
             finally:
                 self._depth = 0
+                self._replaced.clear()
 
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
@@ -297,7 +312,7 @@ class Documents:
                 _run(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
                 self._note(path)
             if database is not None and kept is not None:
-                self._unlink(path)  # the file of what lay here
+                self._replaced.append(path)
 
     def add(self, path: str, content: bytes) -> bool:
         """Store a document where none is; False where one is: then nothing is done."""
@@ -390,7 +405,10 @@ class Documents:
         with self._lock:
             if (database := self._open()) is None or (known := self._folder(database, base)) is None:
                 return 0
-            statement = "SELECT name, modified, content FROM documents WHERE folder = ? AND leaf = ?"
+            statement = (
+                "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents "
+                "WHERE folder = ? AND leaf = ?"
+            )
             rows = _run(database, statement, (known, leaf)).fetchall()
         place = f"{target}/{folder}"
         if not lies_below(target, folder):  # the database may be anybody's
@@ -463,11 +481,13 @@ class Documents:
             self._as_files = False
         make_folder(self.output)
         self._folders.clear()
-        known = os.path.lexists(self._path)
+        known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
         try:
+            if not known:
+                check_locks(self._path)  # SQLite takes a refusal for another process's lock, and waits for a minute
             self._database = _connect(self._path, "")
         except OSError as error:
-            _check_open_files(self._path)
+            _check_open_files()
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
                 self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
             elif known or error.errno not in _NO_LOCKS:
@@ -547,8 +567,10 @@ class Documents:
 
 def _connect(path: str, options: str) -> sqlite3.Connection:
     """Open a database, or make it. Raises OSError, and ConfigError for one that is not this package's."""
-    if os.path.islink(path):
-        raise OSError(errno.ELOOP, "Is a link, which is not followed", path)
+    for suffix in ("", "-wal", "-shm"):  # SQLite would follow a link, and wait for ever at a pipe
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
+                raise OSError(errno.EINVAL, "Is no file", path + suffix)
     try:
         database = sqlite3.connect(
             Path(path).absolute().as_uri() + options,
@@ -562,51 +584,60 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
     try:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
         _run(database, "PRAGMA trusted_schema = OFF")
+        is_new = _check_schema(database, path)  # before anything is changed in a database that may be another program's
         if not options:
             if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise OSError(errno.ENOLCK, "No locks available", path)
             # NORMAL loses nothing when a process is killed, and what was written last when the power fails
             _run(database, "PRAGMA synchronous = NORMAL")
             _run(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        _prepare(database, path)
+        if is_new:
+            _make_tables(database)
+            _check_schema(database, path)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _check_open_files(path: str) -> None:
+def _check_open_files() -> None:
     """Raise OSError where a limit of open files keeps SQLite, which says only that it cannot open one."""
     with contextlib.ExitStack() as opened:
         for _ in ("", "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError, PermissionError):
-                opened.enter_context(open(path, "rb"))
+            opened.enter_context(open(os.devnull, "rb"))
 
 
-def _prepare(database: sqlite3.Connection, path: str) -> None:
-    """Make the tables of a new database. Raises ConfigError for one that is not this package's."""
-    found = _read_schema(database)
-    if not found:
-        _run(database, "BEGIN IMMEDIATE")
-        if not _read_schema(database):  # else another session has made them meanwhile
-            for statement in _SCHEMA.values():
-                _run(database, statement)
-            _run(database, f"PRAGMA application_id = {_APPLICATION}")
-            _run(database, f"PRAGMA user_version = {VERSION}")
-        _run(database, "COMMIT")
+def _check_schema(database: sqlite3.Connection, path: str) -> bool:
+    """Return whether a database is new. Raises ConfigError for one that is not this package's."""
+    try:
         found = _read_schema(database)
-    version = _run(database, "PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
+        version = _run(database, "PRAGMA user_version").fetchone()[0]
+        application = _run(database, "PRAGMA application_id").fetchone()[0]
+    except OSError as error:
+        if isinstance(error.__cause__, sqlite3.DatabaseError) and _code(error.__cause__) in _DAMAGED:
+            raise ConfigError(f"{path}: {error.__cause__}. {_ADVICE}") from error
+        raise
+    if application == _APPLICATION and version > VERSION:
         raise ConfigError(
             f"{path}: found user_version {version}, expected at most {VERSION}: read it with the version of "
             "pytest-agentbench that wrote it, or name another folder with --agentbench-output"
         )
-    if found != _SCHEMA:
-        strange = sorted({*found.items()} ^ {*_SCHEMA.items()})[0][0]
-        raise ConfigError(
-            f"{path}: found {strange!r} other than expected: it is no store of results. Move it away, or name another "
-            "folder with --agentbench-output"
-        )
+    if not found and application == version == 0:
+        return True
+    if found != _SCHEMA or application != _APPLICATION:
+        strange = sorted({name for name, _ in {*found.items()} ^ {*_SCHEMA.items()}} or {"application_id"})[0]
+        raise ConfigError(f"{path}: found {strange!r} other than expected: it is no store of results. {_ADVICE}")
+    return False
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    _run(database, "BEGIN IMMEDIATE")
+    if not _read_schema(database):  # else another session has made them meanwhile
+        for statement in _SCHEMA.values():
+            _run(database, statement)
+        _run(database, f"PRAGMA application_id = {_APPLICATION}")
+        _run(database, f"PRAGMA user_version = {VERSION}")
+    _run(database, "COMMIT")
 
 
 def _read_schema(database: sqlite3.Connection) -> dict[str, str]:
@@ -621,8 +652,10 @@ def _run(database: sqlite3.Connection, statement: str, values: tuple[object, ...
         raise _as_os_error(error) from error
 
 
+_ADVICE = "Move it away, or name another folder with --agentbench-output"
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_NO_LOCKS = (errno.ENOLCK, errno.EIO)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO)
 _ERRNO = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_READONLY: errno.EROFS,
@@ -635,9 +668,13 @@ _ERRNO = {
 
 def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
     """Return what other files would have raised: whoever writes here handles a full disk already."""
-    code = _ERRNO.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, errno.EIO)
+    code = _ERRNO.get(_code(error), errno.EIO)
     said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
     return OSError(code, said, path) if path is not None else OSError(code, said)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _split(path: str) -> tuple[str, str, str]:
@@ -670,14 +707,21 @@ def _is_shared(output: str) -> bool:
     """Return whether several machines may write to the output folder's file system."""
     if sys.platform != "linux":
         return False
-    place, longest, kind = os.path.realpath(output), "", ""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            for line in mounts:
-                head, _, tail = line.partition(" - ")
-                point = head.split(" ")[4].encode("latin-1", "replace").decode("unicode_escape")
-                if len(point) >= len(longest) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
-                    longest, kind = point, tail.split(" ", 1)[0]
-    except (OSError, IndexError):
+            return find_file_system(os.path.realpath(output), mounts).startswith(_NETWORK)
+    except OSError:
         return False
-    return kind.startswith(_NETWORK)
+
+
+def find_file_system(place: str, mounts: Iterable[str]) -> str:
+    """Return the type of the file system that an absolute path lies on, of the lines of `/proc/self/mountinfo`."""
+    longest, kind = "", ""
+    for line in mounts:
+        head, _, tail = line.partition(" - ")
+        fields = head.split(" ")
+        point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4]) if len(fields) > 4 else ""
+        # Of two at one point the later lies above
+        if point and len(point) >= len(longest) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
+            longest, kind = point, tail.partition(" ")[0]
+    return kind

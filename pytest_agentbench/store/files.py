@@ -357,6 +357,15 @@ def is_claimed(output: str) -> bool:
         return False
 
 
+def check_locks(path: str) -> None:
+    """Make a file that nobody has open, and raise OSError where its file system has no locks of bytes."""
+    descriptor = os.open(path, _LOCK_FLAGS, 0o666)
+    try:
+        _lock_byte(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
 def _byte_of(fingerprint: str) -> int:
     return int(fingerprint[:15], 16) % _BYTES
 

@@ -16,7 +16,8 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.store.files import JUDGEMENTS, open_claims
+from pytest_agentbench.store.database import open_documents
+from pytest_agentbench.store.files import JUDGEMENTS, open_claims, slug
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import REDACTED, Redactor
@@ -59,9 +60,8 @@ class Shop:
             status=status,
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
             duration_seconds=0.1,
-            trace=(FinalOutputEvent(sequence=0, at=0.0, content="4"),),
             error=error,
-            **fields,
+            **{"trace": (FinalOutputEvent(sequence=0, at=0.0, content="4"),), **fields},
         )
         path = Stored(self.output, lane.write_run(artifact, content))
         if status == "success":
@@ -731,3 +731,83 @@ def test_what_cannot_be_exported_is_named_and_the_rest_is_there(shop, store, tmp
     assert [json.loads(line)["run"]["case_id"] for line in out.splitlines()] == ["b", "c"]
     named = [line.partition(": is no")[0] for line in err.splitlines()]
     assert named == [f"outputs/{each.path}" for each in (broken, verdict)]
+
+
+def test_the_documented_layout_is_written_whole(shop, store, tmp_path):
+    shop.run(covered("old"))
+    shop.run(covered("new"))
+    Judgements(shop.output / JUDGEMENTS).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
+    stored = {path.path: path.read_bytes() for path in find_stored(shop.output, "*")}
+    expected = f"wrote {len(stored)} files below there\n"
+    assert store("export", "--files", "there") == (0, expected, "")
+    assert {path: (tmp_path / "there" / path).read_bytes() for path in stored} == stored
+    assert list_stored(tmp_path / "there") == sorted(stored)
+    assert store("export", "--files")[1] == f"wrote {len(stored)} files below outputs\n"
+    assert store("verify", "--output", "there") == store("verify")
+    (tmp_path / "taken").write_text("a file")
+    code, out, err = store("export", "--files", "taken")
+    assert (code, out, err.startswith("taken: cannot be written: ")) == (1, "", True)
+
+
+# -- convert
+
+
+def test_what_an_older_version_stored_is_taken_in_as_it_was(shop, store):
+    lane = shop.lane()
+    workspace = lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    run, _ = shop.run(lane=lane, workspace=workspace)
+    shop.run(covered("old"), case_id="other")
+    shop.run(covered("new"), case_id="other")
+    shop.run(covered("x" * 100_000), case_id="large")
+    Judgements(shop.output / JUDGEMENTS).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
+    as_files(shop.output)
+    before = {path.path: (path.read_bytes(), path.file.stat().st_mtime_ns) for path in find_stored(shop.output, "*")}
+    exported, verified = store("export"), store("verify")
+    code, out, err = store("convert")
+    assert (code, out, err) == (0, f"took in {len(before) - 1:,} documents\n", "")
+    documents = open_documents(shop.output)
+    assert {path: (documents.read(path), documents.modified(path)) for path in before} == before
+    files = [path.name for path in shop.output.glob("runs/**/*") if path.is_file()]
+    assert sorted(name.split(".")[0] for name in files) == ["run_1", "workspace"]  # an input of 100 kB, an archive
+    assert (store("export"), store("verify")) == (exported, verified)
+    assert shop.lane().find_run("sum", 1, run.fingerprint)[0] == run
+    assert store("convert") == (0, "took in 0 documents\n", "")
+
+
+# -- show
+
+
+def test_a_case_is_shown_with_its_verdicts(shop, store):
+    run, path = shop.run()
+    shop.run(case_id="Other/Case", status="provider_error")
+    assert store("show") == (0, "".join(f"{name}\n" for name in sorted(["sum", slug("Other/Case")])), "")
+    code, out, err = store("show", "sum")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"sum  gpt  repetition 1: success, {run.model_dump(mode='json')['started_at']}",
+        f"  {path.path}",
+        "  > 4",
+        "  verdict: passed",
+    ]
+    assert "> down" in store("show", "Other/Case")[1]
+    assert store("show", slug("Other/Case")) == store("show", "Other/Case")
+    [line] = store("show", "sum", "--json")[1].splitlines()
+    assert line == store("export")[1].splitlines()[-1]
+    code, out, err = store("show", "none")
+    assert (code, out) == (1, "")
+    assert "found no run of a case 'none'" in err
+
+
+def test_what_is_shown_steers_no_terminal(shop, store):
+    shop.run(trace=(FinalOutputEvent(sequence=0, at=0.0, content="red \x1b[31m"),))
+    assert "\x1b" not in store("show", "sum")[1]
+
+
+def test_pruning_gives_room_back(shop, store):
+    for number in range(60):
+        shop.run(covered(f"{number} " * 5_000))
+    open_documents(shop.output).close()
+    before = (shop.output / "store.sqlite").stat().st_size
+    assert store("prune")[0] == 0
+    open_documents(shop.output).close()
+    assert (shop.output / "store.sqlite").stat().st_size < before / 4
