@@ -636,3 +636,10 @@ def test_only_what_was_used_is_laid_out_at_a_sessions_end(tmp_path):
     assert run_child(code, tmp_path) == "1\n"
     assert (tmp_path / RUN).exists()
     assert not (tmp_path / RUN.replace("sum", "earlier")).exists()
+
+
+def test_nothing_is_laid_out_of_what_nobody_noted(tmp_path):
+    documents = open_documents(tmp_path)
+    documents.put(RUN, b"{}")
+    assert documents.lay_out_used() == 0
+    assert not (tmp_path / "runs").exists()
