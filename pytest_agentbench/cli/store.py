@@ -196,7 +196,11 @@ def run_prune(args: argparse.Namespace) -> int:
         else:
             remove_waste(args.output, each)
     if not (args.dry_run or code) and found:
-        contents.documents.compact()
+        try:
+            contents.documents.compact()
+        except OSError as error:  # it needs room for a copy
+            print(f"{args.output}: cannot be compacted: {error.strerror or error}", file=sys.stderr)
+            code = 1
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
     print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_format_size(size)}")

@@ -28,6 +28,7 @@ from pytest_agentbench.engine.services import Services, SessionRules
 from pytest_agentbench.engine.user_code import PlainImports, RunLogHandler, Streams
 from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
 from pytest_agentbench.records.base import SANDBOXES
+from pytest_agentbench.reports.rows import ARTIFACT_PROPERTY
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store.documents import Signer
 from pytest_agentbench.store.files import allow_open_files, refuse_links
@@ -88,11 +89,15 @@ class StoreWait:
 
 
 class StoreLayout:
-    """The files of the documented layout, made in the background while the reports are written."""
+    """The files of the documented layout, made in the background while the reports are written.
 
-    def __init__(self, documents: Documents) -> None:
-        self.documents = documents
-        documents.note_use()
+    Of a session of more than `MOST_LAID_OUT` runs they are those of failed runs, whose reports name them.
+    """
+
+    def __init__(self, documents: Documents, runs: int) -> None:
+        self.documents, self._failed = documents, set[str]()
+        if runs <= MOST_LAID_OUT:
+            documents.note_use()
         self._maker = threading.Thread(target=self._lay_out, name="agentbench-layout", daemon=True)
 
     @pytest.hookimpl(wrapper=True)
@@ -103,6 +108,12 @@ class StoreLayout:
         finally:
             self._maker.start()
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note where a failed run lies."""
+        if report.failed and len(self._failed) < MOST_LAID_OUT:
+            paths = (str(value) for name, value in report.user_properties if name == ARTIFACT_PROPERTY)
+            self._failed.update(path.rpartition("/")[0] for path in paths)
+
     def pytest_unconfigure(self) -> None:
         """Wait until all are made."""
         if self._maker.ident is not None:
@@ -110,7 +121,7 @@ class StoreLayout:
 
     def _lay_out(self) -> None:
         try:
-            self.documents.lay_out_used()
+            self.documents.lay_out_used(self._failed)
         except OSError as error:  # what they would show is in the database
             _log.warning("%s: the files of runs and verdicts could not be made: %s", self.documents.output, error)
 
@@ -328,8 +339,8 @@ def _register_plugins(
     config.add_cleanup((streams := Streams()).close)
     reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
-    if runs <= MOST_LAID_OUT and not settings.dry_run:
-        plugins.register(StoreLayout(store.documents))
+    if not settings.dry_run:
+        plugins.register(StoreLayout(store.documents, runs))
     remote = store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))

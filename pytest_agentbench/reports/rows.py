@@ -31,6 +31,9 @@ GRADED = ("apart", "beside", "in process")
 
 _ABSURD = 10**15
 
+ARTIFACT_PROPERTY = "agentbench.artifact"
+"""The user property that says where a run is stored."""
+
 
 def run_row(
     nodeid: str,
@@ -153,7 +156,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         ("agentbench.cassette", row["cassette"]),
         ("agentbench.evaluation_reused", row["evaluation_reused"]),
         ("agentbench.fingerprint", row["fingerprint"]),
-        ("agentbench.artifact", row["artifact"]),
+        (ARTIFACT_PROPERTY, row["artifact"]),
     ]
     return [
         (name, value) if name in _OWN_PROPERTIES or not isinstance(value, _SCALARS) else _share(name, value)

@@ -390,9 +390,12 @@ class Documents:
         """Remember from here on in which folders this process writes or finds something."""
         self._used = set()
 
-    def lay_out_used(self) -> int:
-        """Write what lies in the folders of `note_use` to its place in the layout; return how many documents."""
-        used = set(self._used or ())
+    def lay_out_used(self, others: Iterable[str] = ()) -> int:
+        """Write what lies in the folders of `note_use` and in some others to its place in the layout.
+
+        Returns how many documents these are.
+        """
+        used = {*(self._used or ()), *others}
         # Two folders above a case's lies what describes its profile, which an earlier session has stored
         folders = {*used, *(folder.rsplit("/", 2)[0] for folder in used)}
         return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))

@@ -18,6 +18,7 @@ from support.stored import as_files, list_stored
 from test_plugin_reuse import Campaign
 
 LARGE = HEAD + "\ndef agent(case):\n    note('runs.txt', case.case_id)\n    return 'Paris ' + 'x' * 100_000\n"
+FAILS_AT_77 = HEAD + "\ndef agent(case):\n    return 'Rome' if case.case_id.endswith('q77') else 'Paris'\n"
 CONTAINED = "--agentbench-metric=contains_answer"
 
 
@@ -127,6 +128,17 @@ def test_a_session_of_more_than_1000_runs_makes_no_files_of_them(bench, workers)
     assert len([*output.rglob("run_1.json")]) == 111  # of those that it found
     assert bench.run(CONTAINED, "-k", "q8", "--agentbench-dry-run").exit == 0
     assert len([*output.rglob("run_1.json")]) == 111
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "workers"])
+def test_of_more_than_1000_runs_the_failed_ones_have_files(bench, workers):
+    bench.agent(FAILS_AT_77)
+    bench.questions(1_001)
+    finished = bench.spawn(CONTAINED, *workers, timeout=300)
+    [failed] = [row for row in finished.report["runs"] if row["outcome"] == "failed"]
+    assert f"full trace: outputs/{failed['artifact']}" in finished.text
+    assert [*(bench.path / "outputs").rglob("run_1.json")] == [bench.path / "outputs" / failed["artifact"]]
 
 
 def test_large_answers_are_files_that_the_database_names(bench):
