@@ -610,9 +610,11 @@ def _check_open_files() -> None:
 def _check_schema(database: sqlite3.Connection, path: str) -> bool:
     """Return whether a database is new. Raises ConfigError for one that is not this package's."""
     try:
+        _run(database, "BEGIN")  # else another session may make the tables between these
         found = _read_schema(database)
         version = _run(database, "PRAGMA user_version").fetchone()[0]
         application = _run(database, "PRAGMA application_id").fetchone()[0]
+        _run(database, "COMMIT")
     except OSError as error:
         if isinstance(error.__cause__, sqlite3.DatabaseError) and _code(error.__cause__) in _DAMAGED:
             raise ConfigError(f"{path}: {error.__cause__}. {_ADVICE}") from error

@@ -268,7 +268,11 @@ while True:
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_process_leaves_whole_steps(documents, tmp_path):
     for _ in range(10):
-        with subprocess.Popen(in_child(KILLED, tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        with contextlib.ExitStack() as ended:
+            process = ended.enter_context(
+                subprocess.Popen(in_child(KILLED, tmp_path), stdout=subprocess.PIPE, text=True)
+            )
+            ended.callback(process.kill)
             assert process.stdout.readline() == "writing\n"
             while documents.read(RUN) in (None, b"after"):
                 assert process.poll() is None
