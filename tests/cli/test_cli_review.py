@@ -14,6 +14,7 @@ import pytest
 import yaml
 from support.ci_logs import FORGED, heeded
 from support.github_runner import commands
+from support.stored import as_files
 
 from pytest_agentbench.cli import main
 
@@ -179,6 +180,7 @@ def test_an_answer_cannot_steer_the_terminal_and_a_long_one_is_cut(review):
 
 def test_names_of_tools_and_files_cannot_look_like_another_part_of_the_run(review):
     forged = "x\n\nAnswer\n  All is well.\u200f"
+    as_files(Path("outputs"))
     for path in Path("outputs/runs").rglob("*/tools/run_[0-9].json"):
         run = json.loads(path.read_text())
         run["trace"] = [{**event, "name": forged} if event["type"] == "tool_call" else event for event in run["trace"]]
@@ -222,6 +224,7 @@ def test_labels_are_appended_to_no_file_elsewhere(review, tmp_path, target):
 
 def test_a_hostile_folder_holds_nothing_up_and_steers_nothing(review):
     """FIFOs wherever something is read, names that are commands, runs of no form."""
+    as_files(Path("outputs"))
     path = Path("outputs/report.json")
     report = json.loads(path.read_text())
     rows = [row for row in report["runs"] if "judged" in row]

@@ -133,7 +133,9 @@ def test_drawings_of_hours_do_not_pile_up(watched, tmp_path):
 def test_a_run_is_opened_while_the_session_goes_on(watched, tmp_path):
     output = tmp_path / "outputs"
     journal = Journal(output, BEGUN, pytest.fail)
-    (output / "run_1.json").write_text(
+    artifact = "runs/suit_default/run_profile_1/gpt/one/run_1.json"
+    (output / artifact).parent.mkdir(parents=True)
+    (output / artifact).write_text(
         json.dumps(
             {
                 "run_id": "r",
@@ -143,7 +145,7 @@ def test_a_run_is_opened_while_the_session_goes_on(watched, tmp_path):
         )
     )
     journal.plan(1)
-    journal.row(row("one", "failed", EVIL, artifact="run_1.json"), 0, SPENT)
+    journal.row(row("one", "failed", EVIL, artifact=artifact), 0, SPENT)
     heading(watched, "running")
     watched.page.evaluate("location.hash = new URLSearchParams({run: 'cases/t.yaml::one[gpt]'})")
     watched.page.get_by_text("The answer: <img src=x").first.wait_for(timeout=30_000)
