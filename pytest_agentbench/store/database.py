@@ -586,8 +586,7 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
         _run(database, "PRAGMA trusted_schema = OFF")
         is_new = _check_schema(database, path)  # before anything is changed in a database that may be another program's
         if not options:
-            if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise OSError(errno.ENOLCK, "No locks available", path)
+            _log_ahead(database, path)
             # NORMAL loses nothing when a process is killed, and what was written last when the power fails
             _run(database, "PRAGMA synchronous = NORMAL")
             _run(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
@@ -605,6 +604,21 @@ def _check_open_files() -> None:
     with contextlib.ExitStack() as opened:
         for _ in ("", "-wal", "-shm"):
             opened.enter_context(open(os.devnull, "rb"))
+
+
+def _log_ahead(database: sqlite3.Connection, path: str) -> None:
+    """Have a database write to its log first. Raises OSError where it cannot."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise OSError(errno.ENOLCK, "No locks available", path)
+            return
+        except OSError as error:
+            # Of two that do so to a new database one is refused at once, whatever the time that it would wait
+            if error.errno != errno.EBUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.005)
 
 
 def _check_schema(database: sqlite3.Connection, path: str) -> bool:

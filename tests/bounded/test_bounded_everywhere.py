@@ -23,7 +23,6 @@ ALLOWED = {
     "config/compose_file.py pattern": "what ends a line, escaped",
     "judging/prompt.py pattern": "names of models, escaped",
     "metrics/multiple_choice.py pattern": "patterns of its own",
-    "models/client.py client": "scripted models are answered in this process, by what a folder's script says",
     "reports/judges.py pattern": "names in its own table",
     "reports/html/page.py read_text": "scripts of this package",
     "reports/reading.py read_text": "the schema of this package",
@@ -31,6 +30,7 @@ ALLOWED = {
     "packs/research/business_report/page.py read_text": "templates of this package",
     "packs/research/report.py read_text": "a script of this package",
     "packs/openclaw/runner.py read_bytes": "a launcher of this package",
+    "store/database.py open": "the null device, and the kernel's list of mounts",
     "store/redaction.py pattern": "forms of keys in its own table",
     "packs/mcp_bench/synthesis/drafts.py open": "opened to be written too, and looked at before it is read",
     "packs/mcp_bench/synthesis/checks.py pattern": "words in its own table, and names of tools, escaped",
@@ -39,6 +39,7 @@ ALLOWED = {
     "tools/workspace_tools.py pattern": "a mark of its own",
     "tools/mcp/session.py client": "of MCP, whose transports have the bounds",
     "tools/web_client.py transport": "its bodies are cut where they are too long, for the page is wanted all the same",
+    "models/connections.py client": "it asks nobody: what it sends is answered in place",
     "models/connections.py transport": "its client has the hooks",
     "workspaces/containers/container.py read_text": "the kernel's, in /sys",
     "workspaces/containers/bounds.py read_text": "the kernel's, in /proc and /sys",
@@ -128,7 +129,6 @@ def test_nothing_is_taken_in_without_a_bound_but_what_says_why() -> None:
                 found.setdefault(f"{path.relative_to(PACKAGE).as_posix()} {kind}", []).append(line)
     missing = {name: lines for name, lines in found.items() if name not in ALLOWED}
     assert not missing, HINT
-    assert not ALLOWED.keys() - found, "nothing of the kind is there any more"
     assert sorted(ALLOWED.keys() - found.keys()) == [], "these are not there any more"
 
 

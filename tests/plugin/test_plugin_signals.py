@@ -55,6 +55,8 @@ def session(bench: Bench, *args: str) -> Iterator[subprocess.Popen[str]]:
         try:
             waiting = Watch(bench, process)
             waiting.until("blocked.txt", 4 if args else 1)
+            if args:
+                waiting.until_reported()
             yield process
         finally:
             if process.poll() is None:
@@ -69,11 +71,19 @@ class Watch:
 
     def until(self, name: str, lines: int) -> None:
         while len(self.bench.lines(name)) < lines:
-            try:
-                self.process.wait(0.02)
-            except subprocess.TimeoutExpired:
-                continue
-            pytest.fail(self.process.communicate()[0])
+            self.wait()
+
+    def until_reported(self) -> None:
+        """Waits for the first row: a session that is ended before it has none writes no report."""
+        while not any(b'"event":"run"' in path.read_bytes() for path in self.bench.path.glob("outputs/.journals/*")):
+            self.wait()
+
+    def wait(self) -> None:
+        try:
+            self.process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            return
+        pytest.fail(self.process.communicate()[0])
 
 
 def controller(bench: Bench, process: subprocess.Popen[str]) -> int:

@@ -81,7 +81,8 @@ def kill_some(bench, session, times):
     for at in sorted(random.sample(range(ITEMS // 20, ITEMS - ITEMS // 20), times)):
         while len(bench.lines("ran.txt")) < at and session.poll() is None:
             time.sleep(0.01)
-        alive = {int(pid) for pid in bench.lines("pids.txt")} - killed
+        while not (alive := {int(pid) for pid in bench.lines("pids.txt")} - killed) and session.poll() is None:
+            time.sleep(0.01)  # all are dead: until one has taken their place
         for pid in random.sample(sorted(alive), min(len(alive), random.randint(1, 3))):
             if session.poll() is None:
                 killed.add(pid)

@@ -647,3 +647,29 @@ def test_nothing_is_laid_out_of_what_nobody_noted(tmp_path):
     documents.put(RUN, b"{}")
     assert documents.lay_out_used() == 0
     assert not (tmp_path / "runs").exists()
+
+
+OPEN_AT_ONCE = """
+import sys
+from pytest_agentbench.store.database import open_documents
+
+documents = open_documents(sys.argv[1])
+sys.stdin.read(1)
+documents.put(f"runs/s/p/m/c{sys.argv[2]}/run_1.json", b"{}")
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_make_the_database_at_once_all_store(tmp_path):
+    for number in range(10):
+        output = tmp_path / str(number)
+        command = [sys.executable, "-c", OPEN_AT_ONCE, str(output)]
+        processes = [
+            subprocess.Popen([*command, str(each)], stdin=subprocess.PIPE, stderr=subprocess.PIPE) for each in range(6)
+        ]
+        for process in processes:
+            process.stdin.write(b"x")
+            process.stdin.flush()
+        said = [process.communicate(timeout=60)[1].decode() for process in processes]
+        assert [process.returncode for process in processes] == [0] * 6, said
+        assert len(open_documents(output).folders("runs/s/p/m")) == 6
