@@ -18,7 +18,6 @@ The session holds a lock on its journal as long as it lives, so that one that wa
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import secrets
@@ -35,7 +34,7 @@ from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.store.files import release_lock, try_lock
+from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock
 
 FOLDER = ".journals"
 """The folder of the journals below the output folder. A session removes those of sessions that are over."""
@@ -49,7 +48,6 @@ MOST_RUNNING = 20
 
 _NAME = re.compile(r"[0-9]{8}T[0-9]{12}Z-[0-9a-f]{8}\.journal")
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class Journal:
@@ -367,6 +365,6 @@ def _lock(descriptor: int) -> bool | None:
     try:
         return try_lock(descriptor)
     except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
+        if error.errno not in NO_LOCKS_HERE:
             raise
         return None

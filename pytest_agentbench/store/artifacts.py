@@ -47,7 +47,6 @@ from pytest_agentbench.store.files import (
 )
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
-    evaluation_input,
     evaluation_profile_input,
     fingerprint,
     plain,
@@ -57,7 +56,7 @@ from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-    from pytest_agentbench.records.case import Case, Model
+    from pytest_agentbench.records.case import Model
     from pytest_agentbench.store.remote import Remote
 
 
@@ -295,20 +294,6 @@ class Lane:
             document = f'{{"fingerprint":"{full}","input":{_redact_document(settings.decode("ascii"), self.redactor)}}}'
             self.documents.put(f"{folder}/{PROFILE_FILE}", document.encode())
         self._described.add(folder)
-
-    def evaluation_fingerprint(
-        self,
-        run_fingerprint: str,
-        case: Case,
-        metric_judges: Sequence[Model] = (),
-        extra: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Return `fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work.
-
-        `extra` names what else can change the verdict.
-        """
-        profile = self.evaluation_profile_fingerprint
-        return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
         """Hold the run's lock among all sessions on the output folder: see `files.claim`."""

@@ -28,6 +28,7 @@ from pytest_agentbench.bounded.files import MAX_RECORD, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.files import (
     DATABASE,
+    NO_LOCKS_HERE,
     check_locks,
     hold_write_lock,
     lies_below,
@@ -490,7 +491,7 @@ class Documents:
             _check_open_files()
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
                 self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
-            elif known or error.errno not in _NO_LOCKS:
+            elif known or error.errno not in (*NO_LOCKS_HERE, errno.EIO):
                 raise
             else:
                 self._keep_files("the file system has no locks, so two sessions there at once may pay for a run twice")
@@ -671,7 +672,6 @@ def _run(database: sqlite3.Connection, statement: str, values: tuple[object, ...
 _ADVICE = "Move it away, or name another folder with --agentbench-output"
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO)
 _ERRNO = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_READONLY: errno.EROFS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.store.files import explain_unwritable, lies_below, make_folder, write_atomically, write_in_place
+from pytest_agentbench.store.files import explain_unwritable, lies_below, make_folder, write_atomically
 
 
 @pytest.fixture
@@ -44,20 +44,17 @@ def test_a_file_is_written_whole_in_place_of_another(tmp_path):
     large = os.urandom(3 * 2**20)
     write_atomically(str(tmp_path), "a", b"long content")
     write_atomically(str(tmp_path), "a", b"short")
-    write_in_place(str(tmp_path), "b", b"long content")
-    write_in_place(str(tmp_path), "b", b"short")
     write_atomically(str(tmp_path), "c", large)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"short", "b": b"short", "c": large}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"short", "c": large}
 
 
 def test_who_may_read_is_up_to_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         write_atomically(str(tmp_path), "a", b"x")
-        write_in_place(str(tmp_path), "b", b"x")
     finally:
         os.umask(before)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_folder_is_made_once_with_its_parents(tmp_path):

@@ -27,6 +27,7 @@ from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_fingerprint_input,
+    evaluation_input,
     evaluation_profile_input,
     fingerprint,
     run_fingerprint_input,
@@ -265,15 +266,20 @@ def test_names_and_titles_do_not():
 def test_a_lane_gives_the_same_evaluation_fingerprint(tmp_path):
     profile = evaluation_profile(judge_system_prompt="Be strict.")
     lane = Store(tmp_path).lane(None, RunProfile.default(), profile, "gpt", (MODEL,))
-    assert lane.evaluation_fingerprint("r", CASE) == evaluation_key(profile=profile, judges=(MODEL,))
+    covered = evaluation_input("r", CASE, lane.evaluation_profile_fingerprint)
+    assert fingerprint(covered) == evaluation_key(profile=profile, judges=(MODEL,))
 
 
 def test_the_models_that_metrics_ask_change_the_evaluation(tmp_path):
     lane = Store(tmp_path).lane(None, RunProfile.default(), evaluation_profile(), "gpt")
     judges = [(), (MODEL,), (MODEL.model_copy(update={"base_url": "http://elsewhere/v1"}),)]
-    assert len({lane.evaluation_fingerprint("r", CASE, each) for each in judges}) == 3
     renamed = MODEL.model_copy(update={"model_id": "other", "label": "Other"})
-    assert lane.evaluation_fingerprint("r", CASE, (renamed,)) == lane.evaluation_fingerprint("r", CASE, (MODEL,))
+    *keys, other = (
+        fingerprint(evaluation_input("r", CASE, lane.evaluation_profile_fingerprint, each))
+        for each in (*judges, (renamed,))
+    )
+    assert len(set(keys)) == 3
+    assert other == keys[1]
 
 
 def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
