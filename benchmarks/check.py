@@ -70,7 +70,6 @@ PARTS = {
     "wait": Part(throughput.SCENARIOS["wait"]),
     "workers": Part(reuse.SCENARIOS["workers"]),
     "session": Part(Scenario(session), quick=2),
-    "commands": Part(throughput.SCENARIOS["commands"]),
     "start": Part(throughput.SCENARIOS["start"], quick=1),
     "collect": Part(throughput.SCENARIOS["collect"], quick=10),
     "reused": Part(reuse.SCENARIOS["reused"], quick=10),

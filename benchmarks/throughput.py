@@ -13,7 +13,6 @@ from statistics import median
 
 from processes import (
     AGENT,
-    AGENTBENCH,
     OURS,
     PLAIN,
     PLAIN_TESTS,
@@ -258,16 +257,6 @@ def start(bench: Bench) -> Iterator[Line]:
     here = bench.project("start", {})
     seconds = median(float(bench.run((sys.executable, "-c", IMPORT), here).printed) for _ in range(3 * bench.rounds))
     yield Line("importing the plugin after pytest", 1000 * seconds, "ms", target=50)
-
-
-@SCENARIOS.add()
-def commands(bench: Bench) -> Iterator[Line]:
-    """What a command costs that runs nothing, without other plugins."""
-    bench.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sides = [((*AGENTBENCH, *argv), agent_project(bench, len(argv))) for argv in (("--help",), ("list", "."))]
-    plain, *costs = bench.alternate((PLAIN, plain_project(bench, 1)), *sides)
-    for name, cost in zip(("--help", "list"), costs, strict=True):
-        yield Line(f"`agentbench {name}`: CPU", cost.cpu, "s", plain.cpu, "plain pytest, one test")
 
 
 if __name__ == "__main__":
