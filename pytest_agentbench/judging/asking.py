@@ -156,7 +156,11 @@ def chat_sender(
         except ProviderError as error:
             if error.code not in _FORM_REFUSED:
                 raise
-            reply = await ask(parameters=parameters)
+            try:
+                reply = await ask(parameters=parameters)
+            except ProviderError as again:
+                # It was something else, which the first refusal tells best
+                raise error if again.code in _FORM_REFUSED else again from error
             # It was the form: each further refusal would cost a request
             if spelling is not None and error.reason == "rejected":
                 spelling.note(PLAIN_REPLIES)

@@ -70,6 +70,7 @@ def test_a_row_holds_what_the_records_say():
         "thresholds": {"pass_rate": 0.5, "pass_hat_k": None},
         "outcome": "failed",
         "status": "success",
+        "end_reason": None,
         "checks": [
             {
                 "check_id": "has-answer",

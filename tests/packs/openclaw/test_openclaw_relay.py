@@ -130,9 +130,9 @@ def test_a_request_is_answered_by_the_runs_client_with_the_runs_parameters(tmp_p
 @pytest.mark.parametrize(
     ("own", "sent", "arrives"),
     [
-        ({}, {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
+        ({}, {"max_completion_tokens": 7}, {"max_tokens": 7}),
         ({"max_tokens": 5}, {"max_completion_tokens": 7}, {"max_tokens": 5}),
-        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "high"}, {"reasoning": {"effort": "low"}}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "high"}, {"reasoning_effort": "low"}),
         ({"temperature": None}, {"temperature": 1}, {}),
     ],
 )
@@ -298,7 +298,7 @@ def test_a_request_that_the_provider_refuses_is_told_in_its_words(tmp_path):
             response = await it.ask()
             assert response.status_code == 400
             assert "maximum context length" in response.json()["error"]["message"]
-            assert it.relay.failure.code == "bad_request"
+            assert it.relay.failure.code == "context_exceeded"
             assert (await it.message())["content"] == "Shorter."
             assert it.relay.failure is None
 
