@@ -25,7 +25,7 @@ from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.engine.subject import case_spec
-from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.errors import AgentbenchError, CodeNotRun, ConfigError
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
@@ -46,7 +46,6 @@ from pytest_agentbench.sources.discovery import (
     named_source,
     suite_problems,
 )
-from pytest_agentbench.sources.items import CodeNotRun
 from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal

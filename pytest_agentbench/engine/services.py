@@ -19,7 +19,8 @@ from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, Un
 from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
-from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
+from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
+from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES

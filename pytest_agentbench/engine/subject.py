@@ -20,7 +20,8 @@ from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.runners.base import CaseRunner, Prepared, Runner, RunnerKind, RunRequest, agent_name
+from pytest_agentbench.runners.base import CaseRunner, Runner, agent_name
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import (
     Plain,
     canonical_json,

@@ -28,18 +28,9 @@ from pytest_agentbench.packs.mcp_bench.records import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import (
-    Prepared,
-    Recorder,
-    RunContext,
-    RunEnd,
-    RunnerKind,
-    RunnerSession,
-    RunOutput,
-    RunRequest,
-    SessionParts,
-)
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput
 from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, call_tools, render_messages, together
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 

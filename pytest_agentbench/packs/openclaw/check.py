@@ -6,8 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict, excerpt, read_text, verdict
-from pytest_agentbench.checks.run import normalized
+from pytest_agentbench.checks.base import (
+    CheckContext,
+    CheckSpec,
+    Unmet,
+    Verdict,
+    excerpt,
+    normalized,
+    read_text,
+    verdict,
+)
 from pytest_agentbench.packs.openclaw.config import leads_inside
 from pytest_agentbench.records.check_specs import Text
 
