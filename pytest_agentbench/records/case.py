@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from pytest_agentbench.records.base import (
+    BUILT_FIRST,
     AtLeastOne,
     CasePart,
     Record,
@@ -95,6 +96,8 @@ class McpServer(Record):
 
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
+
+    model_config = BUILT_FIRST
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
