@@ -22,7 +22,7 @@ engine: subject user_code
 metrics: registry
 records: base case check_specs evaluation run
 reports: gate journal kept_rows report rows sections table terminal
-runners: base subjects
+runners: base kinds subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
 store: artifacts database documents encodings files fingerprints redaction

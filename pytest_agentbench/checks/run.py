@@ -53,7 +53,7 @@ from pytest_agentbench.records.check_specs import (
 )
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent
-from pytest_agentbench.runners.kinds import answers_with_files
+from pytest_agentbench.runners.base import answers_with_files
 
 REGEX_SECONDS = 2.0
 """How long one pattern may be looked for."""

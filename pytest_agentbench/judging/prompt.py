@@ -23,7 +23,7 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     TraceEvent,
 )
-from pytest_agentbench.runners.kinds import answers_with_files
+from pytest_agentbench.runners.base import answers_with_files
 from pytest_agentbench.store.documents import OUTPUT_TYPE
 
 if TYPE_CHECKING:

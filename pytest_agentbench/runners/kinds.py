@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.extensions import find_extension
-
 if TYPE_CHECKING:
     from pytest_agentbench.config.case_file import TestCaseFile
     from pytest_agentbench.config.documents import Loc
@@ -107,8 +105,3 @@ class RunnerKind:
     def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
         """Yield what `input.context.<runner>` has wrong, each at its place below that."""
         return ()
-
-
-def answers_with_files(runner_type: str) -> bool:
-    """Return whether files may stand for the answer of a run of this runner."""
-    return bool(getattr(find_extension("runner", runner_type), "answers_with_files", False))

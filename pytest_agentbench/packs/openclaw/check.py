@@ -1,7 +1,5 @@
 """Check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
