@@ -18,7 +18,8 @@ from support.stored import as_files, list_stored
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.database import LARGEST, VERSION, Documents, find_file_system, open_documents
+from pytest_agentbench.store.connection import VERSION, find_file_system
+from pytest_agentbench.store.database import LARGEST, Documents, open_documents
 from pytest_agentbench.store.files import DATABASE
 
 FOLDER = "runs/suit_default/run_profile_12345678/gpt/sum"
