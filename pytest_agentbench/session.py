@@ -235,7 +235,8 @@ class SessionReport:
         self._write_report(session, report)
         self._write_outputs(session, report)
         if self.journal is not None:
-            self.journal.end(report)
+            written = self.written.get("report") == self.settings.output / "report.json"
+            self.journal.end(report, written=written)  # that is whole, and on the disk
         self.report = report
         session.config.pluginmanager.register(FoldedErrors())
         for plugin in session.config.pluginmanager.get_plugins():
