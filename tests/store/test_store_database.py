@@ -131,6 +131,23 @@ def test_a_run_is_found_in_its_own_suite_first_and_then_in_others(documents, tmp
     assert [*documents.find(FOLDER.replace("sum", "none"), NAMES)] == []
 
 
+def test_runs_that_are_found_one_after_another_are_those_that_are_stored(documents, asked):
+    folders = [f"{FOLDER}{number}" for number in range(9)]
+    for folder in folders:
+        documents.put(f"{folder}/run_1.json", b"first")
+        documents.put(f"{folder}/run_1.fingerprint_input.json", b"{}")
+    for folder in folders[:3]:
+        assert next(documents.find(folder, NAMES)) == (f"{folder}/run_1.json", b"first")
+    documents.put(f"{folders[3]}/run_1.json", b"second")
+    documents.remove(f"{folders[4]}/run_1.json")
+    documents.move(f"{folders[5]}/run_1.json", f"{folders[5]}/{NAMES[1]}")
+    asked("UPDATE documents SET content = 'theirs' WHERE name = 'run_1.json'")
+    found = [[content for _, content in documents.find(folder, NAMES)] for folder in folders[3:7]]
+    # What was read before another program changed it is given once, then what is there
+    assert found == [[b"theirs"], [], [b"first"], [b"first", b"theirs"]]
+    assert [*documents.find(folders[6], NAMES)] == [(f"{folders[6]}/run_1.json", b"theirs")]
+
+
 def test_what_is_in_both_is_the_databases(documents, tmp_path):
     """The files of the layout are a view: who changes one changes nothing."""
     documents.put(RUN, b"stored")
