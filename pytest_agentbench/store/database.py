@@ -463,10 +463,18 @@ class Documents:
             return self._database
         if self._as_files or not (create or os.path.lexists(self._path)):
             return None
-        if self._as_files is None and create and not os.path.lexists(self._path):
-            if is_shared(self.output):
+        if self._as_files is None:
+            shared = is_shared(self.output)
+            if shared and not os.path.lexists(self._path):
                 self._keep_files("several machines may write to this file system")
                 return None
+            if shared:  # it was copied here, or is of a version that knew no better
+                _log.warning(
+                    "%s: several machines may write to this file system, where a database is safe for one alone: let "
+                    "no other write there meanwhile, or go on in a folder that `agentbench store export --files DIR` "
+                    "makes of it, with --agentbench-output=DIR",
+                    self._path,
+                )
             self._as_files = False
         make_folder(self.output)
         self._folders.clear()

@@ -164,3 +164,23 @@ def test_an_output_folder_that_takes_no_journal_costs_a_warning(bench):
     [warning] = finished.report["session"]["warnings"]
     assert "the session's journal cannot be written" in warning
     json.dumps(finished.report)
+
+
+@pytest.mark.parametrize("reported", [0, 1])
+def test_an_interrupted_session_has_a_report_that_says_so(bench, reported):
+    bench.agent(
+        ECHO
+        + f"""
+def pytest_runtest_setup(item):
+    if item.session.items.index(item) == {reported}:
+        raise KeyboardInterrupt
+"""
+    )
+    bench.questions(3)
+    bench.write("outputs/report.json", "an earlier session's")
+    done = bench.pytester.runpytest_inprocess(*LEAN, no_reraise_ctrlc=True)
+    report = json.loads((bench.path / "outputs" / "report.json").read_text(encoding="utf-8"))
+    assert (done.ret, report["session"]["exit_status"], len(report["runs"])) == (2, 2, reported)
+    fault = "The session was interrupted before any run was reported."
+    assert (fault in report["session"]["faults"]) == (reported == 0)
+    done.stdout.fnmatch_lines(["*KeyboardInterrupt*"])

@@ -555,14 +555,19 @@ int flock(int descriptor, int operation) { errno = ENOLCK; return -1; }
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
-def test_without_locks_results_are_files_and_that_is_said_once(tmp_path):
+def build_shim(folder, source: str):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
-    (tmp_path / "shim.c").write_text(REFUSE_LOCKS)
+    (folder / "shim.c").write_text(source)
     build = [compiler, "-shared", "-fPIC", "-o", "shim.so", "shim.c", "-ldl"]
-    subprocess.run(build, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(build, cwd=folder, check=True, timeout=60)
+    return folder / "shim.so"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
+def test_without_locks_results_are_files_and_that_is_said_once(tmp_path):
+    shim = build_shim(tmp_path, REFUSE_LOCKS)
     code = f"""
 import logging
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
@@ -573,12 +578,59 @@ documents.touch({ASIDE!r})
 print(documents.read({ASIDE!r}), documents.names({FOLDER!r}), dict(documents.find({FOLDER!r}, {NAMES!r})))
 """
     output = tmp_path / "outputs"
-    *warnings, said = run_child(code, output, env=os.environ | {"LD_PRELOAD": str(tmp_path / "shim.so")}).splitlines()
+    *warnings, said = run_child(code, output, env=os.environ | {"LD_PRELOAD": str(shim)}).splitlines()
     assert said == f"b'second' ['{NAMES[1]}'] {{'{ASIDE}': b'second'}}"
     assert [("results are kept as files" in line) for line in warnings if "kept as files" in line] == [True]
     assert list_stored(output) == [ASIDE]
     assert not (output / DATABASE).exists()
     assert open_documents(output).read(ASIDE) == b"second"
+
+
+OTHER_MOUNTS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORWARD(name)                                                                  \
+    int name(const char *path, int flags, ...) {                                       \
+        va_list rest;                                                                  \
+        va_start(rest, flags);                                                         \
+        int mode = va_arg(rest, int);                                                  \
+        va_end(rest);                                                                  \
+        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);                 \
+        return next(strcmp(path, "/proc/self/mountinfo") ? path : getenv("MOUNTS"), flags, mode); \
+    }
+
+FORWARD(open)
+FORWARD(open64)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
+@pytest.mark.parametrize("copied", [True, False], ids=["a database that was copied there", "a new folder"])
+def test_on_a_network_file_system_results_are_files_or_one_warning_says_what_to_do(documents, tmp_path, copied):
+    shim = build_shim(tmp_path, OTHER_MOUNTS)
+    (tmp_path / "mounts").write_text(f"30 22 0:40 / {os.path.realpath(tmp_path)} rw - nfs4 server:/home rw\n")
+    if copied:
+        documents.put(RUN, b"first")
+        documents.close()
+    code = f"""
+import logging
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+documents.put({ASIDE!r}, b"second")
+documents.close()
+print(documents.read({ASIDE!r}), documents.names({FOLDER!r}))
+"""
+    environ = os.environ | {"LD_PRELOAD": str(shim), "MOUNTS": str(tmp_path / "mounts")}
+    *warnings, said = run_child(code, tmp_path, env=environ).splitlines()
+    names = [*NAMES] if copied else [NAMES[1]]
+    assert said == f"b'second' {sorted(names)}"
+    expected = "agentbench store export --files DIR" if copied else "results are kept as files"
+    assert [expected in line for line in warnings] == [True]
+    assert (tmp_path / ASIDE).exists() == (not copied)
 
 
 MOUNTS = r"""
