@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,16 @@ class Documents:
     """The documents of one output folder. Nothing is made there before something is written.
 
     Paths are relative to the output folder and of at least three parts. Everything raises OSError for what the disk
-    does not do.
+    does not do. `warn` is told what people should know of the folder; it may be set at any time.
     """
 
     def __init__(self, output: str) -> None:
         self.output = output
+        self.warn: Callable[[str], None] = _log.warning
         self._path = f"{output}/{DATABASE}"
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
         self._depth = 0
         self._replaced: list[str] = []  # whose files go once what took their place is stored
         self._folders: dict[str, int] = {}
@@ -248,10 +250,11 @@ class Documents:
     def writing(self, *, create: bool = True) -> Iterator[None]:
         """Make the changes of the block one step, which other processes see whole or not at all."""
         with self._lock:
-            database = self._open(create=create)
             if self._depth:
                 yield
                 return
+            self._leave_removed()
+            database = self._open(create=create)
             if database is None:
                 with hold_write_lock(self.output):
                     self._depth = 1
@@ -388,15 +391,21 @@ class Documents:
         return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))
 
     def _lay_out_folder(self, folder: str, target: str) -> int:
-        base, _, leaf = folder.rpartition("/")
         with self._lock:
-            if (database := self._open()) is None or (known := self._folder(database, base)) is None:
+            if self._open() is None:
                 return 0
-            statement = (
-                "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents "
-                "WHERE folder = ? AND leaf = ?"
-            )
-            rows = execute(database, statement, (known, leaf)).fetchall()
+            # In turn with all who write: else what another session displaces meanwhile would be written back
+            with self.writing(create=False) if target == self.output else contextlib.nullcontext():
+                return self._write_view(folder, target)
+
+    def _write_view(self, folder: str, target: str) -> int:
+        base, _, leaf = folder.rpartition("/")
+        if (database := self._database) is None or (known := self._folder(database, base)) is None:
+            return 0
+        statement = (
+            "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ?"
+        )
+        rows = execute(database, statement, (known, leaf)).fetchall()
         place = f"{target}/{folder}"
         if not lies_below(target, folder):  # the database may be anybody's
             return 0
@@ -469,11 +478,10 @@ class Documents:
                 self._keep_files("several machines may write to this file system")
                 return None
             if shared:  # it was copied here, or is of a version that knew no better
-                _log.warning(
-                    "%s: several machines may write to this file system, where a database is safe for one alone: let "
-                    "no other write there meanwhile, or go on in a folder that `agentbench store export --files DIR` "
-                    "makes of it, with --agentbench-output=DIR",
-                    self._path,
+                self.warn(
+                    f"{self._path}: several machines may write to this file system, where a database is safe for one "
+                    "alone: let no other write there meanwhile, or go on in a folder that `agentbench store export "
+                    "--files DIR` makes of it, with --agentbench-output=DIR"
                 )
             self._as_files = False
         make_folder(self.output)
@@ -495,12 +503,29 @@ class Documents:
                     with contextlib.suppress(OSError):
                         os.unlink(f"{self._path}{name}")
                 return None
+        self._file = os.stat(self._path)
         weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
         return self._database
 
     def _keep_files(self, reason: str) -> None:
         self._as_files = True
-        _log.warning("%s: %s; results are kept as files", self.output, reason)
+        self.warn(f"{self.output}: {reason}; results are kept as files")
+
+    def _leave_removed(self) -> None:
+        """Close a database that is no more in its place: what is written to it nobody would find."""
+        if self._database is None or self._file is None:
+            return
+        try:
+            if os.path.samestat(os.stat(self._path), self._file):
+                return
+        except FileNotFoundError:
+            pass
+        self.warn(
+            f"{self._path}: was removed or moved while it was in use: what it held is not in {self.output} any more; "
+            "what comes is stored in a new one"
+        )
+        self.close()
+        self._has_files.clear()
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
         """Return the first row of a statement about one document; None too where its folder is not known."""

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import pytest
 from support.small_disk import small_disk
@@ -148,6 +149,29 @@ def test_runs_that_are_found_one_after_another_are_those_that_are_stored(documen
     assert [*documents.find(folders[6], NAMES)] == [(f"{folders[6]}/run_1.json", b"theirs")]
 
 
+@pytest.mark.parametrize("what", ["removed", "moved", "replaced"])
+def test_a_database_that_is_gone_from_its_place_is_left_and_that_is_said(tmp_path, what):
+    output, said = tmp_path / "outputs", []
+    documents = open_documents(output)
+    documents.warn = said.append
+    documents.put(RUN, b"first")
+    if what == "removed":
+        shutil.rmtree(output)
+    else:
+        output.rename(tmp_path / "moved")
+    if what == "replaced":
+        run_child(f"documents.put({ASIDE!r}, b'theirs')", output)
+    for number in (2, 3):
+        documents.put(f"{FOLDER}/run_{number}.json", b"second")
+    documents.close()
+    assert ["was removed or moved while it was in use" in line for line in said] == [True]
+    names = ["run_2.json", "run_3.json"]
+    code = f"print(documents.names({FOLDER!r}))"
+    assert run_child(code, output).strip() == str(sorted([*names, *[NAMES[1]] * (what == "replaced")]))
+    if what != "removed":
+        assert run_child(code, tmp_path / "moved").strip() == str([NAMES[0]])
+
+
 def test_what_is_in_both_is_the_databases(documents, tmp_path):
     """The files of the layout are a view: who changes one changes nothing."""
     documents.put(RUN, b"stored")
@@ -168,6 +192,26 @@ def test_an_edited_view_is_mended_when_it_is_made_again(documents, tmp_path):
     (tmp_path / RUN).write_bytes(b"edited")
     documents.lay_out()
     assert (tmp_path / RUN).read_bytes() == b"stored"
+
+
+def test_the_view_waits_for_a_session_that_displaces_what_it_shows(documents, tmp_path):
+    documents.put(RUN, b"first")
+    code = f"""
+with documents.writing():
+    documents.move({RUN!r}, {ASIDE!r})
+    documents.put({RUN!r}, b"second")
+    print("displaced", flush=True)
+    sys.stdin.readline()
+"""
+    with subprocess.Popen(in_child(code, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "displaced\n"
+        thread = threading.Thread(target=documents.lay_out)
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+        other.communicate("\n", timeout=60)
+        thread.join(60)
+    assert ((tmp_path / RUN).read_bytes(), (tmp_path / ASIDE).read_bytes()) == (b"second", b"first")
 
 
 def test_a_step_that_fails_has_not_happened(documents, tmp_path):
