@@ -25,7 +25,7 @@ reports: gate journal kept_rows report rows sections table terminal
 runners: base kinds subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
-store: artifacts database documents encodings files fingerprints redaction
+store: artifacts connection database documents encodings files fingerprints redaction
 tools: builtin
 """
 """Ours, by their rooms. A module that is new here is time that every session pays: import it where it is needed."""

@@ -192,6 +192,7 @@ class Store:
             self.remote = Remote(remote, self.redactor.text)
         self.signer = signer
         self.warn: Warn = _log.warning
+        self.documents.warn = lambda text: self.warn(text)
 
     def lane(
         self,

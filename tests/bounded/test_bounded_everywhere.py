@@ -30,7 +30,7 @@ ALLOWED = {
     "packs/research/business_report/page.py read_text": "templates of this package",
     "packs/research/report.py read_text": "a script of this package",
     "packs/openclaw/turns.py read_bytes": "a launcher of this package",
-    "store/database.py open": "the null device, and the kernel's list of mounts",
+    "store/connection.py open": "the null device, and the kernel's list of mounts",
     "store/redaction.py pattern": "forms of keys in its own table",
     "packs/mcp_bench/synthesis/drafts.py open": "opened to be written too, and looked at before it is read",
     "packs/mcp_bench/synthesis/checks.py pattern": "words in its own table, and names of tools, escaped",
