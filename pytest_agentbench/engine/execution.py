@@ -80,8 +80,9 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         attempt = _Attempt(services, job, case, subject, result)
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
-        # Looked up twice, before the lock and with it: most sessions that reuse find all without waiting for a lock
-        elif not await attempt.reuse():
+        # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
+        # runs are made, those to come are not stored either: one look, with the lock, saves 3 % of a run's CPU
+        elif services.makes_runs or not await attempt.reuse():
             async with job.plan.lane.claim(subject.fingerprint):
                 await attempt.complete()
     except asyncio.CancelledError:
@@ -192,6 +193,7 @@ class _Attempt:
         result = self.result
         result.artifact, result.path = artifact, _ = found
         result.reused, result.seconds = True, artifact.duration_seconds
+        self.services.makes_runs = False
         if self.services.rules.dry_run is None:
             self.job.plan.share(artifact)
         return True
@@ -291,6 +293,7 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:
         raise interrupted

@@ -222,7 +222,7 @@ class Services(GradingServices):
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
     its cassettes get; `stops` are the models that get no more runs, `differing` counts stored verdicts that runs no
-    longer come to.
+    longer come to. `makes_runs` says that the last run was made, and not found in the store.
     """
 
     registry: Registry
@@ -234,6 +234,7 @@ class Services(GradingServices):
     session_id: str | None = None
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    makes_runs: bool = False
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None

@@ -33,7 +33,7 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json
+from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json, encode_row
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock, write_atomically
 
@@ -107,7 +107,7 @@ class Journal:
 
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, float | None]) -> KeptRow:
         """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
-        text = encode_json(dict(row)).encode()
+        text = encode_row(row)
         head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % encode_json(spent_usd).encode()
         number, place = len(self._places), self._append(head + text + tail)
         self._places.append(0 if place is None else place + len(head))

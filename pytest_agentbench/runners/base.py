@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -67,7 +68,7 @@ class Recorder:
     @property
     def usage(self) -> Usage:
         """Return the sum of all that was added; all unknown where nothing was."""
-        return self._usage or Usage()
+        return self._usage or _unknown_usage()
 
     @property
     def seconds(self) -> float:
@@ -126,6 +127,11 @@ class Recorder:
         with self._lock:
             # Numbered under the lock: two threads of an agent must not share a number
             self._events.append(event(sequence=len(self._events), at=at, **fields))
+
+
+@cache
+def _unknown_usage() -> Usage:
+    return Usage()
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
