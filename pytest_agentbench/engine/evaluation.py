@@ -86,7 +86,8 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
     if case.dataset is not None and not case.reference:
         raise ConfigError(
             f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
-            "evaluator; give it one, or name an evaluation profile with a judge"
+            "evaluator that is a check or metric; give it one, decide it by a metric of your own "
+            "(--agentbench-metric), or name an evaluation profile with a judge"
         )
     raise ConfigError(
         f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a "

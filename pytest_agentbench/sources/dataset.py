@@ -22,7 +22,7 @@ from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.case_source import CaseSource, Claims, legal_id
-from pytest_agentbench.sources.items import ItemParser, load_item_class
+from pytest_agentbench.sources.items import ItemParser, is_answered, load_item_class
 from pytest_agentbench.sources.json_files import first_element, first_object
 from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
@@ -140,8 +140,6 @@ EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
 """What decides a row unless something else is asked for."""
 
 _CASE_FILES = ("test.yaml", "test.yml")
-ANSWERED = frozenset({"prediction", "predictions"})
-"""What only answers to a dataset have."""
 
 
 class Row(NamedTuple):
@@ -255,13 +253,13 @@ def shows_questions(path: Path, text: str | None) -> bool:
         return False
     shown = first_element(text)
     if shown is not None:
-        return shown.get("question") == '"' and ANSWERED.isdisjoint(shown)
+        return shown.get("question") == '"' and not is_answered(shown)
     first, newline, _ = text.partition("\n")
     return bool(newline) and _asks(first_object(first))
 
 
 def _asks(item: dict[str, Any] | None) -> bool:
-    return item is not None and isinstance(item.get("question"), str) and ANSWERED.isdisjoint(item)
+    return item is not None and isinstance(item.get("question"), str) and not is_answered(item)
 
 
 def _the_descriptor(path: Path, root: Path) -> Path | None:
