@@ -98,7 +98,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         if services.rules.on_ended is not None:
             services.rules.on_ended(job, result)
         if result.not_run is None and not (result.reused and result.error is None):
-            services.stops.note(job, result.error)
+            services.stops.note(job, result)
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result

@@ -139,8 +139,8 @@ def _extended(what: str, seam: str, builtin: Mapping[str, T]) -> Mapping[str, T]
 
 IN_A_ROW = 3
 """So many errors of a model with the same text stop it: one may be the case's."""
-_REFUSED = frozenset({"authentication", "permission", "quota"})
-"""Codes of errors that no other request of the model's would be spared."""
+_REFUSED = frozenset({"authentication", "permission", "quota", UNREACHABLE})
+"""Codes of errors that no other request of the model's would be spared. For a dead endpoint the client has waited."""
 _CLIP = 200
 
 
@@ -159,8 +159,13 @@ class ModelStops:
         """Return why the job is not to be run, None where it is."""
         return self._reasons.get(_model_of(job)) if self._reasons else None
 
-    def note(self, job: Job, error: BaseException | None) -> None:
-        """Count what a run ended with. What the case file or this machine is to blame for is no error of the model."""
+    def note(self, job: Job, result: Result) -> None:
+        """Count what a run ended with. What the case file, this machine, a judge or a hook is to blame for is no error
+        of the model.
+        """
+        error, artifact = result.error, result.artifact
+        if artifact is not None and artifact.status != "provider_error":
+            error = None  # the run has ended by itself, whatever its verdict came to
         if error is None and not self._rows:  # nearly always
             return
         model = _model_of(job)
@@ -168,25 +173,20 @@ class ModelStops:
         if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
             return
         if error is None:
-            # One success in between says that the model works: what fails is then the cases'
+            # One run in between that ended says that the model works: what fails is then the cases'
             self._rows.pop(model, None)
             return
-        code = error.code if isinstance(error, ProviderError) else None
-        # The client has waited for the endpoint already (failures.py): the next run would wait as long again
-        if code == UNREACHABLE:
-            self._stop(job, str(error))
-            return
-        if isinstance(error, ProviderError) and error.retryable:
-            return  # an outage: requests wait for its end
+        if isinstance(error, ProviderError):
+            if error.code in _REFUSED:
+                self._stop(job, str(error))
+                return
+            if error.retryable:
+                return  # an outage: requests wait for its end
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)
         profile = job.plan.run_profile
-        if count < IN_A_ROW:
-            return
-        if code in _REFUSED:
-            self._stop(job, f"{count} errors in a row: {error}")
-        elif profile.execution_policy.stop_on_runner_error:
+        if count >= IN_A_ROW and profile.execution_policy.stop_on_runner_error:
             by = f"execution_policy.stop_on_runner_error of run profile {profile.run_profile_id!r}"
             self._stop(job, f"{count} equal errors in a row ({by}): {error}")
 
