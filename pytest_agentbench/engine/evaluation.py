@@ -127,7 +127,7 @@ def verdict(
     elif errors:
         outcome = "error"
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         fingerprint=fingerprint,
         run_fingerprint=artifact.fingerprint,
@@ -376,7 +376,7 @@ def _unjudged(
 ) -> Evaluation:
     """Return what is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,

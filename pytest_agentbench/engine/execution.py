@@ -47,6 +47,7 @@ from pytest_agentbench.errors import ProviderError, UnreachableError, Unwritable
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.store.fingerprints import fingerprint, rename_case
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
@@ -187,7 +188,7 @@ class _Attempt:
         if not self._reuses_run():
             return False
         found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
-        if found is None:
+        if found is None and (found := self._find_earlier_run()) is None:
             return False
         result = self.result
         result.artifact, result.path = artifact, _ = found
@@ -195,6 +196,18 @@ class _Attempt:
         if self.services.rules.dry_run is None:
             self.job.plan.share(artifact)
         return True
+
+    def _find_earlier_run(self) -> tuple[RunArtifact, str] | None:
+        """Return the same run, stored while its case went by another id: it stays there, and so do its verdicts."""
+        case_id, covered = self.case.case_id, self.subject.fingerprint_input
+        for now, before in self.lane.held(self.job.earlier) if self.job.earlier else ():
+            if case_id.startswith(f"{now}."):
+                earlier_id = before + case_id[len(now) :]
+                key = fingerprint(rename_case(covered, case_id, earlier_id))
+                found = self.lane.find_run(earlier_id, self.job.repetition, key, self._counts)
+                if found is not None:
+                    return found
+        return None
 
     def _reuses_run(self) -> bool:
         tape = self.result.tape

@@ -421,12 +421,13 @@ class OpenedDataset(OpenedSource):
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the rows of `read_rows`; one of another file than this is on no line of it."""
+        earlier = self.dataset.earlier
         for row in read_rows(self.dataset):
             if isinstance(row, BadRow):
                 yield row
             else:
-                made = _Made(self.dataset, row)
-                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, self._decides(row))
+                made, own_metrics = _Made(self.dataset, row), self._decides(row)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics, earlier)
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""

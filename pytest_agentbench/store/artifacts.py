@@ -43,6 +43,7 @@ from pytest_agentbench.store.files import (
     close_claims,
     explain_unwritable,
     slug,
+    slug_start,
     suite_folder,
 )
 from pytest_agentbench.store.fingerprints import (
@@ -57,6 +58,7 @@ from pytest_agentbench.store.redaction import REDACTED, Redactor
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Model
+    from pytest_agentbench.sources.case_source import Earlier
     from pytest_agentbench.store.remote import Remote
 
 
@@ -241,6 +243,7 @@ class Lane:
     remote: Remote | None = None
     signer: Signer | None = None
     _described: set[str] = field(default_factory=set, compare=False, repr=False)
+    _held: dict[Earlier, Earlier] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def documents(self) -> Documents:
@@ -318,6 +321,17 @@ class Lane:
                 mark_in_use(self.documents, path)
                 return found, path
         return None
+
+    def held(self, earlier: Earlier) -> Earlier:
+        """Return which earlier beginnings of case ids those of stored runs may have, of any suite; looked up once."""
+        if earlier not in self._held:
+            suites = self.documents.folders(RUNS)
+            rest = self.runs.split("/", 2)[2]
+            stored = [name for suite in suites for name in self.documents.folders(f"{RUNS}/{suite}/{rest}")]
+            starts = [(pair, slug_start(pair[1])) for pair in earlier]
+            held = tuple(pair for pair, start in starts if any(name.startswith(start) for name in stored))
+            self._held[earlier] = held
+        return self._held[earlier]
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
         """Return the stored verdict on this very run, with its path, found like a run.

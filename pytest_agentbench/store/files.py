@@ -68,6 +68,11 @@ def slug(name: str) -> str:
     return f"{readable}-{digest}" if readable else digest
 
 
+def slug_start(name: str) -> str:
+    """Return what the slug of each name that begins with this one begins with, as far as that can be told."""
+    return _UNSAFE.sub("_", name.lower())[:60].strip("._-")
+
+
 def suite_folder(suite_id: str | None) -> str:
     """Return the folder of a suite; `suit_default` where none is named."""
     return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"

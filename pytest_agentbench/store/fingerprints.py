@@ -165,6 +165,12 @@ def run_fingerprint_input(
     )
 
 
+def rename_case(covered: bytes, case_id: str, other_id: str) -> bytes:
+    """Return the canonical JSON of a run's fingerprint input as it is for the case under another id."""
+    # Inside of strings quotes are escaped, so nothing else looks like this before the key itself
+    return covered.replace(f'"case_id":{_encode(case_id)}'.encode(), f'"case_id":{_encode(other_id)}'.encode(), 1)
+
+
 def _model(model: Model) -> Plain:
     names = ("model_id", "requested_model", "base_url", "scripted", "parameters", "options")
     return Plain({name: plain(getattr(model, name)) for name in names})
