@@ -9,6 +9,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry, write_request
+from pytest_agentbench.models.limits import OUTAGE
 from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
 from pytest_agentbench.models.tape import Form, Tape, map_texts
 from pytest_agentbench.records.case import Model
@@ -48,7 +49,8 @@ class TapedClient(ChatClient):
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 30,  # noqa: ASYNC109 - passed on
-        retries: int = 5,
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
     ) -> ChatReply:
@@ -63,6 +65,7 @@ class TapedClient(ChatClient):
                 parameters=parameters,
                 timeout=timeout,
                 retries=retries,
+                outage_seconds=outage_seconds,
                 case_id=case_id,
                 on_retry=on_retry,
             )

@@ -86,6 +86,7 @@ class Requests:
         self._case_id = case_id
         self._client = client
         self._settings = settings
+        self._repeats = settings.repeats
         self._trace = trace
         self._sent = 0
 
@@ -98,7 +99,7 @@ class Requests:
             parameters={name: value for name, value in parameters.items() if value is not None},
             tools=[tool.name for tool in tools],
             timeout_seconds=settings.timeout_seconds,
-            retries=settings.retries,
+            **self._repeats,
             **limits,
         )
         for message in messages:
@@ -128,11 +129,11 @@ class Requests:
             tools=tools,
             parameters={**self._settings.request_parameters, **(parameters or {})},
             timeout=self._settings.timeout_seconds,
-            retries=self._settings.retries,
             case_id=self._case_id,
             on_retry=lambda reason, delay: self._trace.event(
                 "retry", number=number, reason=reason, delay_seconds=delay
             ),
+            **self._repeats,
         )
         self._note(reply, number)
         return reply
