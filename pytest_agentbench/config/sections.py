@@ -16,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     ModelWrapValidatorHandler,
+    StrictBool,
     StrictInt,
     Tag,
     TypeAdapter,
@@ -61,6 +62,8 @@ class RunnerSettings(BaseModel):
     """Seconds for which a request is repeated after its first transient failure; 0: as long as the run may last."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
+    keep_reasoning_tags: StrictBool = False
+    """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
 
     @property
     def extras(self) -> dict[str, Any]:

@@ -139,8 +139,8 @@ def _extended(what: str, seam: str, builtin: Mapping[str, T]) -> Mapping[str, T]
 
 IN_A_ROW = 3
 """So many errors of a model with the same text stop it: one may be the case's."""
-_REFUSED = frozenset({"authentication", "permission", "quota", UNREACHABLE})
-"""Codes of errors that no other request of the model's would be spared. For a dead endpoint the client has waited."""
+_REFUSED = frozenset({"authentication", "quota"})
+"""Reasons of ends that no other request of the model's would be spared."""
 _CLIP = 200
 
 
@@ -177,7 +177,9 @@ class ModelStops:
             self._rows.pop(model, None)
             return
         if isinstance(error, ProviderError):
-            if error.code in _REFUSED:
+            # Where the endpoint is gone the client has waited already: the next run would wait as long again. And what
+            # a key may not, or an account cannot pay, no other run is spared.
+            if error.code == UNREACHABLE or error.reason in _REFUSED:
                 self._stop(job, str(error))
                 return
             if error.retryable:
