@@ -47,7 +47,6 @@ from pytest_agentbench.errors import ProviderError, UnreachableError, Unwritable
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude, end_by_error, reason_of
-from pytest_agentbench.store.fingerprints import fingerprint, rename_case
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
@@ -198,16 +197,11 @@ class _Attempt:
         return True
 
     def _find_earlier_run(self) -> tuple[RunArtifact, str] | None:
-        """Return the same run, stored while its case went by another id: it stays there, and so do its verdicts."""
-        case_id, covered = self.case.case_id, self.subject.fingerprint_input
-        for now, before in self.lane.held(self.job.earlier) if self.job.earlier else ():
-            if case_id.startswith(f"{now}."):
-                earlier_id = before + case_id[len(now) :]
-                key = fingerprint(rename_case(covered, case_id, earlier_id))
-                found = self.lane.find_run(earlier_id, self.job.repetition, key, self._counts)
-                if found is not None:
-                    return found
-        return None
+        """Return the same run as an earlier version stored it: it stays there, and so do its verdicts."""
+        job, stored, covered = self.job, self.lane.earlier, self.subject.fingerprint_input
+        if stored is None:
+            return None
+        return stored.find(self.case.case_id, job.earlier, job.repetition, covered, self._counts)
 
     def _reuses_run(self) -> bool:
         tape = self.result.tape

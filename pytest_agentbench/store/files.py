@@ -48,6 +48,9 @@ _FOLDER_LEVELS = {
 SUITE = "suit_"
 """What the folder of each suite begins with."""
 
+PROFILE_FILE = ".fingerprint.json"
+"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
+
 FINGERPRINT_DIGITS = (8, 10, 12)
 """How many hex digits of a fingerprint a folder's name holds: more only where fewer name two fingerprints."""
 
