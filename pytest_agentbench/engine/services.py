@@ -222,8 +222,8 @@ class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `differing` counts stored verdicts that runs no
-    longer come to.
+    its cassettes get; `stops` are the models that get no more runs, `without_tools` says by a plan's id why its model
+    is not asked with tools, `differing` counts stored verdicts that runs no longer come to.
     """
 
     registry: Registry
@@ -235,6 +235,7 @@ class Services(GradingServices):
     session_id: str | None = None
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None

@@ -19,7 +19,6 @@ from support.replay_endpoint import ReplayEndpoint
 from support.stored import Stored
 
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent, ToolCallEvent
-from pytest_agentbench.store.documents import load_run
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "providers"
 pytestmark = [
@@ -140,10 +139,7 @@ class Played:
     text: str
 
     def run(self, name: str) -> RunArtifact:
-        stored = Stored(self.folder / "outputs", self.rows[name]["artifact"])
-        found = load_run(stored.read_bytes())
-        assert found is not None
-        return found
+        return Stored(self.folder / "outputs", self.rows[name]["artifact"]).run()
 
 
 def play(folder: Path, endpoint: ReplayEndpoint, *options: str, only: str | None = None) -> Played:
