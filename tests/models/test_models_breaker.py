@@ -42,7 +42,7 @@ def ask(
             async with turns, asyncio.timeout(limit) as timer:
                 RUN_LIMIT.set(timer)
                 question = [{"role": "user", "content": str(number)}]
-                return await client.complete(question, **{"outage_seconds": 0.3, **options})
+                return await client.complete(question, **options)
 
         try:
             return await asyncio.gather(*map(one, range(texts)), return_exceptions=True)
@@ -86,7 +86,7 @@ def test_an_outage_takes_no_retries_and_is_told_once():
 
 def test_an_outage_without_end_ends_in_errors():
     with FaultEndpoint(lambda message, nth: "ok" if int(message) < 10 else "503") as endpoint:
-        outcomes, _ = ask(endpoint, 40, at_once=1, retries=50)
+        outcomes, _ = ask(endpoint, 40, at_once=1, retries=50, outage_seconds=0.3)
     assert codes(outcomes[:10]) == {None}
     assert codes(outcomes[10:]) == {UNREACHABLE}
 
@@ -159,7 +159,8 @@ def test_of_64_in_flight_in_an_outage_none_fails_and_one_at_a_time_looks_whether
 
 def test_errors_without_any_success_are_an_outage_after_a_while():
     with FaultEndpoint(lambda message, nth: "ok" if message == "0" else "500") as endpoint:
-        outcomes, _ = ask(endpoint, 20, at_once=4, patience=Patience(quiet=0.05, first=0.02, longest=0.05))
+        patience = Patience(quiet=0.05, first=0.02, longest=0.05)
+        outcomes, _ = ask(endpoint, 20, at_once=4, patience=patience, outage_seconds=0.3)
     assert codes(outcomes[:1]) == {None}
     assert UNREACHABLE in codes(outcomes[1:])
     assert codes(outcomes[1:]) <= {UNREACHABLE, "server_error"}
