@@ -110,7 +110,7 @@ def write_project(folder: Path, url: str) -> None:
         "schema_version": 1,
         "run_profile_id": "replayed",
         "title": "Replayed",
-        "runner_defaults": {"retries": 2, "timeout_seconds": 5, "max_turns": 3},
+        "runner_defaults": {"retries": 2, "timeout_seconds": 60, "max_turns": 3},
         "execution_policy": {"stop_on_runner_error": False, "max_concurrency": 16},
     }
     documents["cases/evaluation_profiles/judged.yaml"] = {
