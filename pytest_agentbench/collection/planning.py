@@ -242,7 +242,10 @@ class Planner:
         """Note whose case ids begin with a name, so that no other file's do. Raises ConfigError."""
         first = self._files.setdefault(root, {}).setdefault(f"{name}.", file)  # no case id ends in a dot
         if first != file:
-            raise ConfigError(f"{file}:1:1: name: found {name!r}, which {first} has too; give it another name")
+            raise ConfigError(
+                f"{file}:1:1: name: found {name!r}, which {first} has too; name one of them in a dataset.yaml; "
+                "without one, files are named by their path below the config root, else the project (pytest.ini)"
+            )
 
     def repetitions(self, plan: Plan) -> int:
         """Return how often each case runs on the plan's model: as often as asked, else as there are predictions for."""

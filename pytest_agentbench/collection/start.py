@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, deselect, item_name
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
+from pytest_agentbench.config.session_roots import find_project
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
@@ -415,6 +417,17 @@ def _refuse(session: pytest.Session, *reasons: str) -> None:
     session.shouldfail = visible("; ".join(reasons))  # xdist takes a usage error in a worker for a crash
 
 
+def _find_code_folder(config: pytest.Config) -> Path:
+    """Return the folder that paths in what agents hold are told from: an agent is the same wherever pytest is started.
+
+    The project of the outermost conftest.py; pytest's rootdir moves with its arguments where there is no ini-file.
+    """
+    names = (name for name, _ in config.pluginmanager.list_name_plugin())
+    conftests = [Path(name).parent for name in names if os.path.basename(name) == "conftest.py"]
+    folder = min(conftests, key=lambda each: len(each.parts), default=config.rootpath)
+    return Path(find_project(str(folder)) or folder)
+
+
 def _make_services(
     config: pytest.Config,
     settings: Settings,
@@ -442,7 +455,7 @@ def _make_services(
     def open_reader() -> CodeReader:
         from pytest_agentbench.engine.agent_code import CodeReader
 
-        return CodeReader(config.rootpath, config.stash[BEGAN])
+        return CodeReader(_find_code_folder(config), config.stash[BEGAN])
 
     store.warn = telling.warn
     rules = SessionRules(

@@ -27,6 +27,11 @@ def _more(found: Any, most: Any) -> bool:
     return most is not None and (found is None or found > most)
 
 
+def _longer_outage(found: float, most: float) -> bool:
+    """Return whether an outage may last longer: 0 is without a limit."""
+    return most != 0 and (found == 0 or found > most)
+
+
 def _less(found: Any, most: Any) -> bool:
     return bool(found < most)
 
@@ -92,7 +97,7 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "on_filtered": _excuses,
 }
 """The same of an evaluation profile."""
-RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")
+RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "outage_seconds", "max_tokens")
 _SUITE_MODEL = {"model_id", "label"}
 """What a guest's suite says of a model: which one, not how it is reached."""
 
@@ -142,7 +147,8 @@ def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, 
 def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
     for name in RUNNER_LIMITS:
         most = limit.get(name, RunnerSettings.model_fields[name].default)
-        if found.get(name) is not None and _more(found[name], most):
+        loosens = _longer_outage if name == "outage_seconds" else _more
+        if found.get(name) is not None and loosens(found[name], most):
             yield (*loc, name), found[name], most
 
 

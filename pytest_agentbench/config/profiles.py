@@ -66,7 +66,7 @@ class ExecutionPolicy(Record):
     fail_fast: StrictBool = False
     """Stop after the first case that fails."""
     stop_on_runner_error: StrictBool = True
-    """Stop a model's remaining runs after three errors in a row with the same text that no retry mends."""
+    """Stop a model's remaining runs after three in a row that could not be made, with the same error each."""
 
 
 def _host(text: str) -> str:

@@ -56,8 +56,10 @@ class RunnerSettings(BaseModel):
     """Reproducibility seed."""
     timeout_seconds: Seconds = 30
     """Wall-clock limit of one request."""
-    retries: Annotated[StrictInt, Field(ge=0)] = 5
-    """Retries of a request after a transient failure."""
+    retries: Annotated[StrictInt, Field(ge=0)] | None = None
+    """Most repeats of a request after transient failures; unsaid: as many as `outage_seconds` let."""
+    outage_seconds: Annotated[float, Field(strict=True, ge=0)] = 300
+    """Seconds for which a request is repeated after its first transient failure; 0: as long as the run may last."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
     keep_reasoning_tags: StrictBool = False
@@ -67,6 +69,11 @@ class RunnerSettings(BaseModel):
     def extras(self) -> dict[str, Any]:
         """Return the fields that `llm_probe` does not know and hands on to the endpoint."""
         return dict(self.model_extra or {})
+
+    @property
+    def repeats(self) -> dict[str, Any]:
+        """Return how a client is to repeat requests, as far as it is said: plugins' clients may know none of it."""
+        return self.model_dump(include={"retries", "outage_seconds"}, exclude_unset=True)
 
     @property
     def request_parameters(self) -> dict[str, Any]:

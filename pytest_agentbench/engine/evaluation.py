@@ -86,7 +86,8 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
     if case.dataset is not None and not case.reference:
         raise ConfigError(
             f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
-            "evaluator; give it one, or name an evaluation profile with a judge"
+            "evaluator that is a check or metric; give it one, decide it by a metric of your own "
+            "(--agentbench-metric), or name an evaluation profile with a judge"
         )
     raise ConfigError(
         f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a "
@@ -126,7 +127,7 @@ def verdict(
     elif errors:
         outcome = "error"
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         fingerprint=fingerprint,
         run_fingerprint=artifact.fingerprint,
@@ -375,7 +376,7 @@ def _unjudged(
 ) -> Evaluation:
     """Return what is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,

@@ -106,7 +106,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         if services.rules.on_ended is not None:
             services.rules.on_ended(job, result)
         if result.not_run is None and not (result.reused and result.error is None):
-            services.stops.note(job, result.error)
+            services.stops.note(job, result)
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result
@@ -208,7 +208,7 @@ class _Attempt:
         if not self._reuses_run():
             return False
         found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
-        if found is None:
+        if found is None and (found := self._find_earlier_run()) is None:
             return False
         result = self.result
         result.artifact, result.path = artifact, _ = found
@@ -217,6 +217,13 @@ class _Attempt:
         if self.services.rules.dry_run is None:
             self.job.plan.share(artifact)
         return True
+
+    def _find_earlier_run(self) -> tuple[RunArtifact, str] | None:
+        """Return the same run as an earlier version stored it: it stays there, and so do its verdicts."""
+        job, stored, covered = self.job, self.lane.earlier, self.subject.fingerprint_input
+        if stored is None:
+            return None
+        return stored.find(self.case.case_id, job.earlier, job.repetition, covered, self._counts)
 
     def _reuses_run(self) -> bool:
         tape = self.result.tape

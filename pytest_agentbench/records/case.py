@@ -361,6 +361,15 @@ class Rubric(Record):
     """What else the judge is told."""
 
 
+COMPARING_METRICS = frozenset(
+    {
+        *("exact_match", "similarity", "contains_answer", "f1_score", "bleu_score", "rouge_score", "numeric_match"),
+        *("json_match", "llm_judgement", "math_equal", "multiple_choice", "pass_at_k", "pass_hat_k"),
+    }
+)
+"""This package's metrics that compare with an answer, so that they say nothing where there is none."""
+
+
 class MetricSpec(Record):
     """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails.
 

@@ -105,6 +105,7 @@ class Requests:
         self._case_id = case_id
         self._client = client
         self._settings = settings
+        self._repeats = settings.repeats
         self._trace = trace
         self._own = frozenset(own) - {"type"}
         self._sent = 0
@@ -125,7 +126,7 @@ class Requests:
             parameters={name: value for name, value in parameters.items() if value is not None},
             tools=[tool.name for tool in tools],
             timeout_seconds=settings.timeout_seconds,
-            retries=settings.retries,
+            **self._repeats,
             **limits,
         )
         for message in messages:
@@ -154,17 +155,17 @@ class Requests:
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
         # A plugin's model may know nothing of words that are to stay
-        own = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        own: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
         try:
             reply = await self._client.complete(
                 messages,
                 tools=tools,
                 parameters={**self._settings.request_parameters, **(parameters or {})},
                 timeout=self._settings.timeout_seconds,
-                retries=self._settings.retries,
                 case_id=self._case_id,
                 on_retry=partial(self._note_retry, number),
                 **own,
+                **self._repeats,
             )
         except ProviderError as error:
             if error.partial is not None:

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -92,6 +92,19 @@ def answer_of(item: Mapping[str, Any]) -> str | None:
         return None
     answer = item["answer"]
     return "" if answer is None else str(answer)
+
+
+_PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
+
+
+def is_answered(keys: Collection[str]) -> bool:
+    """Return whether an object with these keys holds an answer to a question of a dataset, and is no question itself.
+
+    Those are predictions, and the logs of runs, which have `messages` or a `trajectory` beside the task's id or its
+    success. In a log `answer` is what was answered.
+    """
+    logged = ("messages" in keys or "trajectory" in keys) and ("success" in keys or "task_id" in keys)
+    return logged or not _PREDICTED.isdisjoint(keys)
 
 
 def texts_of(tags: object) -> list[str]:

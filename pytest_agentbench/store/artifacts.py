@@ -38,6 +38,7 @@ from pytest_agentbench.store.documents import (
 from pytest_agentbench.store.files import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
+    PROFILE_FILE,
     RUNS,
     claim,
     close_claims,
@@ -57,6 +58,7 @@ from pytest_agentbench.store.redaction import REDACTED, Redactor
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Model
+    from pytest_agentbench.store.earlier import EarlierRuns
     from pytest_agentbench.store.remote import Remote
 
 
@@ -158,10 +160,6 @@ def _keep_unreadable(documents: Documents, path: str, warn: Warn) -> None:
         f"{documents.output}/{path}: could not be read, so it counted as missing; it is kept as "
         f"{os.path.basename(path)}{UNREADABLE}"
     )
-
-
-PROFILE_FILE = ".fingerprint.json"
-"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
 
 
 _log = logging.getLogger(__name__)
@@ -320,19 +318,35 @@ class Lane:
                 return found, path
         return None
 
+    @cached_property
+    def earlier(self) -> EarlierRuns | None:
+        """Return what may be stored by the rules of earlier versions; None where nothing was before the session."""
+        if not self.documents.folders(RUNS):
+            return None
+        from pytest_agentbench.store.earlier import EarlierRuns
+
+        return EarlierRuns(self)
+
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
         """Return the stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
-        folder = f"{self.evaluations}/{slug(artifact.case_id)}"
-        documents = self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint)
-        for path, content in documents:
-            found = match_evaluation(content, evaluation_fingerprint, self.signer)
-            if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
-                mark_in_use(self.documents, path)
-                return found, path
+        for folder in self._evaluation_folders():
+            place = f"{folder}/{slug(artifact.case_id)}"
+            documents = self.find_documents(place, "final_result", artifact.repetition, evaluation_fingerprint)
+            for path, content in documents:
+                found = match_evaluation(content, evaluation_fingerprint, self.signer)
+                if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+                    mark_in_use(self.documents, path)
+                    return found, path
         return None
+
+    def _evaluation_folders(self) -> Iterator[str]:
+        yield self.evaluations
+        kind, suite, _, *rest = self.evaluations.split("/")
+        for profile in self.earlier.other_profiles if self.earlier is not None else ():
+            yield "/".join((kind, suite, profile.replace("run_", "evaluation_", 1), *rest))
 
     def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
         """Yield what lies where a document of a fingerprint may: in its own place, displaced, the same in other suites.

@@ -122,7 +122,9 @@ def test_a_link_out_of_a_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
         ("run_timeout_seconds", 61, {"run_timeout_seconds": 60}),
         ("execution_policy.run_repetitions", {"run_repetitions": 2}, {}),
         ("runner_defaults.max_turns", {"max_turns": 9}, {}),
-        ("model_overrides.m.retries", {"m": {"retries": 6}}, {}),
+        ("model_overrides.m.retries", {"m": {"retries": 6}}, {"runner_defaults": {"retries": 5}}),
+        ("model_overrides.m.outage_seconds", {"m": {"outage_seconds": 301}}, {}),
+        ("runner_defaults.outage_seconds", {"outage_seconds": 0}, {}),
         ("planner.max_rounds", {"max_rounds": 21}, {}),
     ],
 )

@@ -22,6 +22,11 @@ from pytest_agentbench.sources.items import BenchmarkItem
 from pytest_agentbench.sources.rows import BadRow, read_benchmark_items, read_rows, row_case
 
 
+@pytest.fixture(autouse=True)
+def _project(tmp_path):
+    (tmp_path / "pytest.ini").touch()
+
+
 @pytest.fixture
 def rows(tmp_path):
     """Writes a JSONL file below the root."""
