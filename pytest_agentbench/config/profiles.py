@@ -132,6 +132,9 @@ class RunProfile(SectionedFile):
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
+    parallel_tools: Literal["always", "never"] | None = None
+    """How the calls of one reply run: side by side, or one by one. Not said: side by side where all their tools only
+    read."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
     allow_outside_paths: StrictBool = False

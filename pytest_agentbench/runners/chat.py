@@ -1,11 +1,11 @@
-"""Chat with a model: messages, requests, tool calls side by side, and the `llm_probe` runner."""
+"""Chat with a model: messages, requests, tool calls, and the `llm_probe` runner."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.sections import RunnerSettings
@@ -180,7 +180,7 @@ FINAL_ANSWER_REQUEST = "No more tool calls are possible. Give your final answer 
 async def llm_probe(case: Case, context: RunContext) -> RunOutput:
     """Ask the model, run the tools it calls, and go on until it answers without calling one.
 
-    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel.
+    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run as `call_tools` says.
     2. A model that still calls tools after that is asked once more, without tools, for its final answer.
 
     Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`). An answer that the
@@ -203,7 +203,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
             trace.message("assistant", reply.content)
         messages.append(reply.message)
         toolbox = toolbox or context.toolbox()
-        outputs = await call_tools(reply.tool_calls, toolbox, trace)
+        outputs = await call_tools(reply.tool_calls, toolbox, trace, parallel=context.parallel_tools)
         for call, output in zip(reply.tool_calls, outputs, strict=True):
             messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})
     trace.event("max_turns_reached", max_turns=settings.max_turns)
@@ -224,12 +224,25 @@ async def call_tools(
     toolbox: Toolbox,
     trace: Recorder,
     use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None = None,
+    parallel: Literal["always", "never"] | None = None,
 ) -> list[ToolOutput]:
-    """Run the calls side by side; their outputs in the same order.
+    """Run the calls of one reply; their outputs in the same order. `use` makes one call, by default the toolbox does.
 
-    The trace gets all calls, then all results that there are, in order, even of what was cut off. `use` makes one call;
-    by default the toolbox does as it is. Raises InfrastructureError.
+    They run one by one, unless all of them only read or `parallel` says otherwise. Raises InfrastructureError.
     """
+    # A model may write a file and read it in one reply: in another order the reading fails
+    if parallel == "always" or (parallel is None and all(toolbox.reads_only(call.name) for call in calls)):
+        return await _call_side_by_side(calls, toolbox, trace, use)
+    return [output for call in calls for output in await _call_side_by_side([call], toolbox, trace, use)]
+
+
+async def _call_side_by_side(
+    calls: Sequence[ToolCall],
+    toolbox: Toolbox,
+    trace: Recorder,
+    use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None,
+) -> list[ToolOutput]:
+    """Run all calls at once. The trace gets all of them, then all results that there are, even of what was cut off."""
     for call in calls:
         raw = call.raw if call.arguments is None else None
         # All calls before any result: the trace shows that they ran side by side

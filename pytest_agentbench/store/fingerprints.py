@@ -179,6 +179,8 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
+    if profile.parallel_tools is None:
+        names.add("parallel_tools")
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}

@@ -290,6 +290,7 @@ def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
     assert profile(execution_policy={"max_concurrency": 9, "run_repetitions": 5}) == profile()
     assert profile(runner_defaults={"temperature": 0.0}) == profile(runner_defaults={"temperature": 0})
     assert profile(runner_defaults={"temperature": 1}) != profile()
+    assert profile(parallel_tools="never") != profile()
 
 
 def test_what_a_profile_covers_has_no_secrets_and_no_folders_of_its_servers():
