@@ -227,12 +227,32 @@ class Verifier(Record):
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+class GivenCall(Record):
+    """A tool call that a message of the case makes."""
+
+    id: Text
+    """What the message with its result says as tool_call_id; unique in the conversation."""
+    name: Text
+    """The tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments."""
+
+
 class Message(Record):
     """One chat message with its text in place."""
 
     role: Role
     content: str
     name: str | None = None
+    tool_calls: tuple[GivenCall, ...] = ()
+    tool_call_id: Text | None = None
+
+    @property
+    def calls(self) -> dict[str, Any]:
+        """Return what it says of tool calls as JSON: the calls that it makes, or the id of the one it answers."""
+        if not self.tool_calls and self.tool_call_id is None:
+            return {}
+        return self.model_dump(mode="json", include={"tool_calls", "tool_call_id"}, exclude_defaults=True)
 
 
 class Attachment(Record):

@@ -177,7 +177,8 @@ class RunContext:
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `parallel_tools` is what the run profile says of the calls of one reply. `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
+    there are none. `parallel_tools` is the run profile's word on the calls of one reply.
+    `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
     that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
     """
 

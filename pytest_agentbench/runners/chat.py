@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -37,13 +38,29 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
 def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return these messages of the case with its attachments, as `render_messages` does. Raises its ConfigError."""
     attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
-    shown = [
-        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
-        for message in messages
-    ]
+    shown = [_wire_message(message) for message in messages]
     first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
     # In user messages of their own: a system prompt is not to hold what strangers may have written
     return shown[:first] + attached + shown[first:]
+
+
+def _wire_message(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.name:
+        shown["name"] = message.name
+    if message.tool_call_id is not None:
+        shown["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        shown["content"] = message.content or None
+        shown["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+            }
+            for call in message.tool_calls
+        ]
+    return shown
 
 
 def _attachment(case: Case, attachment: Attachment) -> str:
@@ -102,7 +119,7 @@ class Requests:
             **limits,
         )
         for message in messages:
-            self._trace.message(message["role"], message["content"], message.get("name"))
+            self._trace.message(message["role"], message["content"] or "", message.get("name"))
 
     def compare_by(self, alike: Callable[[str], str]) -> None:
         """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""

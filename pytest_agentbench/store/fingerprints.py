@@ -170,8 +170,12 @@ def _model(model: Model) -> Plain:
     return Plain({name: plain(getattr(model, name)) for name in names})
 
 
-def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
-    return [{"role": each.role, "content": each.content, "name": each.name} for each in messages]
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [
+        # Calls only where there are some: what ran before messages had any keeps its fingerprint
+        {"role": each.role, "content": each.content, "name": each.name, **each.calls}
+        for each in messages
+    ]
 
 
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:

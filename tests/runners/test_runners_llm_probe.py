@@ -11,7 +11,7 @@ from runners_support import assistant, make_case, probe, told
 
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records.case import Message, Model
+from pytest_agentbench.records.case import GivenCall, Message, Model
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners.base import Recorder, RunContext
 from pytest_agentbench.runners.chat import FINAL_ANSWER_REQUEST
@@ -49,6 +49,22 @@ def test_a_plain_answer() -> None:
     assert context.trace.provider["response_ids"] == ["chat-1"]
     assert (context.trace.usage.input_tokens, context.trace.usage.total_tokens) == (10, 15)
     assert context.made_workspace is None
+
+
+def test_a_conversation_with_calls_and_their_results_is_sent_as_endpoints_take_it() -> None:
+    call = GivenCall(id="c7", name="weather", arguments={"city": "Paris"})
+    messages = (
+        Message(role="user", content="How warm is it?"),
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="21", tool_call_id="c7"),
+    )
+    with told(assistant("21 degrees.")) as (model, requests):
+        probe(make_case(messages=messages), model)
+    function = {"name": "weather", "arguments": '{"city": "Paris"}'}
+    assert requests[0]["messages"][1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c7", "type": "function", "function": function}]},
+        {"role": "tool", "content": "21", "tool_call_id": "c7"},
+    ]
 
 
 def test_tools_are_called_and_their_answers_go_back() -> None:
