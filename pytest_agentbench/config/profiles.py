@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictInt,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -192,6 +193,11 @@ class JudgeConfig(Record):
     """The kind of judge, such as llm_probe."""
     model: Text | None = None
     """A model_id of models.yaml, or a model's name."""
+    # Left out of what is dumped, and so of fingerprints: they cannot change a verdict
+    timeout_seconds: Seconds = Field(default=120, exclude=True)
+    """Wall-clock limit of one request."""
+    retries: Annotated[StrictInt, Field(ge=0, exclude=True)] = 5
+    """Retries of a request after a transient failure."""
     request_options: dict[str, Any] = Field(default_factory=dict)
     """Request options; they win over those given as fields of the judge."""
 
@@ -199,6 +205,11 @@ class JudgeConfig(Record):
     def _sound_temperature(self) -> Self:
         found = [
             (("request_options", *loc), message) for loc, message in find_temperature_problems(self.request_options)
+        ]
+        found += [
+            (("request_options", name), "found among what goes to the endpoint; write it beside request_options")
+            for name in ("timeout_seconds", "retries")
+            if name in self.request_options
         ]
         complain(found + find_temperature_problems(self.model_extra or {}))
         return self

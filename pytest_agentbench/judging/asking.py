@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 3
 """How often a judge is asked before it is `invalid_output`."""
 REQUEST_SECONDS = 120.0
+RETRIES = 5
 BACKOFF_SECONDS = 0.25
 """The wait before the first re-asking; it doubles with each."""
 MAX_QUOTED_REPLY = 20_000
@@ -120,11 +121,12 @@ def chat_sender(
     response_format: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     request_seconds: float = REQUEST_SECONDS,
+    retries: int = RETRIES,
 ) -> Send:
     """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request. What a cassette keeps does not depend on what was asked before for others.
+    each request, `retries` their repetitions after a transient failure. What a cassette keeps does not depend on what was asked before for others.
     """
     endpoint = (client.model.base_url, client.model.requested_model)
     # A tape compares whole requests: with what the process learned of an endpoint a replay would ask otherwise
@@ -138,6 +140,7 @@ def chat_sender(
                     conversation,
                     parameters={"response_format": response_format, **options},
                     timeout=request_seconds,
+                    retries=retries,
                     case_id=case_id,
                 )
             except ProviderError as error:
@@ -145,7 +148,9 @@ def chat_sender(
                     raise
                 # For the rest of the process: each further refusal would cost a request
                 without_schemas.add(endpoint)
-        return await client.complete(conversation, parameters=options, timeout=request_seconds, case_id=case_id)
+        return await client.complete(
+            conversation, parameters=options, timeout=request_seconds, retries=retries, case_id=case_id
+        )
 
     return send
 
@@ -330,7 +335,9 @@ def _asker(
 
     def sender(repetition: int) -> Send:
         options = numbered_options(chat, config.options, repetition)
-        return chat_sender(chat, case.case_id, asked.response_format, options)
+        return chat_sender(
+            chat, case.case_id, asked.response_format, options, config.timeout_seconds, config.retries
+        )
 
     return _Asker(chat.model.requested_model, sender, chat.model.scripted)
 
