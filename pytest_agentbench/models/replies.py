@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.failures import RequestFailed, invalid_reply, status_failed
@@ -282,6 +282,7 @@ MAX_LEVELS = 64
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _MAX_BRACES = 1000
+_NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,20})?", re.ASCII)
 
 P = TypeVar("P", bound="ReplyPart")
 
@@ -302,11 +303,20 @@ class ReplyPart(BaseModel):
 
 
 def read_json(text: str, form: type[P]) -> P:
-    """Return the JSON object in a reply, alone or in the reply's only code fence, as a `form`.
+    """Return the JSON object in a reply as a `form`: alone, in the only code fence, or the only one of its kind in prose.
 
     Raises InvalidReply with everything that is wrong with it.
     """
-    return validate_form(read_json_object(text), form)
+    needed = [name for name, described in form.model_fields.items() if described.is_required()]
+    return validate_form(read_json_object(text, needed), form)
+
+
+def _read_number(given: object) -> object:
+    return float(given) if isinstance(given, str) and _NUMBER.fullmatch(given.strip()) else given
+
+
+AsNumber = BeforeValidator(_read_number)
+"""Of a strict number: some models write it as a text."""
 
 
 def validate_form(found: Mapping[str, Any], form: type[P]) -> P:
