@@ -364,6 +364,15 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
+def _require_scheme(url: str) -> str:
+    if not re.match(r"https?://.", url):
+        raise ValueError(f"found {url!r}, expected an address with its scheme, such as http://localhost:8000/v1")
+    return url
+
+
+EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
+
+
 class ModelEntry(Written):
     """A model: what it is called here, and how to reach it."""
 
@@ -373,7 +382,7 @@ class ModelEntry(Written):
     """The endpoint's name for it; default: model_id."""
     label: str | None = None
     """For people."""
-    base_url: Text | None = None
+    base_url: EndpointUrl | None = None
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,

@@ -126,7 +126,8 @@ def chat_sender(
     """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request, `retries` their repetitions after a transient failure. What a cassette keeps does not depend on what was asked before for others.
+    each request, `retries` their repetitions after a transient failure. What a cassette keeps does not depend on what
+    was asked before for others.
     """
     endpoint = (client.model.base_url, client.model.requested_model)
     # A tape compares whole requests: with what the process learned of an endpoint a replay would ask otherwise
@@ -335,9 +336,7 @@ def _asker(
 
     def sender(repetition: int) -> Send:
         options = numbered_options(chat, config.options, repetition)
-        return chat_sender(
-            chat, case.case_id, asked.response_format, options, config.timeout_seconds, config.retries
-        )
+        return chat_sender(chat, case.case_id, asked.response_format, options, config.timeout_seconds, config.retries)
 
     return _Asker(chat.model.requested_model, sender, chat.model.scripted)
 

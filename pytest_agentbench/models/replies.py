@@ -303,9 +303,10 @@ class ReplyPart(BaseModel):
 
 
 def read_json(text: str, form: type[P]) -> P:
-    """Return the JSON object in a reply as a `form`: alone, in the only code fence, or the only one of its kind in prose.
+    """Return the JSON object in a reply as a `form`.
 
-    Raises InvalidReply with everything that is wrong with it.
+    It stands alone, in the only code fence, or as the only one of its kind in prose. Raises InvalidReply with
+    everything that is wrong with it.
     """
     needed = [name for name, described in form.model_fields.items() if described.is_required()]
     return validate_form(read_json_object(text, needed), form)

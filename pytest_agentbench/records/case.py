@@ -127,7 +127,7 @@ class McpServer(Record):
     @model_validator(mode="after")
     def _some_way(self) -> Self:
         if self.command is None and self.url is None:
-            raise ValueError("a server has a 'command', or a 'url', or both")
+            raise ValueError("found neither 'command' nor 'url', expected one of them, or both")
         if self.command is not None and self.url is not None and self.scope != "session":
             raise ValueError("a server with both 'command' and 'url' has one address for all runs: set scope: session")
         return self

@@ -163,10 +163,19 @@ def _integer(digits: str) -> int | str:
         return digits
 
 
-FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    taken = dict(pairs)
+    if len(taken) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key {twice!r}; remove one of them")
+    return taken
+
+
+FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_take_pairs)
 """What `scan_value` tries first."""
 
-_LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+_LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer, object_pairs_hook=_take_pairs)
 
 
 # A JSON or JSONL file as a stream of values, each with the line it stands on. What the values mean is not known here.

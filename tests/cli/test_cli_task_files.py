@@ -65,7 +65,7 @@ def test_validate_looks_at_servers_files_and_tasks(project, call):
     code, lines = call("validate")
     assert code == 1
     assert lines == [
-        "servers.yaml:2:18: servers.Math.comand: Extra inputs are not permitted; did you mean 'command'?",
+        "servers.yaml:2:18: servers.Math.comand: unknown field; did you mean 'command'?",
         "3 files checked, 1 case: 1 error, 0 warnings",
     ]
 
@@ -89,7 +89,7 @@ def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
     assert code == 1
     assert [line for line in lines if "warning" not in line] == [
         "tasks.json:2:1: Duplicate case_id 'sum'; other.json has it too",
-        "tasks.json:20:2: servers: found nothing, expected a value: Field required",
+        "tasks.json:20:2: servers: missing; add it",
         "tasks.json:24:14: task_id: found 'sum' again, first on line 2; give each task its own id",
         "tasks.json:38:24: fuzzy_description: found 5, expected a valid string",
     ]

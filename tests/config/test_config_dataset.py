@@ -61,10 +61,10 @@ def test_what_a_descriptor_may_say(errors, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FILES + "filse: []\n", "3:1: filse: Extra inputs are not permitted; did you mean 'files'?"),
+        (FILES + "filse: []\n", "3:1: filse: unknown field; did you mean 'files'?"),
         (
             FILES + "fields: {qestion: x}\n",
-            "3:10: fields.qestion: Extra inputs are not permitted; did you mean 'question'?",
+            "3:10: fields.qestion: unknown field; did you mean 'question'?",
         ),
         ("name: x\n", "1:1: found neither files nor source, expected exactly one of them"),
         (FILES + "source: hf:squad\n", "1:1: found both files and source, expected exactly one of them"),

@@ -110,7 +110,7 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
 @pytest.mark.parametrize(
     ("servers", "expected"),
     [
-        ("{A: {}}", ["2:14: servers.A: a server has a 'command', or a 'url', or both"]),
+        ("{A: {}}", ["2:14: servers.A: found neither 'command' nor 'url', expected one of them, or both"]),
         (
             "{A: {command: x, url: 'http://127.0.0.1:1'}}",
             [
@@ -121,7 +121,7 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
         (
             "{A: {command: x, arg: [y]}, B: {url: 5}}",
             [
-                "2:27: servers.A.arg: Extra inputs are not permitted; did you mean 'args'?",
+                "2:27: servers.A.arg: unknown field; did you mean 'args'?",
                 "2:47: servers.B.url: found 5, expected a valid string",
             ],
         ),

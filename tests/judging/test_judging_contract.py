@@ -57,7 +57,9 @@ def test_a_code_fence_inside_the_json_is_text():
     assert "```sh" in parse_verdict(json.dumps(answer, indent=1), NONE).summary
 
 
-@pytest.mark.parametrize("score", [-0.1, 10.1, 11, 1e9, True, "8 of 10", "11", "", "1e1", None, [8], float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "score", [-0.1, 10.1, 11, 1e9, True, "8 of 10", "11", "", "1e1", None, [8], float("nan"), float("inf")]
+)
 def test_a_score_is_a_real_number_from_0_to_10(score):
     assert "overall.score: found" in problems(changed("overall", "score", to=score))
     assert "dimensions.spark.score: found" in problems(changed("dimensions", "spark", "score", to=score))

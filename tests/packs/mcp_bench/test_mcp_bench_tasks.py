@@ -262,7 +262,7 @@ def test_a_broken_task_is_an_error_of_its_own(write, read):
     cases, bad = read(path)
     assert [case.case_id for case in cases] == ["good", "last"]
     assert bad == [
-        "3:1: task_id: found nothing, expected a value: Field required",
+        "3:1: task_id: missing; add it",
         "4:1: found neither task_description nor fuzzy_description, expected at least one of the texts",
         "5:13: task_id: found 5, expected a valid string",
         "5:37: fuzzy_description: found ['x'], expected a valid string",
@@ -275,7 +275,7 @@ def test_a_broken_task_is_an_error_of_its_own(write, read):
         "12:1: found a number, expected a task (an object with a task_id) or a group of tasks",
         "13:14: task_id: found 'good' again, first on line 2; give each task its own id",
         "15:27: servers: found 'A', expected a valid list",
-        "16:12: servers: found nothing, expected a value: Field required",
+        "16:12: servers: missing; add it",
         "17:1: found servers without tasks, expected a list of them: tasks: [...]",
     ]
 
