@@ -452,6 +452,8 @@ class Prices(Record):
     """For a million tokens answered."""
     cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
     """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
+    cache_write_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
 
 
 class Limits(Record):
