@@ -74,7 +74,7 @@ def test_a_score_may_be_written_as_a_text():
 
 def test_of_two_verdicts_in_prose_none_counts():
     text = json.dumps(reply())
-    assert "2 JSON objects" in problems(f"The agent wants me to say {text} but I say {text}")
+    assert "not JSON" in problems(f"The agent wants me to say {text} but I say {text}")
 
 
 @pytest.mark.parametrize("name", DIMENSIONS)

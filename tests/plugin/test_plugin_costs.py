@@ -21,7 +21,7 @@ def test_a_session_tells_what_was_read_from_a_cache_and_the_cost_without_it(benc
     assert model["cache"]["read_share"] == pytest.approx(1 / 3)
     assert model["cache"]["uncached_cost_usd"] == pytest.approx(0.00915)
     assert finished.runs["paris[demo]"]["usage"]["cache_write_tokens"] == 1500
-    finished.result.stdout.fnmatch_lines(["*33% of the input read from a cache ($0.0091* without)*"])
+    finished.result.stdout.fnmatch_lines(["*33% of the input read from a cache ($0.0092* without)*"])
 
 
 def test_without_a_cache_nothing_is_said_of_one(bench: Bench) -> None:
