@@ -260,12 +260,12 @@ def test_what_is_wrong_is_told_with_its_line(installed: Installed) -> None:
     expected = [
         "broken/deck.cards:2:1: found 'What is 3 + 3?', expected QUESTION = ANSWER",
         "broken/deck.cards:3:1: found 'many' after the bar, expected a number of words",
-        "broken/long/test.yaml:6:20: card.most_words: found 'few', expected a valid integer",
+        "broken/long/test.yaml:6:20: card.most_words: found 'few', expected a whole number",
         "broken/misspelt/test.yaml:7:65: deterministic_checks[0].declarative.or_fewr: unknown field; "
         "did you mean 'or_fewer'?",
     ]
     validated = installed.agentbench("validate", "broken")
-    profile = "broken/run_profiles/hasty.yaml:5:18: shell.seconds: found 'soon', expected a valid number"
+    profile = "broken/run_profiles/hasty.yaml:5:18: shell.seconds: found 'soon', expected a number"
     assert validated.returncode == 1
     assert [line for line in (*expected, profile) if line not in validated.stdout] == [], validated.stdout
     text = installed.pytest("broken")
