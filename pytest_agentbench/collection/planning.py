@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,7 @@ import pytest
 
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.documents import Loc, make_located_error
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.engine.driver import overrides_runner
@@ -266,6 +267,7 @@ class Planner:
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)
+        self.left_out += _list_near_names(session, root)
         models: list[Model | None] = [self._resolve_model(model_id, root, session.suite) for model_id in session.ids]
         # a suite may name others
         self.store.redactor.know(name for model in models if model is not None for name in model.variables)
@@ -338,17 +340,21 @@ class Planner:
                 continue
             if judge.type != CHAT_JUDGE:
                 known = ", ".join(sorted({CHAT_JUDGE, *self.registry.judges}))
-                raise ConfigError(
-                    f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found type "
-                    f"{judge.type!r}, expected one of {known}"
-                )
+                text = f"found {judge.type!r}, expected one of {known}"
+                raise self._judge_error(root, evaluation, judge, "type", text)
             name = judge_of(subject, judge.model)
             if name is None:
-                raise ConfigError(
-                    f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found no model, expected `model:`"
-                )
+                text = "found no model; name one of models.yaml, such as `model: gpt4o`"
+                raise self._judge_error(root, evaluation, judge, "model", text)
             judges[judge.judge_id] = self._resolve_model(name, root)
         return judges
+
+    def _judge_error(
+        self, root: ConfigRoot, evaluation: EvaluationProfile, judge: JudgeConfig, field: str, text: str
+    ) -> ConfigError:
+        """Return the error at a judge's field in the session's evaluation profile."""
+        path = root.find("evaluation_profiles", self.settings.evaluation_profile or "")
+        return make_located_error(path, [(("judges", evaluation.judges.index(judge), field), text)])
 
     def metric_judges(
         self, plans: Sequence[Plan], metrics: Iterable[MetricSpec], place: str
@@ -460,6 +466,18 @@ def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
     *_, last = filter(overrides_runner, others)  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"
+
+
+def _list_near_names(session: _Session, root: ConfigRoot) -> Iterator[str]:
+    """Yield a note for each model that the command line names and no file, though one has nearly that name."""
+    declared = {entry.model_id for entry in root.models().models}
+    declared |= {model.model_id for model in session.suite.models} if session.suite is not None else set()
+    for name in session.ids:
+        if name not in declared and (near := get_close_matches(name, declared, n=1, cutoff=0.75)):
+            yield (
+                f"--model {name}: no entry of models.yaml has this id, so the default endpoint is asked for a model of "
+                f"that name; did you mean {near[0]!r}?"
+            )
 
 
 def _place_metrics(metrics: Iterable[MetricSpec]) -> Iterator[tuple[Loc, MetricSpec]]:

@@ -19,6 +19,7 @@ import pytest
 from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, deselect, item_name
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.session_roots import find_project
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
@@ -207,7 +208,7 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
     if problems := _find_problems(config, settings, session.items, jobs):
-        _refuse(session, *problems)
+        _refuse(session, *problems, *config.stash[PLANNER].left_out)
         return
     narrowed = _bound_by_open_files(limits, jobs)
     telling = SessionMessages(report) if report is not None else WorkerMessages(channel, lambda: config.stash[AHEAD])
@@ -367,8 +368,25 @@ def _find_warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str
             )
     if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
+    yield from _list_idle_judges(jobs)
     if predicted is not None:
         yield from predicted.warnings(max(job.repetition for job in jobs))
+
+
+def _list_idle_judges(jobs: list[Job]) -> Iterator[str]:
+    """Yield a warning for each evaluation profile that has judges, which no case of the session asks."""
+    profiles = {job.plan.evaluation_profile.evaluation_profile_id: job.plan for job in jobs}
+    asked = {job.plan.evaluation_profile.evaluation_profile_id for job in jobs if job.judges}
+    for name, plan in profiles.items():
+        profile = plan.evaluation_profile
+        if (
+            profile.judges
+            and not profile.judge_runs
+            and name not in asked
+            and (path := profile.origin and profile.origin.path)
+        ):
+            text = "found no judge_runs, so no judge is asked; add judge_runs that name them"
+            yield str(make_located_error(path, [(("judges",), text)]))
 
 
 def _read_limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:

@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictInt,
     StringConstraints,
     ValidationInfo,
     field_validator,
@@ -143,6 +144,9 @@ class RunProfile(SectionedFile):
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
+    parallel_tools: Literal["always", "never"] | None = None
+    """How the calls of one reply run: side by side, or one by one. Not said: side by side where all their tools only
+    read."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
     allow_outside_paths: StrictBool = False
@@ -200,6 +204,11 @@ class JudgeConfig(Record):
     """The kind of judge, such as llm_probe."""
     model: Text | None = None
     """A model_id of models.yaml, or a model's name."""
+    # Left out of what is dumped, and so of fingerprints: they cannot change a verdict
+    timeout_seconds: Seconds = Field(default=120, exclude=True)
+    """Wall-clock limit of one request."""
+    retries: Annotated[StrictInt, Field(ge=0, exclude=True)] = 5
+    """Retries of a request after a transient failure."""
     request_options: dict[str, Any] = Field(default_factory=dict)
     """Request options; they win over those given as fields of the judge."""
 
@@ -207,6 +216,11 @@ class JudgeConfig(Record):
     def _sound_temperature(self) -> Self:
         found = [
             (("request_options", *loc), message) for loc, message in find_temperature_problems(self.request_options)
+        ]
+        found += [
+            (("request_options", name), "found among what goes to the endpoint; write it beside request_options")
+            for name in ("timeout_seconds", "retries")
+            if name in self.request_options
         ]
         complain(found + find_temperature_problems(self.model_extra or {}))
         return self
@@ -365,6 +379,15 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
+def _require_scheme(url: str) -> str:
+    if not re.match(r"https?://.", url):
+        raise ValueError(f"found {url!r}, expected an address with its scheme, such as http://localhost:8000/v1")
+    return url
+
+
+EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
+
+
 class EndpointFields(Written):
     """How the endpoint of a model is spoken to."""
 
@@ -387,7 +410,7 @@ class ModelEntry(EndpointFields):
     """The endpoint's name for it; default: model_id."""
     label: str | None = None
     """For people."""
-    base_url: Text | None = None
+    base_url: EndpointUrl | None = None
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,

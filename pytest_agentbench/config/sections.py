@@ -27,7 +27,16 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from pytest_agentbench.config.base import ConfigFile, Guest, Problems, complain, error_lines, resolve_folder, scope_of
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    Guest,
+    Problems,
+    complain,
+    error_lines,
+    resolve_folder,
+    say_expected,
+    scope_of,
+)
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.extensions import (
     cache_extensions,
@@ -94,7 +103,10 @@ def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
         RunnerSettings.model_validate(known)
     except ValidationError as error:
         return [
-            (tuple(item["loc"]), f"found {item['input']!r}, expected {item['msg'].removeprefix('Input should be ')}")
+            (
+                tuple(item["loc"]),
+                f"found {item['input']!r}, expected {say_expected(item['msg'].removeprefix('Input should be '))}",
+            )
             for item in error.errors(include_url=False)
         ]
     return []

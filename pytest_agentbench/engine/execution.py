@@ -475,6 +475,7 @@ def _context(
         sandbox_spec=partial(run_spec, services, job, case, subject),
         expected_sandbox=expected,
         network=plan.run_profile.network,
+        parallel_tools=plan.run_profile.parallel_tools,
         prepared=subject.prepared.data,
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,

@@ -355,6 +355,8 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     extra = run_extra(services, job, case, agent, model)
     if services.uses_cassettes(job):
         extra |= run_cassette(services, job, case, model)
+    if plan.run_profile.parallel_tools is not None:
+        extra["parallel_tools"] = plan.run_profile.parallel_tools
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):

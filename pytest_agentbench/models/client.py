@@ -84,11 +84,12 @@ class Endpoints:
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        wrap: Callable[[Connection], Connection] = lambda connection: connection,
         learned: Path | None = None,
     ) -> None:
         self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
-        self._tell, self._patience = tell, patience
+        self._tell, self._patience, self._wrap = tell, patience, wrap
         self._breakers: dict[tuple[str, str], Breaker] = {}
         self._shared = shared
         self._scripts = scripts
@@ -113,7 +114,7 @@ class Endpoints:
         way = (*endpoint, *model.headers.items(), *model.query.items(), model.dialect, model.dialect_overrides)
         connection = self._connections.get(way)
         if connection is None:
-            connection = self._connections[way] = self._connect(model)
+            connection = self._connections[way] = self._wrap(self._connect(model))
         spelling = self._spellings.get((way, model.requested_model))
         if spelling is None:
             lessons = None if model.scripted else self._lessons

@@ -155,7 +155,7 @@ class McpServer(Record):
     @model_validator(mode="after")
     def _some_way(self) -> Self:
         if self.command is None and self.url is None:
-            raise ValueError("a server has a 'command', or a 'url', or both")
+            raise ValueError("found neither 'command' nor 'url', expected one of them, or both")
         if self.command is not None and self.url is not None and self.scope != "session":
             raise ValueError("a server with both 'command' and 'url' has one address for all runs: set scope: session")
         return self
@@ -255,12 +255,32 @@ class Verifier(Record):
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+class GivenCall(Record):
+    """A tool call that a message of the case makes."""
+
+    id: Text
+    """What the message with its result says as tool_call_id; unique in the conversation."""
+    name: Text
+    """The tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments."""
+
+
 class Message(Record):
     """One chat message with its text in place."""
 
     role: Role
     content: str
     name: str | None = None
+    tool_calls: tuple[GivenCall, ...] = ()
+    tool_call_id: Text | None = None
+
+    @property
+    def calls(self) -> dict[str, Any]:
+        """Return what it says of tool calls as JSON: the calls that it makes, or the id of the one it answers."""
+        if not self.tool_calls and self.tool_call_id is None:
+            return {}
+        return self.model_dump(mode="json", include={"tool_calls", "tool_call_id"}, exclude_defaults=True)
 
 
 class Attachment(Record):
@@ -519,6 +539,8 @@ class Prices(Record):
     """For a million tokens answered."""
     cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
     """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
+    cache_write_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
 
 
 class Limits(Record):

@@ -182,7 +182,8 @@ class RunContext:
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
+    there are none. `parallel_tools` is the run profile's word on the calls of one reply.
+    `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
     that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
     """
 
@@ -197,6 +198,7 @@ class RunContext:
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    parallel_tools: Literal["always", "never"] | None = None
     prepared: Any = None
     over_budget: Callable[[Usage], str | None] = lambda usage: None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread

@@ -78,7 +78,7 @@ def test_a_sound_tree_is_valid(tree, run):
         (
             "suites/smoke.yaml",
             "schema_version: 1\nsuite_id: smoke\ntitle: S\ncase_selection: {include_case_ids: [one, tow]}\n",
-            "suites/smoke.yaml:4:42: case_selection.include_case_ids[1]: references unknown case_id values: 'tow'",
+            "suites/smoke.yaml:4:42: case_selection.include_case_ids[1]: no case has the id 'tow'",
         ),
         (
             "suites/smoke.yaml",

@@ -65,7 +65,7 @@ def test_validate_looks_at_servers_files_and_tasks(project, call):
     code, lines = call("validate")
     assert code == 1
     assert lines == [
-        "servers.yaml:2:18: servers.Math.comand: Extra inputs are not permitted; did you mean 'command'?",
+        "servers.yaml:2:18: servers.Math.comand: unknown field; did you mean 'command'?",
         "3 files checked, 1 case: 1 error, 0 warnings",
     ]
 
@@ -73,7 +73,7 @@ def test_validate_looks_at_servers_files_and_tasks(project, call):
 def test_validate_looks_at_commands_json(project, call):
     (project / "below").mkdir()
     (project / "below" / "commands.json").write_text('{"Nowhere": {"cmd": "sh", "env": "KEY"}}')
-    wrong = "below/commands.json:1:34: Nowhere.env: found 'KEY', expected a valid list"
+    wrong = "below/commands.json:1:34: Nowhere.env: found 'KEY', expected a list; write [KEY]"
     assert call("validate") == (1, [wrong, NOWHERE, "4 files checked, 3 cases: 1 error, 1 warning"])
     assert call("validate", "below/commands.json") == (1, [wrong, "1 file checked, 0 cases: 1 error, 0 warnings"])
     (project / "below" / "commands.json").rename(project / "commands.json")
@@ -89,9 +89,9 @@ def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
     assert code == 1
     assert [line for line in lines if "warning" not in line] == [
         "tasks.json:2:1: Duplicate case_id 'sum'; other.json has it too",
-        "tasks.json:20:2: servers: found nothing, expected a value: Field required",
+        "tasks.json:20:2: servers: missing; add it",
         "tasks.json:24:14: task_id: found 'sum' again, first on line 2; give each task its own id",
-        "tasks.json:38:24: fuzzy_description: found 5, expected a valid string",
+        "tasks.json:38:24: fuzzy_description: found 5, expected a text; put it in quotes",
     ]
 
 

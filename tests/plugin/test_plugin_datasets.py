@@ -97,7 +97,7 @@ def test_a_bad_descriptor_is_one_error_with_its_places(sums):
     finished = sums.run()
     assert finished.exit == 1
     assert finished.runs == {}
-    assert "dataset.yaml:6:1: promt: Extra inputs are not permitted; did you mean 'prompt'?" in finished.text
+    assert "dataset.yaml:6:1: promt: unknown field; did you mean 'prompt'?" in finished.text
     assert "dataset.yaml:7:8: limit: found 'none'" in finished.text
 
 

@@ -114,7 +114,7 @@ async def execute(
     for call in alone:
         [outputs[call.id]] = await call_tools([call], toolbox, trace, use)
     others = [call for call in calls if call not in alone]
-    outputs |= zip((call.id for call in others), await call_tools(others, toolbox, trace, use), strict=True)
+    outputs |= zip((call.id for call in others), await call_tools(others, toolbox, trace, use, "always"), strict=True)
     return [outputs[call.id] for call in calls]
 
 

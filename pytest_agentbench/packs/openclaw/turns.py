@@ -64,7 +64,7 @@ def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a user message that stands alone; several messages have their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
-    return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content']}" for message in messages)
+    return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content'] or ''}" for message in messages)
 
 
 def _name_speaker(message: Mapping[str, Any]) -> str:
