@@ -20,7 +20,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="store_true",
         help="run the cases' verifiers on solutions that are known to be wrong: a case that one passes is an error",
     )
-    parser.add_argument("--run-profile", metavar="NAME", help="whose sandbox --canary uses; default: auto")
+    parser.add_argument(
+        "--run-profile", metavar="NAME", help="under which cases have to run, and whose sandbox --canary uses"
+    )
+    parser.add_argument(
+        "--evaluation-profile", metavar="NAME", help="by which cases have to be decided; default of both: any there is"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     paths, tried = require_existing(args.paths), ""
     roots = session_roots(paths)
-    checker = Checker(roots)
+    checker = Checker(roots, args.run_profile, args.evaluation_profile)
     for path in paths:
         checker.check(path)
     if args.canary:

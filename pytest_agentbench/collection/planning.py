@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.engine.driver import overrides_runner
-from pytest_agentbench.engine.job import CHAT_JUDGE, Plan, judge_of
+from pytest_agentbench.engine.job import Plan, judge_of
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import Metric, asks_model, refusal
+from pytest_agentbench.metrics.registry import Metric, asks_model, case_metric_problems, metric_problems
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records.case import Case, MetricSpec, Model
-from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -207,7 +206,7 @@ class Planner:
         """
         case = row.make()
         for plan in plans[:1]:
-            if problems := self._case_problems(case, plan.evaluation_profile):
+            if problems := case_metric_problems(case, plan.evaluation_profile.compat, self.registry.metrics):
                 raise opened.explain(row, problems)
         return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
@@ -216,7 +215,7 @@ class Planner:
     ) -> Iterator[SourceCase | BadRow]:
         """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
         for plan in plans[:1]:
-            refused = self._refuse_metrics(_place_metrics(opened.metrics), plan.evaluation_profile)
+            refused = metric_problems(opened.metrics, plan.evaluation_profile.compat, self.registry.metrics)
             if reasons := [reason for _, reason in refused]:  # they may come from the command line
                 raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
         rows = opened.rows(subject)
@@ -282,7 +281,7 @@ class Planner:
         if name is None:
             return EvaluationProfile.default()
         profile = root.evaluation_profile(name, self.registry.known)
-        if problems := list(self._refuse_metrics(_place_metrics(profile.metrics), profile)):
+        if problems := metric_problems(profile.metrics, profile.compat, self.registry.metrics):
             raise make_located_error(root.find("evaluation_profiles", name), problems)
         return profile
 
@@ -333,12 +332,6 @@ class Planner:
         for judge in evaluation.judges:
             if judge.judge_id not in used or judge.type in self.registry.judges:
                 continue
-            if judge.type != CHAT_JUDGE:
-                known = ", ".join(sorted({CHAT_JUDGE, *self.registry.judges}))
-                raise ConfigError(
-                    f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found type "
-                    f"{judge.type!r}, expected one of {known}"
-                )
             name = judge_of(subject, judge.model)
             if name is None:
                 raise ConfigError(
@@ -359,25 +352,6 @@ class Planner:
             tuple(_asked_models(plan, (*own, *plan.evaluation_profile.metrics), known, place).values())
             for plan in plans
         ]
-
-    def _case_problems(self, case: Case, profile: EvaluationProfile) -> list[tuple[Loc, str]]:
-        """Return what keeps metrics, and checks of metrics, of a case from being computed, each at its field."""
-        checked = [
-            (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
-            for index, check in enumerate(case.checks)
-            if isinstance(asked := check.declarative, MetricAtLeast)
-        ]
-        refused = self._refuse_metrics(checked, profile, checked=True)
-        return [*self._refuse_metrics(_place_metrics(case.metrics), profile), *refused]
-
-    def _refuse_metrics(
-        self, metrics: Iterable[tuple[Loc, MetricSpec]], profile: EvaluationProfile, *, checked: bool = False
-    ) -> Iterator[tuple[Loc, str]]:
-        """Yield why metrics cannot be computed here, each at its place."""
-        known = self.registry.metrics
-        for loc, metric in metrics:
-            if metric.name in known and (reason := refusal(metric, known, profile.compat, checked=checked)):
-                yield loc, reason
 
     def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
         """Return a sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
@@ -457,11 +431,6 @@ def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
     *_, last = filter(overrides_runner, others)  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"
-
-
-def _place_metrics(metrics: Iterable[MetricSpec]) -> Iterator[tuple[Loc, MetricSpec]]:
-    for index, metric in enumerate(metrics):
-        yield ("metrics", index), metric
 
 
 def _asked_models(

@@ -43,6 +43,7 @@ class Known(NamedTuple):
     tools: frozenset[str] | None = None
     checks: frozenset[str] | None = None
     metrics: frozenset[str] | None = None
+    judges: frozenset[str] | None = None
     find_runner: Callable[[str], Any] = _RUNNERS
     find_check: Callable[[str], Any] = _CHECKS
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -13,7 +13,6 @@ from pydantic import (
     StrictBool,
     StringConstraints,
     ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -25,6 +24,8 @@ from pytest_agentbench.config.base import (
     Written,
     complain,
     find_duplicates,
+    find_unregistered,
+    known_of,
     require_unique,
     resolve_file,
     suggest,
@@ -266,16 +267,17 @@ class SecurityPolicy(Record):
     """Secrets are removed before anything is written or sent."""
 
 
-def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    found = find_duplicates(runs, "judge_run_id")
-    if "judges" in info.data:  # not there where the judges themselves are wrong: one mistake, one message
-        declared = {judge.judge_id for judge in info.data["judges"]}
-        found += [
-            ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
-            for index, run in enumerate(runs)
-            if run.judge_id not in declared
-        ]
-    return found
+def _judge_problems(judges: tuple[JudgeConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    types: list[tuple[Loc, str]] = [((index, "type"), judge.type) for index, judge in enumerate(judges)]
+    return find_duplicates(judges, "judge_id") + find_unregistered(types, known_of(info).judges, "judge type")
+
+
+def _texts_at(elements: object, name: str) -> list[tuple[int, str]]:
+    """Return the texts that elements of a list, as it is written, have under a name, with their places."""
+    listed = [*elements] if isinstance(elements, list | tuple) else []
+    return [
+        (at, each[name]) for at, each in enumerate(listed) if isinstance(each, dict) and isinstance(each.get(name), str)
+    ]
 
 
 class EvaluationProfile(SectionedFile):
@@ -287,9 +289,9 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], require_unique("judge_id")] = ()
+    judges: Annotated[tuple[JudgeConfig, ...], validate_together(_judge_problems)] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], validate_together(_judge_run_problems)] = ()
+    judge_runs: Annotated[tuple[JudgeRunConfig, ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
     aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
@@ -306,12 +308,16 @@ class EvaluationProfile(SectionedFile):
     compat: Literal["v1"] | None = None
     """Compute metrics as the original benchmark did."""
 
-    @field_validator("judge_system_prompt")
     @classmethod
-    def _one_prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
-        if prompt is not None and info.data.get("judge_system_prompt_path") is not None:
-            raise ValueError("Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'")
-        return prompt
+    def find_contradictions(cls, given: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+        """Yield a second system prompt, and judge runs of judges that there are not."""
+        if given.get("judge_system_prompt_path") is not None and given.get("judge_system_prompt") is not None:
+            message = "Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'"
+            yield ("judge_system_prompt",), message
+        declared = {name for _, name in _texts_at(given.get("judges"), "judge_id")}
+        for index, name in _texts_at(given.get("judge_runs"), "judge_id"):
+            if name not in declared:
+                yield ("judge_runs", index, "judge_id"), f"unknown judge_id {name!r}{suggest(name, declared)}"
 
     @property
     def system_prompt(self) -> str | None:

@@ -244,6 +244,11 @@ class SectionedFile(ConfigFile):
         """Return the model with all sections that are added as fields."""
         return _with_sections(cls)
 
+    @classmethod
+    def find_contradictions(cls, given: Mapping[str, Any]) -> Found:
+        """Yield what fields say against each other, as they are written: told also where one of them is wrong."""
+        return ()
+
     @model_validator(mode="wrap")
     @classmethod
     def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
@@ -251,6 +256,8 @@ class SectionedFile(ConfigFile):
             return handler(given)
         # Around the fields, not after them: people see what is wrong with sections and with fields at once.
         read, lines = dict(given), list[InitErrorDetails]()
+        if against := tuple(cls.find_contradictions(given)):
+            lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))
         for name in given.keys() - cls.model_fields.keys():
             section = cls.find_section(name)
             if section is None:

@@ -344,7 +344,9 @@ def agent_name(agent: Any) -> str:
     return type(agent).__name__
 
 
-BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({"llm_probe": "pytest_agentbench.runners.chat"})
+PROBE = "llm_probe"
+"""The runner that asks a chat model."""
+BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
 """`runner.type` of a case -> how it is run, without what packs and plugins add."""
 
 
@@ -427,6 +429,9 @@ class RunnerKind:
     def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
         """Yield what a `test.yaml` with this runner has wrong, each at its place."""
         return ()
+
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError for a case whose messages or attachments it cannot take, before anything is paid."""
 
     def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
         """Yield what `input.context.<runner>` has wrong, each at its place below that."""
