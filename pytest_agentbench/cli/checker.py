@@ -19,17 +19,19 @@ from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.engine.subject import case_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.metrics.registry import metric_problems
-from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
@@ -139,7 +141,7 @@ class Checker:
         opened = source.open(path, SourceRequest(root, verified_names(self._known, added)))
         if problems := metric_problems(opened.metrics, None, self._registry.metrics):
             self.errors.append(f"{opened.path}:1:1: {'; '.join(text for _, text in problems)}")
-        doubts = list(opened.doubts(self._known))
+        doubts = [*opened.doubts(self._known), *opened.field_doubts()]
         self.warnings += [_mark_as_warning(placed) for placed, _ in doubts]
         # Nothing is downloaded to check it.
         if opened.is_remote:
@@ -203,6 +205,7 @@ class Checker:
         names = verified_names(self._known, additions_below(root.path))
         file = load(path, kind, names).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
+        self.warnings += map(_mark_as_warning, place_doubts(file))
         problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
@@ -222,6 +225,7 @@ class Checker:
                 yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
         if isinstance(file, RunProfile) and file.origin is not None:
             root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            yield from find_unknown_overrides(file, root, {OWN_AGENT})
             for name, server in file.mcp_servers.items():
                 if problem := server_refusal(name, server, root, file):
                     yield ("mcp_servers", name), problem

@@ -13,11 +13,12 @@ import pytest
 
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.engine.driver import overrides_runner
-from pytest_agentbench.engine.job import Plan, judge_of
+from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import Metric, asks_model, case_metric_problems, metric_problems
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""
 TRUSTED = pytest.StashKey[Trust]()
-OWN_AGENT = "agent"
-"""The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
 
 
@@ -63,7 +62,8 @@ class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
-    `left_out` says which of the session's models have no stored answers, `unasked` which guests' plugins add nothing.
+    `doubts` are what files ask of requests that no endpoint is known to take. `left_out` says which of the session's
+    models have no stored answers, `unasked` which guests' plugins add nothing.
     `subjects` are the files of all that sources could have scored together, selected or not.
     """
 
@@ -76,6 +76,7 @@ class Planner:
     problem: str | None = None
     predicted: Predicted | None = None
     unasked: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -145,6 +146,7 @@ class Planner:
         Its paths may go where the run profile allows. Where that has failed already, nobody knows what it allows.
         """
         opened = source.open(path, self._make_request(path, plans, may_lack_plans=source.brings_subjects))
+        self.doubts += (placed for placed, _ in opened.field_doubts())
         self.subjects += opened.subjects
         return opened
 
@@ -258,7 +260,16 @@ class Planner:
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
         self.store.redactor.know(name for entry in root.models().models for name in entry.variables)
-        return _Session(suite, run_profile, self._evaluation_profile(root), () if self.predicted is not None else ids)
+        if run_profile.model_overrides:
+            from pytest_agentbench.models.routes import find_unknown_overrides
+
+            if problems := find_unknown_overrides(run_profile, root, {OWN_AGENT, *ids}):
+                raise make_located_error(root.find("run_profiles", settings.run_profile or ""), problems)
+        evaluation = self._evaluation_profile(root)
+        for file in (suite, run_profile, evaluation, root.models()):
+            if file is not None:
+                self.doubts += place_doubts(file)
+        return _Session(suite, run_profile, evaluation, () if self.predicted is not None else ids)
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)

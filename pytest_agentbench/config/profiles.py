@@ -33,11 +33,13 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc, read_bytes
+from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.sections import (
     PlacedServers,
     RequestParameters,
     SectionedFile,
     SettingsLayer,
+    find_parameter_problems,
     find_temperature_problems,
 )
 from pytest_agentbench.errors import ConfigError
@@ -185,7 +187,8 @@ def merge_runner_settings(
     A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
     no setting and left out: the case says which runner runs it.
     """
-    merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
+    layers = (profile.runner_defaults, profile.model_overrides.get(model_id, {}), case_overrides)
+    merged = {name: value for layer in layers for name, value in spread_extra_body(layer).items()}
     kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
     return {name: value for name, value in merged.items() if name in kept and name != "type"}
 
@@ -215,7 +218,7 @@ class JudgeConfig(Record):
     @property
     def options(self) -> dict[str, Any]:
         """Return what goes into each request beside model and messages."""
-        return {**(self.model_extra or {}), **self.request_options}
+        return {**spread_extra_body(self.model_extra or {}), **spread_extra_body(self.request_options)}
 
 
 class JudgeRunConfig(Record):
@@ -450,36 +453,44 @@ class ModelsFile(ConfigFile):
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class SuiteModel(EndpointFields):
-    """A model of the suite. Other fields are passed to the runner."""
+class SuiteModel(ModelEntry):
+    """A model of the suite: what its entry of models.yaml has, over that. Other fields are request fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     model_id: Slug
     """Its name in paths and reports, and for --model."""
-    label: str | None = None
-    """For people."""
     requested_model: Text | None = None
     """The endpoint's name for it, such as openai/gpt-4o-mini."""
+    provider: Text | None = None
+    """Before `model_name`: the first part of the endpoint's name for it."""
+    model_name: Text | None = None
+    """The endpoint's name for it after `provider/`, where neither requested_model nor openrouter_model is given."""
+    openrouter_model: Text | None = None
+    """The endpoint's name for it, where requested_model is not given."""
+    primary_params: RequestParameters = Field(default_factory=dict)
+    """Request fields; they win over all others of the model."""
 
     @model_validator(mode="after")
-    def _sound_temperature(self) -> Self:
-        complain(find_temperature_problems(self.extras))
+    def _sound_fields(self) -> Self:
+        problems = find_parameter_problems(self.request_fields)
+        if self.provider is not None and self.declared_name is None:
+            problems.append((("provider",), "found no model_name, which it belongs to; give the suite's model both"))
+        complain(problems)
         return self
 
     @property
-    def extras(self) -> dict[str, Any]:
-        """Return the fields that are passed to the runner."""
+    def request_fields(self) -> dict[str, Any]:
+        """Return the fields that are no field of ours."""
         return dict(self.model_extra or {})
 
     @property
     def declared_name(self) -> str | None:
         """`requested_model`, else `openrouter_model`, else `provider/model_name`; None where none is given."""
-        extras = self.extras
-        name = self.requested_model or extras.get("openrouter_model")
-        if name is None and extras.get("provider") and extras.get("model_name"):
-            name = f"{extras['provider']}/{extras['model_name']}"
-        return None if name is None else str(name)
+        named = self.requested_model or self.openrouter_model
+        if named is not None or self.model_name is None:
+            return named
+        return self.model_name if self.provider is None else f"{self.provider}/{self.model_name}"
 
 
 class CaseSelection(Record):

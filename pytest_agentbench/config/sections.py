@@ -28,6 +28,7 @@ from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Problems, complain, error_lines, resolve_folder, scope_of
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.request_fields import find_misplaced
 from pytest_agentbench.extensions import (
     cache_extensions,
     extension_names,
@@ -38,6 +39,8 @@ from pytest_agentbench.extensions import (
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.records.check_specs import Fraction
+
+_SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class RunnerSettings(BaseModel):
@@ -71,23 +74,27 @@ class RunnerSettings(BaseModel):
 
         A None stands for a parameter of the model's own that the request is to leave out.
         """
-        sampling = ("temperature", "top_p", "max_tokens", "seed")
-        return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
+        return {name: getattr(self, name) for name in _SAMPLING if name in self.model_fields_set} | self.extras
+
+
+RUN_SETTINGS = frozenset(RunnerSettings.model_fields) - set(_SAMPLING)
+"""Settings that are no fields of requests."""
 
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
+    found = list(find_misplaced(layer))
     known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
     if not known:
-        return []
+        return found
     try:
         RunnerSettings.model_validate(known)
     except ValidationError as error:
-        return [
+        found += [
             (tuple(item["loc"]), f"found {item['input']!r}, expected {item['msg'].removeprefix('Input should be ')}")
             for item in error.errors(include_url=False)
         ]
-    return []
+    return found
 
 
 def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
@@ -98,9 +105,14 @@ def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
 
 
-def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
-    complain(find_temperature_problems(settings))
-    return settings
+def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    complain(find_parameter_problems(parameters))
+    return parameters
+
+
+def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with the request fields of a model: what no request has, and a temperature that none may."""
+    return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
@@ -111,7 +123,7 @@ def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, st
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
 
 
-RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
 
 
 _ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

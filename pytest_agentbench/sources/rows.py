@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.field_doubts import find_runner_doubts, locate_doubts
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
@@ -432,6 +433,12 @@ class OpenedDataset(OpenedSource):
         recipe = self.dataset.recipe
         if recipe is not None:
             yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
+
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the descriptor's runner."""
+        recipe = self.dataset.recipe
+        if recipe is not None and (found := list(find_runner_doubts(recipe.descriptor.runner))):
+            yield from locate_doubts(recipe.path, found)
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""

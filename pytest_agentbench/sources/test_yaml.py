@@ -38,6 +38,7 @@ from pytest_agentbench.config.documents import (
     read_bytes,
     read_document,
 )
+from pytest_agentbench.config.field_doubts import find_runner_doubts, locate_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
@@ -204,6 +205,11 @@ class OpenedCase(OpenedSource):
         """Yield the case."""
         case = self._case
         yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
+
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the case's runner."""
+        if found := list(find_runner_doubts(self._case.runner)):
+            yield from locate_doubts(self.path, found)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""
