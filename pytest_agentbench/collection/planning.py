@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
-from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
@@ -259,16 +258,15 @@ class Planner:
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
-        self.store.redactor.know(name for entry in root.models().models for name in entry.variables)
+        models = root.models()
+        self.store.redactor.know(name for entry in models.models for name in entry.variables)
         if run_profile.model_overrides:
             from pytest_agentbench.models.routes import find_unknown_overrides
 
             if problems := find_unknown_overrides(run_profile, root, {OWN_AGENT, *ids}):
                 raise make_located_error(root.find("run_profiles", settings.run_profile or ""), problems)
         evaluation = self._evaluation_profile(root)
-        for file in (suite, run_profile, evaluation, root.models()):
-            if file is not None:
-                self.doubts += place_doubts(file)
+        self.doubts += _list_doubts(file for file in (suite, run_profile, evaluation, models) if file is not None)
         return _Session(suite, run_profile, evaluation, () if self.predicted is not None else ids)
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
@@ -433,6 +431,16 @@ def session_trust(config: pytest.Config, settings: Settings) -> Trust:
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[TRUSTED]
+
+
+def _list_doubts(files: Iterable[ConfigFile]) -> list[str]:
+    """Return the doubts about request fields of files that were read; most sessions of one case read none."""
+    read = [file for file in files if file.origin is not None and file.origin.path is not None]
+    if not read:
+        return []
+    from pytest_agentbench.config.field_doubts import place_doubts
+
+    return [text for file in read for text in place_doubts(file)]
 
 
 def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.extensions import installed_names
 from pytest_agentbench.records.case import RunnerSpec
 
-Doubts = Iterable[tuple[Loc, str]]
 _PROBE = "llm_probe"
 _OF_LAYERS = frozenset({*RunnerSettings.model_fields, "type"})
 _OF_JUDGES = frozenset({"timeout_seconds", "retries"})
@@ -30,25 +29,25 @@ def place_doubts(file: ConfigFile) -> list[str]:
         if not fields.keys() <= REQUEST_FIELDS
         for at, text in find_unknown_fields(fields, ours)
     ]
-    return [placed for placed, _ in locate_doubts(file.origin.path, found)] if found else []
+    return [placed for placed, _ in _locate(file.origin.path, found)]
 
 
-def find_runner_doubts(runner: RunnerSpec) -> Doubts:
-    """Yield the doubts about a case's runner. One that a conftest adds may have settings of its own."""
-    fields = runner.overrides
-    if not fields:
-        return
+def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
+    """Return the doubts about the runner of a case or dataset, each with its place and without.
+
+    A runner that a conftest adds may have settings of its own.
+    """
     is_known = runner.type == _PROBE or runner.type in installed_names("runner")
-    for at, text in find_unknown_fields(fields, _OF_LAYERS, only_misspelt=not is_known):
-        yield ("runner", *at), text
+    found = find_unknown_fields(runner.overrides, _OF_LAYERS, only_misspelt=not is_known)
+    return _locate(path, [(("runner", *at), text) for at, text in found])
 
 
-def locate_doubts(path: Path, found: Doubts) -> Iterator[tuple[str, str]]:
-    """Yield each doubt as `file:line:column: field: text`, and without its place."""
+def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
+    if not found:
+        return []
     document = read_document(path)
-    for loc, text in found:
-        problem = document.problem(loc, text, at_key=True)
-        yield f"{path}:{problem.line}:{problem.column}: {problem.message}", problem.message
+    problems = [document.problem(loc, text, at_key=True) for loc, text in found]
+    return [(f"{path}:{each.line}:{each.column}: {each.message}", each.message) for each in problems]
 
 
 def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Collection[str]]]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.config.case_file import refuse_request_field
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import RUN_SETTINGS
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
@@ -354,6 +356,7 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    _refuse_request_fields(plan, runner, runner_type, settings)
     extra = run_extra(services, job, case, agent, model)
     if services.uses_cassettes(job):
         extra |= run_cassette(services, job, case, model)
@@ -369,6 +372,17 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
             extra["mcp_servers"] = identity
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
+
+
+def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError for request fields of the run profile that a runner has no request for."""
+    if not isinstance(runner, RunnerKind) or runner.sends_requests:
+        return
+    if lost := sorted(settings.keys() - RUN_SETTINGS):
+        profile = plan.run_profile
+        place = profile.origin.path if profile.origin is not None and profile.origin.path is not None else None
+        at = f"{place}:1:1" if place is not None else f"run profile {profile.run_profile_id!r}"
+        raise ConfigError(f"{at}: {', '.join(lost)}: {refuse_request_field(runner_type)}")
 
 
 def require_input(runner: Runner, runner_type: str, case: Case) -> None:

@@ -415,6 +415,8 @@ class RunnerKind:
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
     """It holds a conversation: a case may have `turns`."""
+    sends_requests: bool = True
+    """Request fields among the settings reach its model; false: they are refused."""
     answers_with_files: bool = False
     """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
 

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.field_doubts import find_runner_doubts, locate_doubts
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
@@ -437,8 +436,10 @@ class OpenedDataset(OpenedSource):
     def field_doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the descriptor's runner."""
         recipe = self.dataset.recipe
-        if recipe is not None and (found := list(find_runner_doubts(recipe.descriptor.runner))):
-            yield from locate_doubts(recipe.path, found)
+        if recipe is not None and recipe.descriptor.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""

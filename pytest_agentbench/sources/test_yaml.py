@@ -38,7 +38,6 @@ from pytest_agentbench.config.documents import (
     read_bytes,
     read_document,
 )
-from pytest_agentbench.config.field_doubts import find_runner_doubts, locate_doubts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
@@ -208,8 +207,10 @@ class OpenedCase(OpenedSource):
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the case's runner."""
-        if found := list(find_runner_doubts(self._case.runner)):
-            yield from locate_doubts(self.path, found)
+        if self._case.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(self.path, self._case.runner)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""
