@@ -16,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     ModelWrapValidatorHandler,
+    StrictBool,
     StrictInt,
     Tag,
     TypeAdapter,
@@ -62,6 +63,8 @@ class RunnerSettings(BaseModel):
     """Retries of a request after a transient failure."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
+    keep_reasoning_tags: StrictBool = False
+    """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
 
     @property
     def extras(self) -> dict[str, Any]:

@@ -46,8 +46,8 @@ from pytest_agentbench.engine.subject import (
 from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
 from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError, as_alike
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude, end_by_error, reason_of
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
@@ -237,10 +237,11 @@ class _Attempt:
 
     def _counts(self, artifact: RunArtifact) -> bool:
         """Return whether a stored run is a result: one that ended otherwise than it should is made again, unless asked
-        for.
+        for, or its end would be the same.
         """
         return (
             artifact.status == "success"
+            or (artifact.status == "failed" and artifact.end_reason in STEADY_ENDS)
             or artifact.status in self.case.expects_status
             or self.job.plan.run_profile.reuse_unsuccessful
         )
@@ -252,7 +253,12 @@ def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
         return
     # RunArtifact has an error exactly where it was not a success
     assert artifact.error is not None
-    raise ProviderError(artifact.error.message, code=artifact.error.code, retryable=artifact.error.retryable)
+    raise ProviderError(
+        artifact.error.message,
+        code=artifact.error.code,
+        retryable=artifact.error.retryable,
+        reason=artifact.end_reason or "provider_error",
+    )
 
 
 class _Ended(NamedTuple):
@@ -291,6 +297,8 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
         services.spend("run", [artifact.usage], tape)
+    for said in ended.context.trace.warnings:
+        plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
@@ -375,6 +383,8 @@ def _artifact(
         trace=_annotated(trace, offered, plan.lane.warn),
         output_artifacts=left.outputs,
         error=ended.end.error,
+        end_reason=reason_of(ended.end, trace),
+        end_detail=ended.end.detail,
         workspace=left.archive,
         changes=left.changes,
         sandbox=ended.context.sandbox_used,
@@ -468,7 +478,7 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:
-        return RunEnd("provider_error", RunError(code=error.code, message=str(error), retryable=error.retryable))
+        return end_by_error(error)
     except TimeoutError:
         if not timer.expired():
             raise  # the agent's own

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -18,10 +20,11 @@ from pytest_agentbench.models.failures import (
     status_failed,
     timed_out,
 )
+from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
 from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
-from pytest_agentbench.models.spelling import Spelling, compose_request, spelling_of, write_request
+from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Limits, Model, header_variable
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 _BYTES_PER_TOKEN = 4
 
-OnRetry = Callable[[str, float], None]
+OnRetry = Callable[..., None]
+"""Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
 
 Metered = tuple[str | None, str | None, str]
 """A thing with limits of its own: endpoint, name of the key's variable, model."""
@@ -56,7 +60,8 @@ class Endpoints:
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
     what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
-    is over; `patience` bounds how long requests wait for an endpoint.
+    is over; `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
+    taught by refusals, None to forget that at the end.
     """
 
     def __init__(
@@ -70,7 +75,9 @@ class Endpoints:
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        learned: Path | None = None,
     ) -> None:
+        self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
         self._tell, self._patience = tell, patience
         self._breakers: dict[str, Breaker] = {}
@@ -100,7 +107,8 @@ class Endpoints:
             connection = self._connections[way] = self._connect(model)
         spelling = self._spellings.get((way, model.requested_model))
         if spelling is None:
-            spelling = self._spellings[way, model.requested_model] = spelling_of(model)
+            lessons = None if model.scripted else self._lessons
+            spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
         return ChatClient(model, connection, throttle, self.backoff, breaker, spelling)
 
@@ -162,7 +170,7 @@ class Endpoints:
             name: value if (variable := header_variable(value)) is None else self._environ.get(variable, "").strip()
             for name, value in model.headers.items()
         }
-        return HttpConnection(model, key, headers, spelling_of(model).dialect.auth_header)
+        return HttpConnection(model, key, headers, dialect_of(model).auth_header)
 
 
 class ChatClient:
@@ -180,7 +188,7 @@ class ChatClient:
         spelling: Spelling | None = None,
     ) -> None:
         self.model = model
-        self.spelling = spelling or spelling_of(model)
+        self.spelling = spelling or Spelling(dialect_of(model), model)
         self._connection = connection
         self._throttle = throttle
         self._backoff = backoff
@@ -196,22 +204,35 @@ class ChatClient:
         retries: int = 5,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
+        own: Collection[str] = (),
     ) -> ChatReply:
         """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
         of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
-        `case_id` reaches scripted models only. Raises ProviderError when no usable reply came.
+        `case_id` reaches scripted models only. A request that the endpoint refuses for how it is written is written
+        otherwise, and sent again at once; the parameters that `own` names stay. Raises ProviderError when no usable
+        reply came.
         """
-        body = write_request(self.spelling.spell(compose_request(self.model, messages, tools, parameters or {})))
+        asked = compose_request(self.model, messages, tools, parameters or {})
+        request, adapted = self.spelling.spell(asked, own)
+        body = write_request(request)
         began = time.monotonic()
-        sent = 0
+        sent = learned = 0
         while True:
             sent += 1
             try:
-                return await self._attempt(body, timeout, sent, case_id)
+                reply = await self._attempt(body, timeout, sent, case_id)
+                return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
+                if "response_format" in request and refuses_form(failed.status, failed.body):
+                    failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
+                if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
+                    learned += 1
+                    request, adapted = self.spelling.spell(asked, own)
+                    body = write_request(request)
+                    continue
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
                 paused = failed.outage and self._breaker is not None and self._breaker.paused
                 # During an outage the breaker bounds the waiting; retries are for failures of this very request.
@@ -220,7 +241,7 @@ class ChatClient:
                     raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
                 wait = 0.0 if paused else self._backoff.seconds(sent, failed.retry_after)
                 if on_retry is not None:
-                    on_retry(failed.summary, wait)
+                    on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
 
     async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
