@@ -25,6 +25,7 @@ from pytest_agentbench.models.client import Connection, Endpoints
 from pytest_agentbench.models.connections import HttpConnection
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, resolve_model
+from pytest_agentbench.models.spelling import Spelling
 from pytest_agentbench.records.case import Case, Model, header_variable
 from pytest_agentbench.runners.base import RunContext, RunnerKind
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, SourceRequest
@@ -88,16 +89,20 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     model = resolve_model(asked.model, models=found.root.models(), suite=suite)
     settings = merge_runner_settings(profile, model.model_id, case.runner.overrides, model.parameters)
     sent = asyncio.run(_send_nowhere(case, model, profile, settings, registry))
-    spell, body = sent.spell, json.loads(sent.body)
+    body = json.loads(sent.body)
     layers = list(_list_layers(found, model))
-    origins = dict(_find_origins(body, spell, layers, case, model))
+    origins = dict(_find_origins(body, sent.spelling, layers, case, model))
     redact = Redactor()
     redact.know(model.variables)
     files = [each for each in (suite, profile, found.root.models()) if each is not None]
     warnings = [text for file in files for text in place_doubts(file)]
     warnings += [text for text, _ in found.opened.field_doubts()]
     host = describe_route(model)
-    warnings += [f"{name}: has no effect there: {host}" for name in body if name in sent.ignored]
+    warnings += [
+        f"{name}: has no effect there: its endpoint takes no notice of it ({host})"
+        for name in body
+        if name in sent.spelling.dialect.ignored
+    ]
     return FirstRequest(
         sent.method,
         redact.text(sent.url),
@@ -144,8 +149,7 @@ class _Sent(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes
-    spell: Any
-    ignored: Sequence[str]
+    spelling: Spelling
 
 
 class _RequestMade(Exception):
@@ -208,7 +212,7 @@ async def _send_nowhere(
             await runner(case, context)
         except _RequestMade as made:
             method, url, headers = _show_request(made.request, model, client.spelling.dialect.auth_header)
-            return _Sent(method, url, headers, made.body, client.spelling.spell, client.spelling.dialect.ignored)
+            return _Sent(method, url, headers, made.body, client.spelling)
         raise ConfigError(f"{place}: the runner {case.runner.type} ended without a request")
     finally:
         await endpoints.close()
@@ -266,7 +270,7 @@ def _index_of(path: Path, model_id: str) -> int:
 
 
 def _find_origins(
-    body: Mapping[str, Any], spell: Any, layers: Sequence[_Layer], case: Case, model: Model
+    body: Mapping[str, Any], spelling: Spelling, layers: Sequence[_Layer], case: Case, model: Model
 ) -> Iterator[tuple[str, str]]:
     said: dict[str, str] = {}
     for layer in layers:
@@ -274,7 +278,7 @@ def _find_origins(
             if value is None:
                 continue
             # By what the endpoint calls it: `max_tokens` may be `max_completion_tokens` there
-            spelled = spell({"messages": [], name: value}).keys() - {"messages"}
+            spelled = spelling.spell({"messages": [], name: value})[0].keys() - {"messages"}
             loc = (*layer.loc, name) if name in layer.fields else (*layer.loc, EXTRA_BODY, name)
             said |= dict.fromkeys(spelled, _place(layer.path, loc))
     here = f"{case.path}:{case.line}"

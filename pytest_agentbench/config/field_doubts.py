@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.config.base import ConfigFile
+from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, read_document
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile, SuiteModel
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
@@ -29,6 +30,7 @@ def place_doubts(file: ConfigFile) -> list[str]:
         if not fields.keys() <= REQUEST_FIELDS
         for at, text in find_unknown_fields(fields, ours)
     ]
+    found += _list_ineffective(file)
     return [placed for placed, _ in _locate(file.origin.path, found)]
 
 
@@ -48,6 +50,15 @@ def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str
     document = read_document(path)
     problems = [document.problem(loc, text, at_key=True) for loc, text in found]
     return [(f"{path}:{each.line}:{each.column}: {each.message}", each.message) for each in problems]
+
+
+def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
+    """Yield request fields of models that their endpoint, where the file names it, takes no notice of."""
+    for index, model in enumerate(file.models if isinstance(file, SuiteFile | ModelsFile) else ()):
+        if model.parameters and (model.base_url or model.dialect):
+            ignored = resolve_dialect(model.dialect, model.base_url or "", model.dialect_overrides).ignored
+            for name in model.parameters.keys() & {*ignored}:
+                yield ("models", index, "parameters", name), "has no effect there: its endpoint takes no notice of it"
 
 
 def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Collection[str]]]:

@@ -123,6 +123,16 @@ def test_a_link_out_of_a_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
         ("execution_policy.run_repetitions", {"run_repetitions": 2}, {}),
         ("runner_defaults.max_turns", {"max_turns": 9}, {}),
         ("model_overrides.m.retries", {"m": {"retries": 6}}, {}),
+        (
+            "runner_defaults.extra_body.max_tokens",
+            {"extra_body": {"max_tokens": 11}},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
+        (
+            "runner_defaults.max_completion_tokens",
+            {"max_completion_tokens": 11},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
         ("planner.max_rounds", {"max_rounds": 21}, {}),
     ],
 )

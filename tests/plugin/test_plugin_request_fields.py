@@ -250,6 +250,18 @@ def test_the_shown_request_is_the_one_that_is_sent(bench, endpoint, capsys, monk
 def test_what_an_endpoint_takes_no_notice_of_is_told(bench, capsys, monkeypatch):
     bench.case("one")
     entry = {"model_id": "m", "base_url": "https://api.anthropic.com/v1/", "api_key_env": "none"}
-    bench.models(entry | {"parameters": {"seed": 5}})
-    assert main(["validate", str(bench.path / "cases"), "--model", "m", "--show-request", "one"]) == 0
-    assert "warning: seed: has no effect" in capsys.readouterr().out
+    path = bench.models(entry | {"parameters": {"seed": 5}})
+    assert main(["validate", str(path)]) == 0
+    assert "warning: models[0].parameters.seed: has no effect there" in capsys.readouterr().out
+    bench.models(entry)
+    bench.profile("p", runner_defaults={"seed": 5})
+    shown = ["validate", str(bench.path / "cases"), "--model", "m", "--run-profile", "p", "--show-request", "one"]
+    assert main(shown) == 0
+    assert "warning: seed: has no effect there" in capsys.readouterr().out
+
+
+def test_a_request_that_only_the_run_can_make_is_not_shown(bench, capsys):
+    bench.case("one", mcp_servers={"Any": {"command": "true"}})
+    bench.models({"model_id": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"})
+    assert main(["validate", str(bench.path / "cases"), "--model", "m", "--show-request", "one"]) != 0
+    assert "the first request lists tools of MCP servers, and none is started here" in capsys.readouterr().err
