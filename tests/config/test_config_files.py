@@ -299,7 +299,7 @@ def test_a_temperature_is_a_number_from_0_to_2_wherever_it_stands(errors, kind, 
     [
         ("models: [{model_id: a}, {model_id: a}]", "4:36: models[1].model_id: Duplicate model_id 'a'"),
         ("models: [{model_id: GPT-4}]", "found 'GPT-4', expected a slug"),
-        ("models: [{model_id: a, provider: q}]", "4:33: models[0].provider: found no model_name"),
+        ("models: [{model_id: a, provider: q}]", "4:34: models[0].provider: found no model_name"),
         ("models: [{model_id: a, max_turns: 2}]", "4:35: models[0].max_turns: is a setting of runs"),
         ("models: [{model_id: a, messages: []}]", "4:34: models[0].messages: is set by each run itself"),
         ("models: [{model_id: a, extra_body: 1}]", "4:36: models[0].extra_body: found 1, expected a mapping"),
