@@ -16,7 +16,7 @@ errors extensions fixtures hookspecs options plugin session terminal_text user_f
 bounded: files patterns
 checks: base run
 collection: items planning reporting start
-config: base case_file documents profiles roots sections session_roots
+config: base case_file documents profiles request_fields roots sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead services
 engine: subject user_code
 metrics: registry

@@ -236,7 +236,7 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     if report is not None:
         report.attach(ahead, services.rules.dry_run)
     planner = config.stash[PLANNER]
-    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked)
+    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked, *planner.doubts)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _register_plugins(config, settings, ahead, services, telling, len(jobs))

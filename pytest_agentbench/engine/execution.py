@@ -38,6 +38,7 @@ from pytest_agentbench.engine.subject import (
     deciders,
     expected_sandbox,
     measure_of,
+    require_input,
     run_spec,
     subject_of,
     verdict_identity,
@@ -126,6 +127,8 @@ class _Attempt:
         if not await self.reuse() and await self._pull():
             await self.reuse()
         services, job, case, result = self.services, self.job, self.case, self.result
+        if not result.reused:
+            require_input(self.subject.runner, self.subject.runner_type, case)
         graders = graders_of(case, services.registry.graders)
         asks = wants_judge(case, job.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
         dry_run.add(

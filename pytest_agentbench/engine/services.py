@@ -14,6 +14,7 @@ from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
 from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
@@ -93,6 +94,7 @@ class Registry:
             tools=frozenset(self.tools),
             checks=frozenset(self.checks),
             metrics=frozenset(self.metrics),
+            judges=frozenset({CHAT_JUDGE, *self.judges}),
         )
 
 

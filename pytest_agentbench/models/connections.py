@@ -127,18 +127,7 @@ class HttpConnection:
 
         Raises RequestFailed where none comes, or one that is too long.
         """
-        if self._sample is None:
-            self._sample = asyncio.ensure_future(self._make_sample())
-        # Shielded: the first request may be cut off, and the others wait for the same
-        sample = await asyncio.shield(self._sample)
-        request = httpx2.Request(
-            sample.method,
-            sample.url,
-            headers={**sample.headers, **headers} if headers else sample.headers,
-            cookies=self._http.cookies,
-            content=body,
-            extensions=sample.extensions,
-        )
+        request = await self.make_request(body, headers)
         try:
             response = await self._http.send(request)
         except (httpx2.HTTPError, httpx2.StreamError) as error:
@@ -147,6 +136,21 @@ class HttpConnection:
             raise not_connected(error, self._model) from error
         target = str(response.url.join(response.headers["location"])) if response.has_redirect_location else None
         return RawReply(response.status_code, response.headers, response.content, target)
+
+    async def make_request(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Request:
+        """Return the request that `send` sends."""
+        if self._sample is None:
+            self._sample = asyncio.ensure_future(self._make_sample())
+        # Shielded: the first request may be cut off, and the others wait for the same
+        sample = await asyncio.shield(self._sample)
+        return httpx2.Request(
+            sample.method,
+            sample.url,
+            headers={**sample.headers, **headers} if headers else sample.headers,
+            cookies=self._http.cookies,
+            content=body,
+            extensions=sample.extensions,
+        )
 
     async def _make_sample(self) -> httpx2.Request:
         """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""

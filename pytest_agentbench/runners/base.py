@@ -390,7 +390,9 @@ def agent_name(agent: Any) -> str:
     return type(agent).__name__
 
 
-BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({"llm_probe": "pytest_agentbench.runners.chat"})
+PROBE = "llm_probe"
+"""The runner that asks a chat model."""
+BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
 """`runner.type` of a case -> how it is run, without what packs and plugins add."""
 
 

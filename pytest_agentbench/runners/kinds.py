@@ -87,6 +87,8 @@ class RunnerKind:
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
     """It holds a conversation: a case may have `turns`."""
+    sends_requests: bool = True
+    """Request fields among the settings reach its model; false: they are refused."""
     answers_with_files: bool = False
     """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
 
@@ -101,6 +103,9 @@ class RunnerKind:
     def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
         """Yield what a `test.yaml` with this runner has wrong, each at its place."""
         return ()
+
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError for a case whose messages or attachments it cannot take, before anything is paid."""
 
     def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
         """Yield what `input.context.<runner>` has wrong, each at its place below that."""

@@ -125,6 +125,16 @@ def test_a_link_out_of_a_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
         ("model_overrides.m.retries", {"m": {"retries": 6}}, {"runner_defaults": {"retries": 5}}),
         ("model_overrides.m.outage_seconds", {"m": {"outage_seconds": 301}}, {}),
         ("runner_defaults.outage_seconds", {"outage_seconds": 0}, {}),
+        (
+            "runner_defaults.extra_body.max_tokens",
+            {"extra_body": {"max_tokens": 11}},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
+        (
+            "runner_defaults.max_completion_tokens",
+            {"max_completion_tokens": 11},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
         ("planner.max_rounds", {"max_rounds": 21}, {}),
     ],
 )

@@ -377,6 +377,10 @@ class PlannerRunner(RunnerKind):
         """Plan, execute and observe: `run_planner`."""
         return await run_planner(case, context)
 
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError as `render_messages` does."""
+        render_messages(case)
+
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return what hands each run the profile's section `planner`."""
         return _PlannerSession()

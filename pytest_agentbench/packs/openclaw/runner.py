@@ -48,6 +48,12 @@ class OpenClawRunner(RunnerKind):
             )
             yield ("sandbox",), message
 
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError as `list_turn_texts` does."""
+        from pytest_agentbench.packs.openclaw.turns import list_turn_texts
+
+        list_turn_texts(case)
+
     def context_problems(self, hints: Any) -> Iterator[tuple[Loc, str]]:
         """Yield what `input.context.openclaw` has beside a good `expected_artifact`."""
         if not isinstance(hints, dict):
