@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.config.case_file import refuse_request_field
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
+from pytest_agentbench.config.profiles import (
+    EvaluationProfile,
+    RunProfile,
+    find_high_temperature,
+    merge_runner_settings,
+    pinning_problem,
+)
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import RUN_SETTINGS
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
@@ -358,6 +364,9 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
     _refuse_request_fields(plan, runner, runner_type, settings)
+    problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides)
+    if problem is not None:
+        raise ConfigError(f"{case.path}:{case.line}:1: model {model.model_id!r}: temperature: {problem}")
     extra = run_extra(services, job, case, agent, model)
     if services.uses_cassettes(job):
         extra |= run_cassette(services, job, case, model)
