@@ -41,7 +41,15 @@ from pytest_agentbench.config.sections import (
 )
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
-from pytest_agentbench.records.case import CassetteMode, Limits, McpServer, Prices, SandboxChoice, SandboxSettings
+from pytest_agentbench.records.case import (
+    CassetteMode,
+    Limits,
+    McpServer,
+    Prices,
+    SandboxChoice,
+    SandboxSettings,
+    Streamed,
+)
 from pytest_agentbench.records.check_specs import Fraction, Text
 
 
@@ -378,6 +386,11 @@ class ModelEntry(Written):
     """What the endpoint bears."""
     cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
     """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false (the default), or auto: where a request may take over a minute, or
+    stall_seconds is set. Profile and case win over it."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: 60."""
 
 
 class ModelsFile(ConfigFile):

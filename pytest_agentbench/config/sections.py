@@ -36,7 +36,7 @@ from pytest_agentbench.extensions import (
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
-from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 
@@ -59,6 +59,16 @@ class RunnerSettings(BaseModel):
     """Retries of a request after a transient failure."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false, or auto: where timeout_seconds is over 60 or stall_seconds is set.
+    Default: the model's own."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: the model's own, else 60."""
+
+    @property
+    def streaming(self) -> dict[str, Any]:
+        """Return what is said of streams, and nothing that is left to the model's entry."""
+        return {name: value for name in STREAMING if (value := getattr(self, name)) is not None}
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -73,6 +83,10 @@ class RunnerSettings(BaseModel):
         """
         sampling = ("temperature", "top_p", "max_tokens", "seed")
         return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
+
+
+STREAMING = ("stream", "stall_seconds")
+"""Settings of how replies come, which change nothing in them."""
 
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
@@ -98,11 +112,6 @@ def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
 
 
-def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
-    complain(find_temperature_problems(settings))
-    return settings
-
-
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
     value = settings.get("temperature")
@@ -111,7 +120,17 @@ def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, st
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
 
 
-RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
+def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    misplaced = [
+        ((name,), "found among request parameters, expected as a field of the model's own, beside `parameters`")
+        for name in STREAMING
+        if name in parameters
+    ]
+    complain(misplaced + find_temperature_problems(parameters))
+    return parameters
+
+
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
 
 
 _ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -11,7 +11,7 @@ from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry, write_request
 from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
 from pytest_agentbench.models.tape import Form, Tape, map_texts
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import Model, Streamed
 
 _REFUSALS = frozenset({"bad_request"})
 """Codes of errors that say of this very request that it will never be answered."""
@@ -51,6 +51,8 @@ class TapedClient(ChatClient):
         retries: int = 5,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
+        stream: Streamed | None = None,
+        stall_seconds: float | None = None,
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
@@ -65,6 +67,8 @@ class TapedClient(ChatClient):
                 retries=retries,
                 case_id=case_id,
                 on_retry=on_retry,
+                stream=stream,
+                stall_seconds=stall_seconds,
             )
 
         # Through the very bytes that would be sent: what the client leaves out or adds is compared too.

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -22,12 +23,15 @@ from pytest_agentbench.models.failures import (
 from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
-from pytest_agentbench.records.case import Limits, Model
+from pytest_agentbench.records.case import Limits, Model, Streamed
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.scripts import Scripts
 
 _BYTES_PER_TOKEN = 4
+_STREAMED_FROM = 60
+"""`stream: auto` streams what may take more seconds than this."""
+_STALL_SECONDS = 60.0
 _TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 # One encoder for all: `json.dumps` with options makes a new one for each request.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -44,8 +48,11 @@ Provider = Callable[[Model], "ChatClient"]
 class Connection(Protocol):
     """A way to one endpoint, which all requests to it share."""
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
-        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes."""
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
+        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes.
+
+        With `stall_seconds` a reply that comes in events is joined, with so long at most between two of them.
+        """
         ...
 
     async def close(self) -> None:
@@ -204,21 +211,30 @@ class ChatClient:
         retries: int = 5,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
+        stream: Streamed | None = None,
+        stall_seconds: float | None = None,
     ) -> ChatReply:
         """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
         of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
-        `case_id` reaches scripted models only. Raises ProviderError when no usable reply came.
+        `case_id` reaches scripted models only. `stream` asks for the reply in events, of which one comes at most
+        `stall_seconds` after the other; None: as the model's entry says. Raises ProviderError when no usable reply
+        came.
         """
         body = write_request(self.model, messages, tools, parameters or {})
+        stall = self._choose_stall(stream, stall_seconds, timeout)
+        if stall is not None:
+            from pytest_agentbench.models.streaming import ask_for_stream
+
+            body = ask_for_stream(body)
         began = time.monotonic()
         sent = 0
         while True:
             sent += 1
             try:
-                return await self._attempt(body, timeout, sent, case_id)
+                return await self._attempt(body, timeout, sent, case_id, stall)
             except RequestFailed as failed:
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
                 paused = failed.outage and self._breaker is not None and self._breaker.paused
@@ -231,23 +247,41 @@ class ChatClient:
                     on_retry(failed.summary, wait)
             await asyncio.sleep(wait)
 
-    async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+    def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:
+        """Return the longest silence in the middle of a reply that is streamed, None where it is not."""
+        stall = self.model.stall_seconds if stall_seconds is None else stall_seconds
+        wanted = self.model.stream if stream is None else stream
+        if wanted == "auto":
+            wanted = timeout > _STREAMED_FROM or stall is not None
+        return (stall or _STALL_SECONDS) if wanted else None
+
+    async def _attempt(
+        self, body: bytes, limit: float, attempt: int, case_id: str | None, stall: float | None
+    ) -> ChatReply:
         if self._breaker is None:
-            return await self._request_within_limits(body, limit, attempt, case_id)
+            return await self._request_within_limits(body, limit, attempt, case_id, stall)
         async with Passage(self._breaker) as passage:
-            return await self._request_within_limits(body, limit, attempt, case_id, passage)
+            return await self._request_within_limits(body, limit, attempt, case_id, stall, passage)
 
     async def _request_within_limits(
-        self, body: bytes, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
+        self,
+        body: bytes,
+        limit: float,
+        attempt: int,
+        case_id: str | None,
+        stall: float | None,
+        passage: Passage | None = None,
     ) -> ChatReply:
         async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:
             if passage is not None:
                 passage.began = time.monotonic()
-            reply = await self._request(body, limit, attempt, case_id)
+            reply = await self._request(body, limit, attempt, case_id, stall)
             admission.used_tokens = reply.usage.total_tokens
         return reply
 
-    async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+    async def _request(
+        self, body: bytes, limit: float, attempt: int, case_id: str | None, stall: float | None
+    ) -> ChatReply:
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
@@ -256,7 +290,7 @@ class ChatClient:
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                reply = await self._connection.send(body, headers)
+                reply = await self._connection.send(body, headers, stall)
         except TimeoutError as error:
             raise timed_out(limit) from error
         if reply.redirect is not None:
@@ -266,4 +300,5 @@ class ChatClient:
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
         content_type = reply.headers.get("content-type", "")
-        return read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        return read if reply.times is None else replace(read, times=reply.times)

@@ -23,13 +23,39 @@ _REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
+class StreamTimes:
+    """Seconds from a request to the first piece of its reply, whatever that is of, to the first text, to the last
+    piece.
+    """
+
+    first: float | None
+    first_text: float | None
+    last: float | None
+
+    def measure(self, usage: Usage) -> dict[str, float | None]:
+        """Return what is reported of a streamed reply. What it did not tell is None."""
+        speed = None
+        if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
+            speed = usage.output_tokens / (self.last - self.first)
+        return {
+            "ttft_seconds": self.first,
+            "first_text_seconds": self.first_text,
+            "output_tokens_per_second": speed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came. The names of `headers` are lower case, or found in any; `redirect` is where one leads."""
+    """A reply as it came, or its events joined to what would have come whole, with their times.
+
+    The names of `headers` are lower case, or found in any; `redirect` is where one leads.
+    """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
     redirect: str | None = None
+    times: StreamTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,8 @@ class ChatReply:
 
     `message` is the assistant message as it goes back into the conversation. `usage` holds tokens and cost.
     `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the fields of the
-    message that hold the model's thoughts as text, for callers that show or return them.
+    message that hold the model's thoughts as text, for callers that show or return them. `times` are those of a reply
+    that was streamed.
     """
 
     content: str | None
@@ -61,6 +88,7 @@ class ChatReply:
     attempts: int
     seconds: float
     reasoning: Mapping[str, str] = field(default_factory=dict)
+    times: StreamTimes | None = None
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:

@@ -45,7 +45,7 @@ _Written = Sequence[ModelEntry | SuiteModel]
 
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
-    | {"judge", "parameters", "prices", "limits", "cassettes"}
+    | {"judge", "parameters", "prices", "limits", "cassettes", "stream", "stall_seconds"}
 )
 
 
@@ -89,6 +89,8 @@ def resolve_model(
         prices=fields.get("prices"),
         limits=fields.get("limits", Limits()),
         cassettes=entry.cassettes if entry else None,
+        stream=fields.get("stream", False),
+        stall_seconds=fields.get("stall_seconds"),
         options={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
     )
 

@@ -423,6 +423,10 @@ CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
 
+Streamed = Literal["auto"] | StrictBool
+"""Whether replies are asked for in a stream; auto: where a request may take over a minute, or stall_seconds is set."""
+
+
 class Prices(Record):
     """USD per million tokens."""
 
@@ -450,7 +454,8 @@ class Model(Record):
 
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
-    that judges this one's runs, if it says so; `cassettes` wins over the session's mode.
+    that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `stream` and `stall_seconds`
+    say how replies come where a run's settings do not.
     """
 
     model_id: str
@@ -465,4 +470,6 @@ class Model(Record):
     prices: Prices | None = None
     limits: Limits = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
+    stream: Streamed = False
+    stall_seconds: float | None = None
     options: dict[str, Any] = Field(default_factory=dict)

@@ -133,6 +133,7 @@ class Requests:
             on_retry=lambda reason, delay: self._trace.event(
                 "retry", number=number, reason=reason, delay_seconds=delay
             ),
+            **self._settings.streaming,
         )
         self._note(reply, number)
         return reply
@@ -146,6 +147,7 @@ class Requests:
             attempts=reply.attempts,
             seconds=reply.seconds,
             response_id=reply.response_id,
+            **({} if reply.times is None else reply.times.measure(reply.usage)),
         )
         provider = self._trace.provider
         provider["model"] = reply.model

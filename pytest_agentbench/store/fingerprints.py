@@ -154,7 +154,7 @@ def run_fingerprint_input(
         schema_version=SCHEMA_VERSION,
         case_id=case.case_id,
         repetition=repetition,
-        runner={"type": runner_type, "settings": plain(settings)},
+        runner={"type": runner_type, "settings": plain(_leave_transport_out(settings))},
         model=_made_once(model, _model),
         messages=_messages(case.messages),
         turns=_messages(case.turns),
@@ -163,6 +163,16 @@ def run_fingerprint_input(
         tools=[*case.tools],
         extra=plain(extra or {}),
     )
+
+
+TRANSPORT = frozenset({"stream", "stall_seconds"})
+"""Settings of how requests are sent: they change nothing that is answered."""
+
+
+def _leave_transport_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    if TRANSPORT.isdisjoint(settings):
+        return settings
+    return {name: value for name, value in settings.items() if name not in TRANSPORT}
 
 
 def _model(model: Model) -> Plain:
@@ -182,6 +192,12 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
+    settings["runner_defaults"] = _leave_transport_out(profile.runner_defaults)
+    settings["model_overrides"] = {
+        name: layer
+        for name, each in profile.model_overrides.items()
+        if (layer := _leave_transport_out(each)) or not each
+    }
     # Each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
     settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}
