@@ -155,8 +155,7 @@ class Desk:
             model = resolve_model(model_id, models=self.root.models())
             if (reason := missing_key(model)) is not None:
                 raise ConfigError(reason)
-            if model.api_key_env is not None:
-                self._redactor.know([model.api_key_env])
+            self._redactor.know(model.variables)
             if self._endpoints is None:
                 self._endpoints = Endpoints(scripts=self._scripts)
             for file in self.files if model.scripted else ():

@@ -258,14 +258,14 @@ class Planner:
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
-        self.store.redactor.know(filter(None, (entry.api_key_env for entry in root.models().models)))
+        self.store.redactor.know(name for entry in root.models().models for name in entry.variables)
         return _Session(suite, run_profile, self._evaluation_profile(root), () if self.predicted is not None else ids)
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)
         models: list[Model | None] = [self._resolve_model(model_id, root, session.suite) for model_id in session.ids]
-        keys = [model.api_key_env for model in models if model is not None]  # a suite may name others
-        self.store.redactor.know(filter(None, keys))
+        # a suite may name others
+        self.store.redactor.know(name for model in models if model is not None for name in model.variables)
         predictions = self.predicted.predictions if self.predicted is not None else None
         plans = [self._make_plan(root, model, own_agent, session, predictions) for model in models or [None]]
         self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)

@@ -43,12 +43,16 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
     CassetteMode,
+    Dialect,
+    DialectName,
+    EndpointHeaders,
     Limits,
     McpServer,
     Prices,
     SandboxChoice,
     SandboxSettings,
     Streamed,
+    header_variable,
 )
 from pytest_agentbench.records.check_specs import Fraction, Text
 
@@ -358,7 +362,20 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
-class ModelEntry(Written):
+class EndpointFields(Written):
+    """How the endpoint of a model is spoken to."""
+
+    dialect: DialectName | Literal["auto"] | None = None
+    """How its endpoint speaks Chat Completions; auto, the default: by the host of its address."""
+    dialect_overrides: Dialect | None = None
+    """What its endpoint does otherwise than others of its dialect."""
+    headers: EndpointHeaders | None = None
+    """Further headers of its requests; a value `env:VARIABLE` is that of the variable, which goes where keys may go."""
+    query: dict[str, str] | None = None
+    """Query of its requests, such as `api-version`; one in `base_url` joins it."""
+
+
+class ModelEntry(EndpointFields):
     """A model: what it is called here, and how to reach it."""
 
     model_id: Text
@@ -371,7 +388,8 @@ class ModelEntry(Written):
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
-    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`."""
+    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`. With `headers` that take
+    a value from a variable: none."""
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False
@@ -392,6 +410,31 @@ class ModelEntry(Written):
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: 60."""
 
+    @property
+    def variables(self) -> list[str]:
+        """Return the names of the variables that it takes keys from."""
+        return [name for name in (self.api_key_env, *map(header_variable, (self.headers or {}).values())) if name]
+
+    @model_validator(mode="after")
+    def _bearable_temperature(self) -> Self:
+        problem = find_high_temperature(self.parameters, self.dialect, self.base_url, self.dialect_overrides)
+        if problem is not None:
+            raise Problems([(("parameters", "temperature"), problem)])
+        return self
+
+
+def find_high_temperature(
+    parameters: Mapping[str, Any], dialect: str | None, base_url: str | None, overrides: Dialect | None
+) -> str | None:
+    """Return what is wrong with a temperature that is above what the endpoint takes."""
+    found = parameters.get("temperature")
+    if not isinstance(found, int | float) or found <= 1:  # every endpoint takes that
+        return None
+    from pytest_agentbench.config.dialects import resolve_dialect
+
+    most = resolve_dialect(dialect, base_url or "", overrides).temperature_max
+    return None if found <= most else f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
+
 
 class ModelsFile(ConfigFile):
     """The models of a config root."""
@@ -407,7 +450,7 @@ class ModelsFile(ConfigFile):
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class SuiteModel(Written):
+class SuiteModel(EndpointFields):
     """A model of the suite. Other fields are passed to the runner."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())

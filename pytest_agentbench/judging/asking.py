@@ -21,7 +21,7 @@ from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.fingerprints import endpoint_input, fingerprint
 from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def request_key(
     """
     # No label, key, price or limit: these change what a request costs or how long it takes, not its answer
     identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
-    asked = {"contract": contract, "model": model.model_dump(include=identity), "messages": messages}
+    known = model.model_dump(include=identity) | endpoint_input(model)
+    asked = {"contract": contract, "model": known, "messages": messages}
     return fingerprint({**asked, "repetition": repetition, **further})
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
-from pytest_agentbench.models.client import ChatClient, OnRetry, write_request
+from pytest_agentbench.models.client import ChatClient, OnRetry
 from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
+from pytest_agentbench.models.spelling import compose_request, write_request
 from pytest_agentbench.models.tape import Form, Tape, map_texts
 from pytest_agentbench.records.case import Model, Streamed
 
@@ -71,8 +72,9 @@ class TapedClient(ChatClient):
                 stall_seconds=stall_seconds,
             )
 
-        # Through the very bytes that would be sent: what the client leaves out or adds is compared too.
-        request = map_texts(json.loads(write_request(self.model, messages, tools, parameters or {})), self._alike)
+        # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
+        composed = compose_request(self.model, messages, tools, parameters or {})
+        request = map_texts(json.loads(write_request(composed)), self._alike)
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
@@ -23,7 +22,8 @@ from pytest_agentbench.models.failures import (
 from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
-from pytest_agentbench.records.case import Limits, Model, Streamed
+from pytest_agentbench.models.spelling import Spelling, compose_request, spelling_of, write_request
+from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.scripts import Scripts
@@ -32,10 +32,6 @@ _BYTES_PER_TOKEN = 4
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
 _STALL_SECONDS = 60.0
-_TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
-# One encoder for all: `json.dumps` with options makes a new one for each request.
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
-
 OnRetry = Callable[[str, float], None]
 
 Metered = tuple[str | None, str | None, str]
@@ -90,7 +86,8 @@ class Endpoints:
         self._providers = providers or {}
         self._environ = environ
         self._made: dict[str, tuple[Model, ChatClient]] = {}
-        self._connections: dict[tuple[str | None, str | None], Connection] = {}
+        self._connections: dict[Hashable, Connection] = {}
+        self._spellings: dict[Hashable, Spelling] = {}
         self._throttles: dict[Metered, Throttling] = {}
 
     def client(self, model: Model) -> ChatClient:
@@ -103,10 +100,15 @@ class Endpoints:
         # By the variable and not the key in it: keys stay out of everything that could be logged.
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         throttle = self._throttle((*endpoint, model.requested_model), model.limits)
-        connection = self._connections.get(endpoint)
+        way = (*endpoint, *model.headers.items(), *model.query.items(), model.dialect, model.dialect_overrides)
+        connection = self._connections.get(way)
         if connection is None:
-            connection = self._connections[endpoint] = self._connect(model)
-        return ChatClient(model, connection, throttle, self.backoff, None if model.scripted else self._breaker(model))
+            connection = self._connections[way] = self._connect(model)
+        spelling = self._spellings.get((way, model.requested_model))
+        if spelling is None:
+            spelling = self._spellings[way, model.requested_model] = spelling_of(model)
+        breaker = None if model.scripted else self._breaker(model)
+        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling)
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
@@ -162,24 +164,11 @@ class Endpoints:
         from pytest_agentbench.models.connections import HttpConnection
 
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-        return HttpConnection(model, key)
-
-
-def write_request(
-    model: Model,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    parameters: Mapping[str, Any],
-) -> bytes:
-    """Return the JSON of a request, its parameters those of `ChatClient.complete`."""
-    body: dict[str, Any] = {"model": model.requested_model, "messages": messages}
-    if tools:
-        body["tools"] = tools
-    wanted = {**model.parameters, **parameters}
-    left_out = () if tools else _TOOL_PARAMETERS
-    # None takes back what the model's entry sets; it is not sent as `null`, which some endpoints refuse.
-    body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
-    return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
+        headers = {
+            name: value if (variable := header_variable(value)) is None else self._environ.get(variable, "").strip()
+            for name, value in model.headers.items()
+        }
+        return HttpConnection(model, key, headers, spelling_of(model).dialect.auth_header)
 
 
 class ChatClient:
@@ -194,8 +183,10 @@ class ChatClient:
         throttle: Throttling,
         backoff: Backoff,
         breaker: Breaker | None = None,
+        spelling: Spelling | None = None,
     ) -> None:
         self.model = model
+        self.spelling = spelling or spelling_of(model)
         self._connection = connection
         self._throttle = throttle
         self._backoff = backoff
@@ -223,7 +214,7 @@ class ChatClient:
         `stall_seconds` after the other; None: as the model's entry says. Raises ProviderError when no usable reply
         came.
         """
-        body = write_request(self.model, messages, tools, parameters or {})
+        body = write_request(self.spelling.spell(compose_request(self.model, messages, tools, parameters or {})))
         stall = self._choose_stall(stream, stall_seconds, timeout)
         if stall is not None:
             from pytest_agentbench.models.streaming import ask_for_stream

@@ -9,7 +9,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING
 from urllib.request import getproxies
 
 import httpx2
@@ -19,9 +18,6 @@ from pytest_agentbench.models.failures import not_connected, refused_reply, stal
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.streaming import EVENT_STREAM, StreamReader
 from pytest_agentbench.records.case import Model
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 _CONNECT_SECONDS = 10.0
 _END_SECONDS = 0.5
@@ -95,10 +91,16 @@ class HttpConnection:
     send each by it would cost 0.6 ms more, for nothing that differs between them.
     """
 
-    def __init__(self, model: Model, key: str) -> None:
+    def __init__(self, model: Model, key: str, headers: Mapping[str, str], auth_header: str = "Authorization") -> None:
+        """Set up the way; `headers` go with each request, and the key in `auth_header`."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self._model = model
+        # What holds the key takes the place of the client's own header: endpoints refuse a wrong one beside it
+        self._headers = dict(headers)
+        self._without_bearer = auth_header != "Authorization" or bool(headers and not key)
+        if key and auth_header != "Authorization":
+            self._headers[auth_header] = key
         # Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for. The
         # client's own default would end a request after 600 s, whatever `timeout` a profile gives.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
@@ -116,6 +118,7 @@ class HttpConnection:
         self._api = AsyncOpenAI(
             api_key=key or "none",
             base_url=model.base_url,
+            default_query=dict(model.query),
             # The client would retry behind our back: outside the limits, unseen in traces, and deaf to a dead endpoint.
             max_retries=0,
             timeout=timeout,
@@ -130,7 +133,7 @@ class HttpConnection:
         Raises RequestFailed where none comes, or one that is too long.
         """
         if self._sample is None:
-            self._sample = asyncio.ensure_future(_make_sample(self._api))
+            self._sample = asyncio.ensure_future(self._make_sample())
         # Shielded: the first request may be cut off, and the others wait for the same
         sample = await asyncio.shield(self._sample)
         request = httpx2.Request(
@@ -162,6 +165,23 @@ class HttpConnection:
         finally:
             await response.aclose()
         return reader.finish(response.status_code, response.headers)
+
+    async def _make_sample(self) -> httpx2.Request:
+        """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""
+
+        def keep(request: httpx2.Request) -> httpx2.Response:
+            return httpx2.Response(200, request=request)
+
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep)) as nowhere:
+            api = self._api.with_options(http_client=nowhere)
+            request: httpx2.Request = (
+                await api.post("/chat/completions", cast_to=httpx2.Response, content=b"{}")
+            ).request
+        del request.headers["content-length"]
+        if self._without_bearer:
+            del request.headers["authorization"]
+        request.headers.update(self._headers)
+        return request
 
     async def close(self) -> None:
         """Close all connections."""
@@ -195,16 +215,3 @@ async def _read_events(response: httpx2.Response, reader: StreamReader, stall_se
     except (httpx2.HTTPError, httpx2.StreamError):
         if not reader.complete:
             raise
-
-
-async def _make_sample(api: AsyncOpenAI) -> httpx2.Request:
-    """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""
-
-    def keep(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, request=request)
-
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep)) as nowhere:
-        asking = api.with_options(http_client=nowhere).post("/chat/completions", cast_to=httpx2.Response, content=b"{}")
-        request: httpx2.Request = (await asking).request
-    del request.headers["content-length"]
-    return request

@@ -13,13 +13,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.documents import make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
 from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import Case, CassetteMode, Limits, Model
+from pytest_agentbench.records.case import Case, CassetteMode, Limits, Model, header_variable
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.redaction import Redactor, strip_credentials
 
@@ -46,6 +47,7 @@ _Written = Sequence[ModelEntry | SuiteModel]
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
     | {"judge", "parameters", "prices", "limits", "cassettes", "stream", "stall_seconds"}
+    | {"dialect", "dialect_overrides", "headers", "query"}
 )
 
 
@@ -71,17 +73,23 @@ def resolve_model(
     provider = entry.provider if entry else None
     # No key is looked for where none is sent: a missing one must not stop an offline run.
     base_url, key = (None, None) if scripted or provider else _find_route(fields, requested, environ)
-    if key is not None:
-        written = [each for each in (of_suite, entry) if each is not None]
-        problem = _find_key_problem(base_url or DEFAULT_BASE_URL, key, written, models, environ)
+    headers = {} if scripted or provider else fields.get("headers", {})
+    written = [each for each in (of_suite, entry) if each is not None]
+    for variable in filter(None, (key, *map(header_variable, headers.values()))):
+        problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, written, models, environ)
         if problem is not None:
             raise _make_key_error(model_id, problem, written)
+    base_url, query = _split_query(base_url)
     return Model(
         model_id=model_id,
         requested_model=requested,
         label=fields.get("label"),
         base_url=base_url,
         api_key_env=key,
+        headers=headers,
+        query=query | fields.get("query", {}),
+        dialect=fields.get("dialect", "auto"),
+        dialect_overrides=fields.get("dialect_overrides"),
         provider=provider,
         scripted=scripted,
         judge=fields.get("judge") or (model_id if scripted else None),
@@ -99,20 +107,23 @@ def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | 
     """Return why `model` cannot be asked:
     its variable holds no key, or none that can be sent. None when all is well.
     """
-    if model.api_key_env is None:
-        return None
-    key = environ.get(model.api_key_env, "").strip()
+    return next(filter(None, (_find_unset(model, variable, environ) for variable in model.variables)), None)
+
+
+def _find_unset(model: Model, variable: str, environ: Mapping[str, str]) -> str | None:
+    key = environ.get(variable, "").strip()
     # As a header it would fail with an error that shows the key.
     if key and not (key.isascii() and key.isprintable()):
         return (
-            f"model {model.model_id!r}: the environment variable {model.api_key_env} holds line breaks or other "
+            f"model {model.model_id!r}: the environment variable {variable} holds line breaks or other "
             "characters that no key has; set it again"
         )
     if key:
         return None
+    field = "api_key_env" if variable == model.api_key_env else "headers"
     return (
-        f"model {model.model_id!r} needs a key: the environment variable {model.api_key_env} is not set "
-        f"({describe_route(model)}). Set it, or name another variable in api_key_env of the model's entry in "
+        f"model {model.model_id!r} needs a key: the environment variable {variable} is not set "
+        f"({describe_route(model)}). Set it, or name another variable in {field} of the model's entry in "
         f"models.yaml (`none` for an endpoint without keys), or run offline with --model {DEMO}"
     )
 
@@ -123,7 +134,7 @@ def describe_route(model: Model) -> str:
         return f"{model.model_id} is reached through the provider {model.provider}, which a plugin adds"
     if model.scripted:
         return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
-    key = f"with the key in {model.api_key_env}" if model.api_key_env else "without a key"
+    key = f"with the key in {', '.join(model.variables)}" if model.variables else "without a key"
     return f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
 
 
@@ -142,17 +153,22 @@ def _find_key_problem(
 
     One entry of the session's root that has both fields is the user's word for it.
     """
-    pair = {"base_url": base_url, "api_key_env": variable}
     users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
-    paired = any(pair.items() <= _take_given_fields(entry).items() for entry in users)
+    paired = any(_pairs(_take_given_fields(entry), base_url, variable) for entry in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return find_key_problem(variable, base_url, grants, written=paired, environ=environ)
+
+
+def _pairs(fields: Mapping[str, Any], base_url: str, variable: str) -> bool:
+    """Return whether an entry says both where requests go and that the variable goes with them."""
+    named = {fields.get("api_key_env"), *map(header_variable, fields.get("headers", {}).values())}
+    return fields.get("base_url") == base_url and variable in named
 
 
 def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigError:
     """Return the error at the field that says where the key would go, or what for."""
     for entry in written:
-        named = [name for name in ("base_url", "api_key_env") if name in _take_given_fields(entry)]
+        named = [name for name in ("base_url", "api_key_env", "headers") if name in _take_given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
             # Read again for the line: records keep their file, not their place in it.
             ids = [each.get("model_id") for each in read_document(entry.origin.path).data["models"]]
@@ -168,9 +184,19 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     # `vendor/model` is OpenRouter's way to name models; its key alone says that the user has an account there.
     if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
         base_url = OPENROUTER_URL
+    if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
+        named_key = NO_KEY
     if named_key is None:
         named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else OPENAI_KEY
     return base_url, None if named_key == NO_KEY else named_key
+
+
+def _split_query(base_url: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return the address without its query, and that."""
+    if base_url is None or "?" not in base_url:
+        return base_url, {}
+    parts = urlsplit(base_url)
+    return urlunsplit(parts._replace(query="")), dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,31 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
+_KEY_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "ocp-apim-subscription-key"}
+)
+_FROM_VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def _endpoint_headers(headers: dict[str, str]) -> dict[str, str]:
+    _headers(headers)
+    for name, value in headers.items():
+        is_variable = _FROM_VARIABLE.fullmatch(value) is not None
+        if not is_variable and (value.startswith("env:") or name.lower() in _KEY_HEADERS):
+            raise ValueError(f"found a value of {name!r} in the file, expected env:VARIABLE: keys stand in no file")
+    return headers
+
+
+EndpointHeaders = Annotated[dict[str, str], AfterValidator(_endpoint_headers)]
+"""Headers of requests to a model; a value `env:VARIABLE` is that of the variable."""
+
+
+def header_variable(value: str) -> str | None:
+    """Return the variable that a header of an endpoint takes its value from, None for a value that is written out."""
+    found = _FROM_VARIABLE.fullmatch(value)
+    return found and found[1]
+
+
 def _address(url: str) -> str:
     if not re.match(r"https?://[^/?#]", url, re.IGNORECASE):
         raise ValueError(f"found {url!r}, expected an address that begins with http:// or https://")
@@ -419,6 +444,56 @@ class Case(RecordWithParts):
         return frozenset(getattr(spec, "status", "") for spec in specs if spec is not None and spec.kind == "status_is")
 
 
+DialectName = Literal[
+    "openai",
+    "azure",
+    "openrouter",
+    "anthropic",
+    "gemini",
+    "vertex",
+    "deepseek",
+    "moonshot",
+    "mistral",
+    "groq",
+    "xai",
+    "together",
+    "fireworks",
+    "bedrock",
+    "local",
+    "other",
+]
+"""The dialects of Chat Completions that `config.dialects` describes."""
+
+
+class Dialect(Record):
+    """How an endpoint speaks Chat Completions where endpoints differ; the defaults are what most of them take."""
+
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The request field for the most tokens to generate."""
+    seed: Text = "seed"
+    """The request field for the seed."""
+    auth_header: Text = "Authorization"
+    """The header that holds the key: as `Bearer KEY` in Authorization, as it is in any other."""
+    never_back: tuple[Text, ...] = ("annotations", "audio", "executed_tools")
+    """Keys of the model's messages and calls that are not sent back; `*unknown`: what the protocol does not have."""
+    always_back: tuple[Text, ...] = ()
+    """Keys that `*unknown` does not mean."""
+    return_empty_in_tool_loop: tuple[Text, ...] = ()
+    """Keys that all of the model's messages get, as empty text, once one of them had it."""
+    final_without_tools: bool = True
+    """A final answer is asked for without tools; false: with them, and `tool_choice: none`."""
+    temperature_max: Annotated[float, Field(strict=True, gt=0)] = 2.0
+    """The highest temperature that it takes."""
+    json_schema: bool = True
+    """It takes a JSON Schema as `response_format`; false: `json_object` at most."""
+    reasoning_object: bool = False
+    """It takes `reasoning: {effort: ...}`; false: that is sent as `reasoning_effort`."""
+    ignored: tuple[Text, ...] = ()
+    """Request fields that have no effect there."""
+    truncation_watch: bool = False
+    """It cuts prompts that are too long without a word, which the counts of tokens are watched for."""
+
+
 CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
@@ -454,8 +529,10 @@ class Model(Record):
 
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
-    that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `stream` and `stall_seconds`
-    say how replies come where a run's settings do not.
+    that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
+    each request, the address has no query of its own. `dialect` "auto" is found by the endpoint's host, and
+    `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds` say how replies
+    come where a run's settings do not.
     """
 
     model_id: str
@@ -472,4 +549,13 @@ class Model(Record):
     cassettes: CassetteMode | None = None
     stream: Streamed = False
     stall_seconds: float | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    query: dict[str, str] = Field(default_factory=dict)
+    dialect: DialectName | Literal["auto"] = "auto"
+    dialect_overrides: Dialect | None = None
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def variables(self) -> list[str]:
+        """Return the names of the variables that requests take keys from."""
+        return [name for name in (self.api_key_env, *map(header_variable, self.headers.values())) if name is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
@@ -177,7 +178,24 @@ def _leave_transport_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _model(model: Model) -> Plain:
     names = ("model_id", "requested_model", "base_url", "scripted", "parameters", "options")
-    return Plain({name: plain(getattr(model, name)) for name in names})
+    return Plain({name: plain(getattr(model, name)) for name in names} | plain(endpoint_input(model)))
+
+
+_TELLING_NAMES = re.compile(r"(?i)api-version|anthropic-beta|x-openrouter-.*")
+
+
+def endpoint_input(model: Model) -> dict[str, Any]:
+    """Return what of the way to a model can change what it answers, as far as its entry says anything of it.
+
+    Of headers and query the names alone: their values may be keys.
+    """
+    found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
+    if model.dialect_overrides is not None:
+        found["dialect_overrides"] = model.dialect_overrides.model_dump(exclude_unset=True)
+    for part, names in (("headers", model.headers), ("query", model.query)):
+        if telling := sorted(name.lower() for name in names if _TELLING_NAMES.fullmatch(name)):
+            found[part] = telling
+    return found
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
@@ -252,7 +270,7 @@ def _defaults() -> dict[str, dict[str, Any]]:
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
     names = ("requested_model", "base_url", "parameters", "options")
-    return [{name: getattr(model, name) for name in names} for model in models]
+    return [{name: getattr(model, name) for name in names} | endpoint_input(model) for model in models]
 
 
 def evaluation_fingerprint_input(

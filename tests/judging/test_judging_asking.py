@@ -73,7 +73,7 @@ def test_a_schema_is_asked_for_and_options_go_into_the_request():
         ask(endpoint, make_profile(judges=judges))
     body = endpoint.bodies[0]
     assert body["response_format"]["json_schema"]["name"] == "judge_verdict"
-    assert (body["temperature"], body["top_k"], body["reasoning"]) == (0.0, 3, {"effort": "none"})
+    assert (body["temperature"], body["top_k"], body["reasoning_effort"]) == (0.0, 3, "none")
 
 
 def test_an_invalid_reply_is_asked_again_with_what_is_wrong():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Limits, Prices
 
@@ -108,3 +109,39 @@ def test_the_route_is_described_for_people():
     assert describe_route(resolve("demo")) == "demo is scripted: answered offline, from scripts beside the cases"
     local = resolve("m", {"model_id": "m", "base_url": "http://y/v1", "api_key_env": "none"})
     assert describe_route(local) == "'m' at http://y/v1 without a key"
+
+
+def test_a_query_in_the_address_joins_the_query_of_its_requests():
+    entry = {
+        "model_id": "m",
+        "base_url": "https://x.openai.azure.com/openai/deployments/dep?api-version=2024-10-21",
+        "api_key_env": "AZURE_OPENAI_API_KEY",
+        "query": {"trace": "1"},
+    }
+    model = resolve_model("m", models=models(entry), environ={})
+    assert model.base_url == "https://x.openai.azure.com/openai/deployments/dep"
+    assert model.query == {"api-version": "2024-10-21", "trace": "1"}
+
+
+def test_a_header_that_takes_a_key_from_a_variable_stands_for_the_key():
+    entry = {
+        "model_id": "m",
+        "base_url": "https://x.openai.azure.com/openai",
+        "headers": {"api-key": "env:AZURE_OPENAI_API_KEY"},
+    }
+    model = resolve_model("m", models=models(entry), environ={})
+    assert (model.api_key_env, model.variables) == (None, ["AZURE_OPENAI_API_KEY"])
+
+
+def test_a_headers_variable_goes_only_where_keys_may_go():
+    entry = {
+        "model_id": "m",
+        "base_url": "https://elsewhere.example.org/v1",
+        "api_key_env": "none",
+        "headers": {"X-Key": "env:OPENAI_API_KEY"},
+    }
+    with pytest.raises(ConfigError, match=r"the key in OPENAI_API_KEY would go to elsewhere\.example\.org"):
+        resolve_model("m", models=models(entry), environ={})
+    plain = entry | {"base_url": "http://elsewhere.example.org/v1"}
+    with pytest.raises(ConfigError, match="could read the key"):
+        resolve_model("m", models=models(plain), environ={})

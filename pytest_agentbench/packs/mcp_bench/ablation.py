@@ -161,7 +161,7 @@ class Judging:
         self.asked = self.reused = 0
         self._usages: list[Usage] = []
         self._redactor = Redactor()
-        self._redactor.know(judge.model.api_key_env for judge in judges if judge.model.api_key_env is not None)
+        self._redactor.know(name for judge in judges for name in judge.model.variables)
         self._redacts = profile.security_policy.redact_secrets
         self._kept = Judgements(output / JUDGEMENTS, self._redactor if self._redacts else None)
         said = profile.section(MCP_TASKS)

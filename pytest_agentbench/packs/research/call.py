@@ -177,8 +177,7 @@ async def open_judge(
     """
     model, options = _judge(args.judge, args.profile, file)
     redactor = Redactor()
-    if model.api_key_env is not None:
-        redactor.know([model.api_key_env])
+    redactor.know(model.variables)
     scripts = Scripts()
     if model.scripted:
         scripts.load_beside(_script_case(args.script, file))

@@ -57,8 +57,7 @@ class Call:
         self._model = _resolve_model(args.model, self._path)
         self._file = TaskFile(self._path)
         self._redactor = make_redactor(self._declared.servers.values())
-        if self._model.api_key_env is not None:
-            self._redactor.know([self._model.api_key_env])
+        self._redactor.know(self._model.variables)
         self._ledger = Ledger(STAGES, args.max_cost)
         self._outcome = Outcome()
 

@@ -1,0 +1,70 @@
+"""Dialects of Chat Completions: which endpoint spells what how, by the host of its address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from pytest_agentbench.records.case import Dialect, DialectName
+
+_ANTHROPIC_IGNORES = (
+    *("response_format", "seed", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias"),
+    *("metadata", "user", "reasoning_effort", "service_tier", "strict"),
+)
+
+DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
+    "openai": (r"api\.openai\.com", Dialect(limit="max_completion_tokens")),
+    "azure": (
+        r"[^.]+\.(openai\.azure\.com|services\.ai\.azure\.com|cognitiveservices\.azure\.com|azure-api\.net)",
+        Dialect(limit="max_completion_tokens", auth_header="api-key"),
+    ),
+    "openrouter": (r"openrouter\.ai", Dialect(reasoning_object=True)),
+    "anthropic": (
+        r"api\.anthropic\.com",
+        Dialect(final_without_tools=False, temperature_max=1.0, ignored=_ANTHROPIC_IGNORES),
+    ),
+    "gemini": (r"generativelanguage\.googleapis\.com", Dialect()),
+    "vertex": (r".*aiplatform\.googleapis\.com", Dialect()),
+    "deepseek": (
+        r"api\.deepseek\.com",
+        Dialect(
+            json_schema=False,
+            return_empty_in_tool_loop=("reasoning_content",),
+            ignored=("max_completion_tokens", "presence_penalty", "frequency_penalty"),
+        ),
+    ),
+    "moonshot": (r"api\.moonshot\..*", Dialect(return_empty_in_tool_loop=("reasoning_content",))),
+    "mistral": (r"(api|codestral)\.mistral\.ai", Dialect(seed="random_seed", never_back=("*unknown",))),
+    "groq": (
+        r"api\.groq\.com",
+        Dialect(limit="max_completion_tokens", never_back=("*unknown",), always_back=("reasoning",)),
+    ),
+    "xai": (r"(.+\.)?api\.x\.ai", Dialect()),
+    "together": (r"api\.together\.(xyz|ai)", Dialect(reasoning_object=True)),
+    "fireworks": (r"api\.fireworks\.ai", Dialect()),
+    "bedrock": (
+        r"bedrock-(runtime|mantle)\.[a-z0-9-]+\.(amazonaws\.com|api\.aws)",
+        Dialect(final_without_tools=False),
+    ),
+    "local": (r"localhost|127\.0\.0\.1|::1", Dialect(truncation_watch=True)),
+    "other": (r".*", Dialect()),
+}
+"""Each with the hosts (a pattern of the whole name) that speak it; the first that fits holds."""
+
+
+def resolve_dialect(name: str | None, base_url: str, overrides: Dialect | None = None) -> Dialect:
+    """Return how an endpoint speaks: by the dialect's name, else ("auto", None) by its host, with what overrides it."""
+    dialect = _find_dialect(name or "auto", base_url)
+    if overrides is None:
+        return dialect
+    return dialect.model_copy(update={field: getattr(overrides, field) for field in overrides.model_fields_set})
+
+
+@lru_cache(maxsize=256)
+def _find_dialect(name: str, base_url: str) -> Dialect:
+    if name != "auto":
+        return next(dialect for known, (_, dialect) in DIALECTS.items() if known == name)
+    host = (urlsplit(base_url).hostname or "").rstrip(".")
+    return next(dialect for hosts, dialect in DIALECTS.values() if re.fullmatch(hosts, host))
