@@ -42,6 +42,7 @@ from pytest_agentbench.config.sections import (
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
+    BatchKind,
     CassetteMode,
     Dialect,
     DialectName,
@@ -409,6 +410,9 @@ class ModelEntry(EndpointFields):
     stall_seconds is set. Profile and case win over it."""
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: 60."""
+    batch: BatchKind | None = None
+    """Put requests that stand alone into batches, at half the price, within a day: auto (by the host), or openai,
+    anthropic, gemini."""
 
     @property
     def variables(self) -> list[str]:

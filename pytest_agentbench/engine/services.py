@@ -219,9 +219,9 @@ class SessionRules:
 class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
-    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `differing` counts stored verdicts that runs no
-    longer come to.
+    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id`
+    what its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more
+    runs, `differing` counts stored verdicts that runs no longer come to.
     """
 
     registry: Registry
@@ -231,6 +231,7 @@ class Services(GradingServices):
     rules: SessionRules
     cassette_mode: CassetteMode = "off"
     session_id: str | None = None
+    batched: bool = False
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
     stops: ModelStops = field(init=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
@@ -11,12 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pytest_agentbench.errors import JudgeError, ProviderError
+from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
 from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.models.routes import Draw
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
@@ -97,6 +99,8 @@ async def ask(
             reply = await send(conversation)
         except ProviderError as error:
             return ended("provider_error", error=str(error))
+        except BatchWaitsError:  # a later session has the answer
+            raise
         except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
             return ended("provider_error", error=f"{type(error).__name__}: {error}")
         usage = reply.usage if usage is None else usage + reply.usage
@@ -130,7 +134,11 @@ def chat_sender(
     # A tape compares whole requests: with what the process learned of an endpoint a replay would ask otherwise
     without_schemas = set() if getattr(client, "taped", False) else _without_schemas
 
+    # What is asked again is asked at once
+    asked = itertools.count()
+
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
+        alone: dict[str, Any] = {"alone": True} if next(asked) == 0 and getattr(client, "takes_alone", False) else {}
         structured = response_format is not None and "response_format" not in options
         if structured and endpoint not in without_schemas:
             try:
@@ -139,13 +147,17 @@ def chat_sender(
                     parameters={"response_format": response_format, **options},
                     timeout=request_seconds,
                     case_id=case_id,
+                    **alone,
                 )
             except ProviderError as error:
                 if not _refuses_schemas(error):
                     raise
                 # For the rest of the process: each further refusal would cost a request
                 without_schemas.add(endpoint)
-        return await client.complete(conversation, parameters=options, timeout=request_seconds, case_id=case_id)
+                alone = {}
+        return await client.complete(
+            conversation, parameters=options, timeout=request_seconds, case_id=case_id, **alone
+        )
 
     return send
 
@@ -289,6 +301,7 @@ async def _iterate(
     messages: Sequence[dict[str, str]],
     backoff_seconds: float,
 ) -> JudgeIteration:
+    Draw.mark(f"{run.judge_run_id} {repetition}")
     asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
     return JudgeIteration(
         judge_run_id=run.judge_run_id,

@@ -54,13 +54,15 @@ class TapedClient(ChatClient):
         on_retry: OnRetry | None = None,
         stream: Streamed | None = None,
         stall_seconds: float | None = None,
+        alone: bool = False,
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
         """
 
         async def ask() -> ChatReply:
-            return await self._connect().complete(
+            client = self._connect()
+            return await client.complete(
                 messages,
                 tools=tools,
                 parameters=parameters,
@@ -70,6 +72,7 @@ class TapedClient(ChatClient):
                 on_retry=on_retry,
                 stream=stream,
                 stall_seconds=stall_seconds,
+                **({"alone": True} if alone and getattr(client, "takes_alone", False) else {}),
             )
 
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.

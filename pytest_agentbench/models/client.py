@@ -26,12 +26,16 @@ from pytest_agentbench.models.spelling import Spelling, compose_request, spellin
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 
 if TYPE_CHECKING:
+    from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
     from pytest_agentbench.models.scripts import Scripts
 
 _BYTES_PER_TOKEN = 4
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
 _STALL_SECONDS = 60.0
+_BATCH_PRICE = 0.5
+"""What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
+
 OnRetry = Callable[[str, float], None]
 
 Metered = tuple[str | None, str | None, str]
@@ -62,7 +66,8 @@ class Endpoints:
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
     what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
-    is over; `patience` bounds how long requests wait for an endpoint.
+    is over; `patience` bounds how long requests wait for an endpoint. `batches` opens those of the session, where a
+    model may have some.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Endpoints:
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        batches: Callable[[], Batches] | None = None,
     ) -> None:
         self.backoff = backoff or Backoff()
         self._tell, self._patience = tell, patience
@@ -89,6 +95,8 @@ class Endpoints:
         self._connections: dict[Hashable, Connection] = {}
         self._spellings: dict[Hashable, Spelling] = {}
         self._throttles: dict[Metered, Throttling] = {}
+        self._open_batches = batches
+        self._batches: Batches | None = None
 
     def client(self, model: Model) -> ChatClient:
         """Return a client for `model`; cheap, as connections and limits are shared by endpoint.
@@ -108,7 +116,13 @@ class Endpoints:
         if spelling is None:
             spelling = self._spellings[way, model.requested_model] = spelling_of(model)
         breaker = None if model.scripted else self._breaker(model)
-        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling)
+        batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
+        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher)
+
+    def _batcher(self, model: Model) -> Batcher | None:
+        if self._batches is None and self._open_batches is not None:
+            self._batches = self._open_batches()
+        return None if self._batches is None else self._batches.batcher(model, *self._read_keys(model))
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
@@ -153,6 +167,9 @@ class Endpoints:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            await batches.close()
 
     def _connect(self, model: Model) -> Connection:
         # Imported where one is asked: OpenAI's client takes half a second of CPU, and scripts need none.
@@ -163,18 +180,25 @@ class Endpoints:
             return ScriptedConnection(Scripts() if self._scripts is None else self._scripts)
         from pytest_agentbench.models.connections import HttpConnection
 
+        return HttpConnection(model, *self._read_keys(model), spelling_of(model).dialect.auth_header)
+
+    def _read_keys(self, model: Model) -> tuple[str, dict[str, str]]:
+        """Return the key, empty where there is none, and the headers with the keys in them."""
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
         headers = {
             name: value if (variable := header_variable(value)) is None else self._environ.get(variable, "").strip()
             for name, value in model.headers.items()
         }
-        return HttpConnection(model, key, headers, spelling_of(model).dialect.auth_header)
+        return key, headers
 
 
 class ChatClient:
-    """A client for one model. `taped` says that a cassette keeps what it answers."""
+    """A client for one model. `taped` says that a cassette keeps what it answers, `takes_alone` that `complete` takes
+    `alone`.
+    """
 
     taped = False
+    takes_alone = True
 
     def __init__(
         self,
@@ -184,7 +208,9 @@ class ChatClient:
         backoff: Backoff,
         breaker: Breaker | None = None,
         spelling: Spelling | None = None,
+        batcher: Batcher | None = None,
     ) -> None:
+        self._batcher = batcher
         self.model = model
         self.spelling = spelling or spelling_of(model)
         self._connection = connection
@@ -204,6 +230,7 @@ class ChatClient:
         on_retry: OnRetry | None = None,
         stream: Streamed | None = None,
         stall_seconds: float | None = None,
+        alone: bool = False,
     ) -> ChatReply:
         """Return one chat completion.
 
@@ -211,10 +238,11 @@ class ChatClient:
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
         of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
         `case_id` reaches scripted models only. `stream` asks for the reply in events, of which one comes at most
-        `stall_seconds` after the other; None: as the model's entry says. Raises ProviderError when no usable reply
-        came.
+        `stall_seconds` after the other; None: as the model's entry says. `alone` says that no other request waits for
+        the reply: it may come in a batch. Raises ProviderError when no usable reply came.
         """
-        body = write_request(self.spelling.spell(compose_request(self.model, messages, tools, parameters or {})))
+        request = self.spelling.spell(compose_request(self.model, messages, tools, parameters or {}))
+        body, batcher = write_request(request), self._batcher if alone else None
         stall = self._choose_stall(stream, stall_seconds, timeout)
         if stall is not None:
             from pytest_agentbench.models.streaming import ask_for_stream
@@ -225,8 +253,11 @@ class ChatClient:
         while True:
             sent += 1
             try:
+                if batcher is not None and (found := await batcher.ask(request)) is not None:
+                    return self._read_collected(found, sent)
                 return await self._attempt(body, timeout, sent, case_id, stall)
             except RequestFailed as failed:
+                batcher = None
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
                 paused = failed.outage and self._breaker is not None and self._breaker.paused
                 # During an outage the breaker bounds the waiting; retries are for failures of this very request.
@@ -237,6 +268,16 @@ class ChatClient:
                 if on_retry is not None:
                     on_retry(failed.summary, wait)
             await asyncio.sleep(wait)
+
+    def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
+        """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""
+        status, content = found.reply.status, found.reply.content
+        if status >= 300:
+            raise status_failed(status, content, self.model)
+        read = read_reply(content, "application/json", self.model, attempts=attempt, seconds=found.seconds)
+        cost = read.usage.cost_usd
+        usage = read.usage.model_copy(update={"cost_usd": None if cost is None else cost * _BATCH_PRICE})
+        return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
 
     def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:
         """Return the longest silence in the middle of a reply that is streamed, None where it is not."""

@@ -250,7 +250,7 @@ class Breaker:
     async def admit(self) -> bool:
         """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost."""
         if self._paused_at is not None:
-            with _stop_run_limit(self._patience.outage):
+            with stop_run_limit(self._patience.outage):
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -333,7 +333,7 @@ class Passage:
 
 
 @contextlib.contextmanager
-def _stop_run_limit(longest: float) -> Iterator[None]:
+def stop_run_limit(longest: float) -> Iterator[None]:
     """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
     timer, began = RUN_LIMIT.get(), time.monotonic()
     if timer is None or (due := timer.when()) is None or timer.expired():

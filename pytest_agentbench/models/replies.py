@@ -75,7 +75,7 @@ class ChatReply:
     `message` is the assistant message as it goes back into the conversation. `usage` holds tokens and cost.
     `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the fields of the
     message that hold the model's thoughts as text, for callers that show or return them. `times` are those of a reply
-    that was streamed.
+    that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
     """
 
     content: str | None
@@ -89,6 +89,7 @@ class ChatReply:
     seconds: float
     reasoning: Mapping[str, str] = field(default_factory=dict)
     times: StreamTimes | None = None
+    batch: Mapping[str, Any] | None = None
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:

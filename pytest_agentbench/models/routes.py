@@ -30,6 +30,26 @@ DEMO = "demo"
 RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
 """The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
 
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which of several equal requests this is, by a text that says so, and the task of the run that it belongs to."""
+
+    text: str
+    owner: asyncio.Task[Any]
+
+    @classmethod
+    def mark(cls, text: str) -> None:
+        """Mark what this task asks from here on, within the draw that it is in."""
+        before, task = DRAW.get(), asyncio.current_task()
+        if before is not None:
+            DRAW.set(cls(f"{before.text} {text}", before.owner))
+        elif task is not None:
+            DRAW.set(cls(text, task))
+
+
+DRAW: ContextVar[Draw | None] = ContextVar("DRAW", default=None)
+
 CASSETTES = "cassettes"
 """The folder of the cassettes, beside the file of the case."""
 
@@ -46,7 +66,7 @@ _Written = Sequence[ModelEntry | SuiteModel]
 
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
-    | {"judge", "parameters", "prices", "limits", "cassettes", "stream", "stall_seconds"}
+    | {"judge", "parameters", "prices", "limits", "cassettes", "stream", "stall_seconds", "batch"}
     | {"dialect", "dialect_overrides", "headers", "query"}
 )
 
@@ -99,6 +119,7 @@ def resolve_model(
         cassettes=entry.cassettes if entry else None,
         stream=fields.get("stream", False),
         stall_seconds=fields.get("stall_seconds"),
+        batch=fields.get("batch"),
         options={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
     )
 

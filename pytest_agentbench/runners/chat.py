@@ -117,9 +117,14 @@ class Requests:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
+        *,
+        alone: bool = False,
         **note: Any,
     ) -> ChatReply:
-        """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError."""
+        """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
+
+        `alone` says that it is the run's only one: it may go in a batch.
+        """
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
@@ -134,6 +139,7 @@ class Requests:
                 "retry", number=number, reason=reason, delay_seconds=delay
             ),
             **self._settings.streaming,
+            **({"alone": True} if alone and getattr(self._client, "takes_alone", False) else {}),
         )
         self._note(reply, number)
         return reply
@@ -155,6 +161,8 @@ class Requests:
         provider["requests"] = provider.get("requests", 0) + 1
         provider["attempts"] = provider.get("attempts", 0) + reply.attempts
         provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
+        if reply.batch is not None:
+            provider["batch"] = dict(reply.batch)
         # All of them: with these a provider finds what it has billed
         provider.setdefault("response_ids", []).append(reply.response_id)
 
@@ -198,7 +206,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
     requests = Requests(case.case_id, context.client, settings, trace)
     requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
     for _ in range(settings.max_turns):
-        reply = await requests.send(messages, tools)
+        reply = await requests.send(messages, tools, alone=toolbox is None)
         if not reply.tool_calls:
             return answered(reply)
         if reply.content:
