@@ -32,12 +32,28 @@ UNREACHABLE = "unreachable"
 
 
 class ProviderError(InfrastructureError):
-    """A model's endpoint gave no usable reply after all retries, or refused the request."""
+    """A model's endpoint gave no usable reply after all retries, or refused the request.
 
-    def __init__(self, message: str, *, code: str, retryable: bool = False) -> None:
+    `reason` is how a run ends by it (`records.run.EndReason`), `detail` what more is known of that end
+    (`records.run.EndDetail`), `partial` what the model had written until then.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        retryable: bool = False,
+        reason: str = "provider_error",
+        detail: object = None,
+        partial: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.retryable = retryable
+        self.reason = reason
+        self.detail = detail
+        self.partial = partial
 
 
 class UnwritableError(InfrastructureError):
@@ -70,6 +86,10 @@ class JudgeError(InfrastructureError):
 
 class UnavailableError(AgentbenchError):
     """A case needs what is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
+
+
+class UnsupportedError(UnavailableError):
+    """A model's endpoint does not take what the case needs, such as tools."""
 
 
 def as_alike(text: str) -> str:

@@ -15,9 +15,9 @@ from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.subject import judged_by
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
-from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.errors import AgentbenchError, UnsupportedError
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import Usage
+from pytest_agentbench.records.run import EndReason, Usage
 from pytest_agentbench.reports.rows import run_row, user_properties
 from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.terminal_text import visible
@@ -256,7 +256,15 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         predictions=plan.predictions.path.name if plan.predictions is not None else None,
         line=None if item.location[1] is None else item.location[1] + 1,
         judged=judged_by(job, case, result.evaluation),
+        end_reason=_end_without_run(result),
     )
+
+
+def _end_without_run(result: Result) -> EndReason | None:
+    """Return the end of a run that was not made, or not to its end."""
+    if result.not_run is not None:
+        return "interrupted"
+    return "unsupported" if isinstance(result.error, UnsupportedError) else None
 
 
 def _name_variant(item: pytest.Item, job: Job) -> str | None:

@@ -435,6 +435,7 @@ def _make_services(
 
     def connect() -> Endpoints:
         from pytest_agentbench.models.client import Endpoints
+        from pytest_agentbench.models.learning import LEARNED
 
         shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
         return Endpoints(
@@ -443,6 +444,7 @@ def _make_services(
             providers=registry.providers,
             shared=shared,
             tell=lambda said: telling.warn(store.redactor.text(said)),
+            learned=store.output / LEARNED,
             batches=open_batches if batched else None,
         )
 

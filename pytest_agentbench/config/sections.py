@@ -16,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     ModelWrapValidatorHandler,
+    StrictBool,
     StrictInt,
     Tag,
     TypeAdapter,
@@ -64,6 +65,8 @@ class RunnerSettings(BaseModel):
     Default: the model's own."""
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: the model's own, else 60."""
+    keep_reasoning_tags: StrictBool = False
+    """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
 
     @property
     def streaming(self) -> dict[str, Any]:

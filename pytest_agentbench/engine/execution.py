@@ -43,10 +43,18 @@ from pytest_agentbench.engine.subject import (
     verdict_identity,
 )
 from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
-from pytest_agentbench.errors import BatchWaitsError, ProviderError, UnreachableError, UnwritableError, as_alike
+from pytest_agentbench.errors import (
+    BatchWaitsError,
+    ProviderError,
+    UnavailableError,
+    UnreachableError,
+    UnsupportedError,
+    UnwritableError,
+    as_alike,
+)
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude, end_by_error, reason_of
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
@@ -154,9 +162,22 @@ class _Attempt:
         # A run whose files cannot be put back cannot be judged anew, so it is made again
         if result.artifact is None or not await self._restore():
             result.reused, result.evaluation_reused, result.evaluation = False, False, None
-            await make_run(services, job, case, self.subject, result)
-        _raise_failure(case, result.artifact)
+            await self._make_run()
+        _raise_failure(case, result.artifact, job.plan.evaluation_profile.on_filtered)
         await evaluate(services, job, case, result)
+
+    async def _make_run(self) -> None:
+        """Make the run, unless its model's endpoint has refused tools already. Raises what the runner raises."""
+        services, case = self.services, self.case
+        needs_tools = bool(case.tools or self.subject.servers)
+        if needs_tools and (known := services.without_tools.get(id(self.job.plan))) is not None:
+            raise UnsupportedError(known)
+        try:
+            await make_run(services, self.job, case, self.subject, self.result)
+        except UnsupportedError as error:
+            if needs_tools:
+                services.without_tools[id(self.job.plan)] = str(error)
+            raise
 
     async def reuse(self) -> bool:
         """Take the run and the verdict on it from the store; whether that, with what the run left where a test by hand
@@ -238,22 +259,34 @@ class _Attempt:
 
     def _counts(self, artifact: RunArtifact) -> bool:
         """Return whether a stored run is a result: one that ended otherwise than it should is made again, unless asked
-        for.
+        for, or its end would be the same.
         """
         return (
             artifact.status == "success"
+            or (artifact.status == "failed" and artifact.end_reason in STEADY_ENDS)
             or artifact.status in self.case.expects_status
             or self.job.plan.run_profile.reuse_unsuccessful
         )
 
 
-def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
-    """Raise the ProviderError that a run ended with, unless the case expects it."""
-    if artifact is None or artifact.status != "provider_error" or artifact.status in case.expects_status:
+def _raise_failure(case: Case, artifact: RunArtifact | None, on_filtered: str) -> None:
+    """Raise the ProviderError that a run ended with, unless the case expects it.
+
+    `on_filtered` says what else is to be none of the agent's failures.
+    """
+    if artifact is None or artifact.error is None or artifact.status in case.expects_status:
         return
-    # RunArtifact has an error exactly where it was not a success
-    assert artifact.error is not None
-    raise ProviderError(artifact.error.message, code=artifact.error.code, retryable=artifact.error.retryable)
+    is_filtered = artifact.end_reason == "filtered"
+    if is_filtered and on_filtered == "skip":
+        raise UnavailableError(artifact.error.message)
+    if artifact.status != "provider_error" and not (is_filtered and on_filtered == "error"):
+        return
+    raise ProviderError(
+        artifact.error.message,
+        code=artifact.error.code,
+        retryable=artifact.error.retryable,
+        reason=artifact.end_reason or "provider_error",
+    )
 
 
 class _Ended(NamedTuple):
@@ -292,6 +325,8 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
         services.spend("run", [artifact.usage], tape)
+    for said in ended.context.trace.warnings:
+        plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
@@ -376,6 +411,8 @@ def _artifact(
         trace=_annotated(trace, offered, plan.lane.warn),
         output_artifacts=left.outputs,
         error=ended.end.error,
+        end_reason=reason_of(ended.end, trace),
+        end_detail=ended.end.detail,
         workspace=left.archive,
         changes=left.changes,
         sandbox=ended.context.sandbox_used,
@@ -469,7 +506,7 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:
-        return RunEnd("provider_error", RunError(code=error.code, message=str(error), retryable=error.retryable))
+        return end_by_error(error)
     except TimeoutError:
         if not timer.expired():
             raise  # the agent's own

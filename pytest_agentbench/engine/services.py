@@ -15,7 +15,7 @@ from pytest_agentbench.config.base import Known
 from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.user_code import DaemonThreads
-from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
+from pytest_agentbench.errors import UNREACHABLE, ConfigError, JudgeError, ProviderError, UnavailableError, as_alike
 from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
@@ -139,8 +139,8 @@ def _extended(what: str, seam: str, builtin: Mapping[str, T]) -> Mapping[str, T]
 
 IN_A_ROW = 3
 """So many errors of a model with the same text stop it: one may be the case's."""
-_REFUSED = frozenset({"authentication", "permission", "quota"})
-"""Codes of errors that no other request of the model's would be spared."""
+_REFUSED = frozenset({"authentication", "quota"})
+"""Reasons of ends that no other request of the model's would be spared."""
 _CLIP = 200
 
 
@@ -165,28 +165,26 @@ class ModelStops:
             return
         model = _model_of(job)
         # These say nothing of the model: the next case may be well
-        if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
+        if isinstance(error, (ConfigError, UnavailableError, JudgeError)) or model in self._reasons:
             return
         if error is None:
             # One success in between says that the model works: what fails is then the cases'
             self._rows.pop(model, None)
             return
-        code = error.code if isinstance(error, ProviderError) else None
-        # The client has waited for the endpoint already (failures.py): the next run would wait as long again
-        if code == UNREACHABLE:
+        # The client has waited for the endpoint already (failures.py): the next run would wait as long again. And what
+        # one key may not, or one account cannot pay, no other run is spared.
+        if isinstance(error, ProviderError) and (error.code == UNREACHABLE or error.reason in _REFUSED):
             self._stop(job, str(error))
             return
-        if isinstance(error, ProviderError) and error.retryable:
-            return  # an outage: requests wait for its end
+        if isinstance(error, ProviderError) and (error.retryable or error.reason == "filtered"):
+            return  # an outage: requests wait for its end; or one prompt that a filter withheld
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)
         profile = job.plan.run_profile
         if count < IN_A_ROW:
             return
-        if code in _REFUSED:
-            self._stop(job, f"{count} errors in a row: {error}")
-        elif profile.execution_policy.stop_on_runner_error:
+        if profile.execution_policy.stop_on_runner_error:
             by = f"execution_policy.stop_on_runner_error of run profile {profile.run_profile_id!r}"
             self._stop(job, f"{count} equal errors in a row ({by}): {error}")
 
@@ -219,9 +217,10 @@ class SessionRules:
 class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
-    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id`
-    what its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more
-    runs, `differing` counts stored verdicts that runs no longer come to.
+    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
+    its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
+    `without_tools` says by a plan's id why its model is not asked with tools, `differing` counts stored verdicts that
+    runs no longer come to.
     """
 
     registry: Registry
@@ -234,6 +233,7 @@ class Services(GradingServices):
     batched: bool = False
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None

@@ -16,6 +16,7 @@ from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
 from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.learning import LIMITS, PLAIN_REPLIES
 from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.models.routes import Draw
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, JudgeRunConfig
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.spelling import Spelling
 
 MAX_ATTEMPTS = 3
 """How often a judge is asked before it is `invalid_output`."""
@@ -37,9 +39,6 @@ REQUEST_SECONDS = 120.0
 BACKOFF_SECONDS = 0.25
 """The wait before the first re-asking; it doubles with each."""
 MAX_QUOTED_REPLY = 20_000
-
-_without_schemas: set[tuple[str | None, str]] = set()
-"""The endpoints and models that have refused a response schema in this process: asked for plain JSON from then on."""
 
 T = TypeVar("T")
 
@@ -93,11 +92,14 @@ async def ask(
     ) -> Asked[T]:
         return Asked(status, verdict, error, attempt, usage, time.monotonic() - began)
 
+    was_cut = False
     while True:
         attempt += 1
         try:
             reply = await send(conversation)
         except ProviderError as error:
+            if error.reason == "filtered":
+                return ended("invalid_output", error=f"filtered: {error}")
             return ended("provider_error", error=str(error))
         except BatchWaitsError:  # a later session has the answer
             raise
@@ -110,8 +112,13 @@ async def ask(
             # Said to the judge, which would else repeat itself at the same length
             cut = "\n- the reply was cut off at the token limit" if reply.finish_reason == "length" else ""
             problems = f"{error}{cut}"
-        if attempt == MAX_ATTEMPTS:
-            return ended("invalid_output", error=f"no verdict in {attempt} replies; the last one:\n{problems}")
+        end = "length" if reply.finish_reason == "length" else getattr(reply, "end", None)
+        # The same text would be withheld or refused again, and a reply that was cut off twice has no end
+        given_up = end in ("filtered", "refused") or (end == "length" and was_cut)
+        if attempt == MAX_ATTEMPTS or given_up:
+            why = f"{end}: no verdict" if given_up else "no verdict"
+            return ended("invalid_output", error=f"{why} in {attempt} replies; the last one:\n{problems}")
+        was_cut = end == "length"
         # From the first messages and the last reply only: refused replies would else pile up and steer the next one
         conversation = [*messages, *_reminder(reply, problems)]
         # Spread at random, for all iterations of a judge fail in the same moment
@@ -128,38 +135,47 @@ def chat_sender(
     """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request. What a cassette keeps does not depend on what was asked before for others.
+    each request. After a reply that was cut off it may have twice the tokens that options allow. What a cassette keeps
+    does not depend on what was asked before for others.
     """
-    endpoint = (client.model.base_url, client.model.requested_model)
-    # A tape compares whole requests: with what the process learned of an endpoint a replay would ask otherwise
-    without_schemas = set() if getattr(client, "taped", False) else _without_schemas
+    # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
+    spelling: Spelling | None = getattr(client, "spelling", None)
+    wanted = response_format is not None and "response_format" not in options
+    parameters = dict(options)
 
     # What is asked again is asked at once
     asked = itertools.count()
 
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        alone: dict[str, Any] = {"alone": True} if next(asked) == 0 and getattr(client, "takes_alone", False) else {}
-        structured = response_format is not None and "response_format" not in options
-        if structured and endpoint not in without_schemas:
-            try:
-                return await client.complete(
-                    conversation,
-                    parameters={"response_format": response_format, **options},
-                    timeout=request_seconds,
-                    case_id=case_id,
-                    **alone,
-                )
-            except ProviderError as error:
-                if not _refuses_schemas(error):
-                    raise
-                # For the rest of the process: each further refusal would cost a request
-                without_schemas.add(endpoint)
-                alone = {}
-        return await client.complete(
-            conversation, parameters=options, timeout=request_seconds, case_id=case_id, **alone
-        )
+        alone = next(asked) == 0 and getattr(client, "takes_alone", False)
+        reply = await ask_in_form(conversation, {"alone": True} if alone else {})
+        for limit in LIMITS if reply.finish_reason == "length" else ():
+            if isinstance(most := options.get(limit), int):
+                parameters[limit] = 2 * most
+        return reply
+
+    async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
+        ask = partial(client.complete, conversation, timeout=request_seconds, case_id=case_id, **alone)
+        if not wanted or (spelling is not None and not spelling.takes_forms):
+            return await ask(parameters=parameters)
+        form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
+        try:
+            return await ask(parameters={"response_format": form, **parameters})
+        except ProviderError as error:
+            if error.code not in _FORM_REFUSED:
+                raise
+            reply = await ask(parameters=parameters)
+            # It was the form: each further refusal would cost a request
+            if spelling is not None and error.reason == "rejected":
+                spelling.note(PLAIN_REPLIES)
+            return reply
 
     return send
+
+
+_ANY_OBJECT = {"type": "json_object"}
+_FORM_REFUSED = frozenset({"bad_request", "not_found", "malformed_reply"})
+"""Codes of refusals that may mean the form of reply: each endpoint has its own words for that."""
 
 
 def request_key(
@@ -201,11 +217,6 @@ def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, s
         "Reply again, whole and in the form that was asked for, with nothing else."
     )
     return {"role": "assistant", "content": quoted}, {"role": "user", "content": request}
-
-
-def _refuses_schemas(error: ProviderError) -> bool:
-    text = str(error).lower()
-    return not error.retryable and any(word in text for word in ("response_format", "json_schema", "structured output"))
 
 
 _ADVICE = "The run itself is stored; check the judge's model and request_options in the evaluation profile."

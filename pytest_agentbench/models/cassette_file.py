@@ -80,6 +80,8 @@ class Refusal(Record):
 
     code: Text
     message: str
+    partial: str | None = None
+    """What the model had written."""
 
 
 CutOff = Literal["run", "agent"]

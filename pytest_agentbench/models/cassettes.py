@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry
-from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
-from pytest_agentbench.models.spelling import compose_request, write_request
+from pytest_agentbench.models.messages import read_message
+from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.spelling import compose_request, drop_empty, write_request
 from pytest_agentbench.models.tape import Form, Tape, map_texts
 from pytest_agentbench.records.case import Model, Streamed
+from pytest_agentbench.records.run import EndDetail, EndReason
 
-_REFUSALS = frozenset({"bad_request"})
-"""Codes of errors that say of this very request that it will never be answered."""
+_REFUSALS: Mapping[str, EndReason] = {
+    "bad_request": "rejected",
+    "context_exceeded": "context_exceeded",
+    "filtered": "filtered",
+    "malformed_reply": "malformed_reply",
+}
+"""Codes of errors that say of this very request that it will never be answered, and how a run ends by them."""
 
 
 class TapedClient(ChatClient):
@@ -55,6 +62,7 @@ class TapedClient(ChatClient):
         stream: Streamed | None = None,
         stall_seconds: float | None = None,
         alone: bool = False,
+        own: Collection[str] = (),
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
@@ -73,6 +81,7 @@ class TapedClient(ChatClient):
                 stream=stream,
                 stall_seconds=stall_seconds,
                 **({"alone": True} if alone and getattr(client, "takes_alone", False) else {}),
+                own=own,
             )
 
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
@@ -83,30 +92,32 @@ class TapedClient(ChatClient):
 
     def _read_answer(self, answer: Answer, seconds: float) -> ChatReply:
         message = answer.message or {"role": "assistant", "content": answer.content}
-        content = answer.content if answer.message is None else read_text(answer.message.get("content"))
         try:
-            calls = tuple(read_tool_call(call, at) for at, call in enumerate(message.get("tool_calls") or ()))
+            read = read_message(message, answer.finish_reason)
         except (TypeError, KeyError, AttributeError) as error:
             raise ConfigError(
                 f"{self._tape.path}:1:1: a reply of {self.model.model_id} has malformed tool calls"
             ) from error
         return ChatReply(
-            content=content,
-            tool_calls=calls,
+            content=read.content,
+            tool_calls=read.tool_calls,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=answer.model or self.model.requested_model,
             response_id=answer.response_id,
-            message=dict(message),
+            message=read.message,
             attempts=answer.attempts,
             seconds=seconds,
-            reasoning=answer.reasoning,
+            reasoning={**answer.reasoning, **read.reasoning},
+            thoughts=read.thoughts or "\n".join(dict.fromkeys(answer.reasoning.values())) or None,
+            end=read.end,
+            detail=read.detail,
         )
 
 
 def _write_answer(reply: ChatReply) -> Answer:
     """Return the reply as a cassette keeps it: its assistant message only where it is more than its text."""
-    text = json.dumps(reply.message, ensure_ascii=False, default=str)
+    text = json.dumps(drop_empty(reply.message), ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
     # Short where it can be: people read and edit cassettes.
     content = message.get("content")
@@ -114,7 +125,7 @@ def _write_answer(reply: ChatReply) -> Answer:
     return Answer(
         content=content if plain else None,
         message=None if plain else message,
-        reasoning=dict(reply.reasoning),
+        reasoning={name: text for name, text in reply.reasoning.items() if name not in message},
         finish_reason=reply.finish_reason,
         model=reply.model,
         response_id=reply.response_id,
@@ -125,9 +136,16 @@ def _write_answer(reply: ChatReply) -> Answer:
 
 def _keep_refusal(error: Exception) -> Refusal | None:
     if isinstance(error, ProviderError) and error.code in _REFUSALS:
-        return Refusal(code=error.code, message=str(error))
+        return Refusal(code=error.code, message=str(error), partial=error.partial)
     return None
 
 
 def _restore_refusal(refusal: Refusal) -> ProviderError:
-    return ProviderError(refusal.message, code=refusal.code)
+    side = "input" if refusal.code == "filtered" else None
+    return ProviderError(
+        refusal.message,
+        code=refusal.code,
+        reason=_REFUSALS.get(refusal.code, "rejected"),
+        detail=EndDetail(side=side),
+        partial=refusal.partial,
+    )

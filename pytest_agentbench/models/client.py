@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -19,10 +20,11 @@ from pytest_agentbench.models.failures import (
     status_failed,
     timed_out,
 )
+from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
 from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
-from pytest_agentbench.models.spelling import Spelling, compose_request, spelling_of, write_request
+from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ _STALL_SECONDS = 60.0
 _BATCH_PRICE = 0.5
 """What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
 
-OnRetry = Callable[[str, float], None]
+OnRetry = Callable[..., None]
+"""Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
 
 Metered = tuple[str | None, str | None, str]
 """A thing with limits of its own: endpoint, name of the key's variable, model."""
@@ -66,8 +69,9 @@ class Endpoints:
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
     what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
-    is over; `patience` bounds how long requests wait for an endpoint. `batches` opens those of the session, where a
-    model may have some.
+    is over; `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
+    taught by refusals, None to forget that at the end. `batches` opens those of the session, where a model may have
+    some.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class Endpoints:
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        learned: Path | None = None,
         batches: Callable[[], Batches] | None = None,
     ) -> None:
+        self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
         self._tell, self._patience = tell, patience
         self._breakers: dict[str, Breaker] = {}
@@ -114,7 +120,8 @@ class Endpoints:
             connection = self._connections[way] = self._connect(model)
         spelling = self._spellings.get((way, model.requested_model))
         if spelling is None:
-            spelling = self._spellings[way, model.requested_model] = spelling_of(model)
+            lessons = None if model.scripted else self._lessons
+            spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
         batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
         return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher)
@@ -122,7 +129,7 @@ class Endpoints:
     def _batcher(self, model: Model) -> Batcher | None:
         if self._batches is None and self._open_batches is not None:
             self._batches = self._open_batches()
-        return None if self._batches is None else self._batches.batcher(model, *self._read_keys(model))
+        return None if self._batches is None else self._batches.batcher(model, *read_keys(model, self._environ))
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
@@ -180,16 +187,17 @@ class Endpoints:
             return ScriptedConnection(Scripts() if self._scripts is None else self._scripts)
         from pytest_agentbench.models.connections import HttpConnection
 
-        return HttpConnection(model, *self._read_keys(model), spelling_of(model).dialect.auth_header)
+        return HttpConnection(model, *read_keys(model, self._environ), dialect_of(model).auth_header)
 
-    def _read_keys(self, model: Model) -> tuple[str, dict[str, str]]:
-        """Return the key, empty where there is none, and the headers with the keys in them."""
-        key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-        headers = {
-            name: value if (variable := header_variable(value)) is None else self._environ.get(variable, "").strip()
-            for name, value in model.headers.items()
-        }
-        return key, headers
+
+def read_keys(model: Model, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the key, empty where there is none, and the headers with the keys in them."""
+    key = environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
+    headers = {
+        name: value if (variable := header_variable(value)) is None else environ.get(variable, "").strip()
+        for name, value in model.headers.items()
+    }
+    return key, headers
 
 
 class ChatClient:
@@ -212,7 +220,7 @@ class ChatClient:
     ) -> None:
         self._batcher = batcher
         self.model = model
-        self.spelling = spelling or spelling_of(model)
+        self.spelling = spelling or Spelling(dialect_of(model), model)
         self._connection = connection
         self._throttle = throttle
         self._backoff = backoff
@@ -228,6 +236,7 @@ class ChatClient:
         retries: int = 5,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
+        own: Collection[str] = (),
         stream: Streamed | None = None,
         stall_seconds: float | None = None,
         alone: bool = False,
@@ -237,26 +246,33 @@ class ChatClient:
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
         of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
-        `case_id` reaches scripted models only. `stream` asks for the reply in events, of which one comes at most
-        `stall_seconds` after the other; None: as the model's entry says. `alone` says that no other request waits for
-        the reply: it may come in a batch. Raises ProviderError when no usable reply came.
+        `case_id` reaches scripted models only. A request that the endpoint refuses for how it is written is written
+        otherwise, and sent again at once; the parameters that `own` names stay. `stream` asks for the reply in events,
+        of which one comes at most `stall_seconds` after the other; None: as the model's entry says. `alone` says that
+        no other request waits for the reply: it may come in a batch. Raises ProviderError when no usable reply came.
         """
-        request = self.spelling.spell(compose_request(self.model, messages, tools, parameters or {}))
-        body, batcher = write_request(request), self._batcher if alone else None
-        stall = self._choose_stall(stream, stall_seconds, timeout)
-        if stall is not None:
-            from pytest_agentbench.models.streaming import ask_for_stream
-
-            body = ask_for_stream(body)
+        asked = compose_request(self.model, messages, tools, parameters or {})
+        stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
+        request, adapted = self.spelling.spell(asked, own)
+        body = self._write(request, stall)
         began = time.monotonic()
-        sent = 0
+        sent = learned = 0
         while True:
             sent += 1
             try:
                 if batcher is not None and (found := await batcher.ask(request)) is not None:
-                    return self._read_collected(found, sent)
-                return await self._attempt(body, timeout, sent, case_id, stall)
+                    reply = self._read_collected(found, sent)
+                else:
+                    reply = await self._attempt(body, timeout, sent, case_id, stall)
+                return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
+                if "response_format" in request and refuses_form(failed.status, failed.body):
+                    failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
+                if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
+                    learned += 1
+                    request, adapted = self.spelling.spell(asked, own)
+                    body = self._write(request, stall)
+                    continue
                 batcher = None
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
                 paused = failed.outage and self._breaker is not None and self._breaker.paused
@@ -266,8 +282,17 @@ class ChatClient:
                     raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
                 wait = 0.0 if paused else self._backoff.seconds(sent, failed.retry_after)
                 if on_retry is not None:
-                    on_retry(failed.summary, wait)
+                    on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
+
+    @staticmethod
+    def _write(request: Mapping[str, Any], stall: float | None) -> bytes:
+        body = write_request(request)
+        if stall is None:
+            return body
+        from pytest_agentbench.models.streaming import ask_for_stream
+
+        return ask_for_stream(body)
 
     def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
         """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""

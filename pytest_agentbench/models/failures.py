@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import email.utils
-import json
 import math
 import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_agentbench.errors import UNREACHABLE, ProviderError
+from pytest_agentbench.models.ends import ErrorSignal, read_error
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import EndDetail, EndReason
 from pytest_agentbench.store.redaction import strip_credentials
 from pytest_agentbench.terminal_text import shorten_text
 
@@ -26,7 +26,9 @@ _MAX_MESSAGE = 300
 class RequestFailed(Exception):
     """One attempt failed. `code` is the ProviderError code; `advice` says what to do if it stays so.
 
-    `outage` says that nothing answered for the model, whatever was asked.
+    `outage` says that nothing answered for the model, whatever was asked. `reason` is how a run ends by it, with what
+    is known of that in `detail`; `partial` is what the model had written. `status` and `body` are those of an HTTP
+    error.
     """
 
     def __init__(
@@ -38,8 +40,18 @@ class RequestFailed(Exception):
         retryable: bool,
         retry_after: float | None = None,
         outage: bool = False,
+        reason: EndReason = "provider_error",
+        detail: EndDetail | None = None,
+        partial: str | None = None,
+        status: int | None = None,
+        body: bytes = b"",
     ) -> None:
         super().__init__(summary)
+        self.reason = reason
+        self.detail = detail
+        self.partial = partial
+        self.status = status
+        self.body = body
         self.code = code
         self.summary = summary
         self.advice = advice
@@ -56,48 +68,95 @@ class RequestFailed(Exception):
             else f"model {model.model_id!r} at {_base_url(model)}"
         )
         message = f"{who}: {self.summary}{tried}. {self.advice}".rstrip()
-        return ProviderError(message, code=self.code, retryable=self.retryable)
+        return ProviderError(
+            message,
+            code=self.code,
+            retryable=self.retryable,
+            reason=self.reason,
+            detail=self.detail,
+            partial=self.partial,
+        )
 
 
 def status_failed(status: int, body: bytes, model: Model, *, retry_after: float | None = None) -> RequestFailed:
     """Return the failure of an HTTP error status, or of an `error` object in a reply with status 200."""
-    said, provider_code = _read_error(body)
+    signal = read_error(status, body)
+    said = clip(signal.said)
     summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
-    # OpenAI answers an empty account with 429 too; waiting does not fill it.
-    if status == 402 or (status == 429 and provider_code == "insufficient_quota"):
-        return RequestFailed("quota", summary, "The account has no credit left: check its billing.", retryable=False)
-    if status == 429:
-        return RequestFailed("rate_limited", summary, _SLOWER, retryable=True, retry_after=retry_after)
-    if status in RETRYABLE_STATUS or status >= 500:
+    # A scripted model's 404 quotes the case, which may use any of the words
+    reason = None if model.scripted and status == 404 else signal.reason
+    retry_after = signal.wait if retry_after is None else retry_after
+    if reason is None and status == 429:
+        return RequestFailed("rate_limited", summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
+    if reason is None and (status in RETRYABLE_STATUS or status >= 500):
         code = "timeout" if status == 408 else "server_error"
-        outage = status in _OUTAGES
-        return RequestFailed(code, summary, _LATER, retryable=True, retry_after=retry_after, outage=outage)
+        return RequestFailed(
+            code,
+            summary,
+            _LATER,
+            retryable=True,
+            retry_after=retry_after,
+            outage=status in _OUTAGES,
+            status=status,
+            body=body,
+        )
+    code, advice = _advise(reason, status, model)
     if model.scripted:  # the scripted endpoint says itself what to do
-        return RequestFailed(provider_code or "bad_request", summary, "", retryable=False)
-    code, advice = _advise_on_refusal(status, model)
-    return RequestFailed(code, summary, advice, retryable=False)
+        code, advice = signal.code or "bad_request", ""
+    return RequestFailed(
+        code,
+        summary,
+        advice,
+        retryable=False,
+        reason=reason or "rejected",
+        detail=_describe_end(reason, signal),
+        partial=signal.partial,
+        status=status,
+        body=body,
+    )
+
+
+def _describe_end(reason: EndReason | None, signal: ErrorSignal) -> EndDetail:
+    # An error in place of an answer: it is the prompt that was withheld
+    side = "input" if reason == "filtered" else None
+    raw = signal.code or clip(signal.said) or None
+    return EndDetail(side=side, categories=signal.categories, raw=raw)
 
 
 def redirected(place: str, model: Model) -> RequestFailed:
     """Return the failure of a redirect, which is not followed."""
     summary = f"it redirects to {clip(strip_credentials(place))}, where the request and its key are not sent"
     advice = "Where that is the endpoint, write its address into base_url."
-    return RequestFailed("redirected", summary, advice, retryable=False)
+    return RequestFailed("redirected", summary, advice, retryable=False, reason="rejected")
 
 
-def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
-    """Return the failure of a reply that is no chat completion."""
+def invalid_reply(what: str, body: bytes, model: Model, *, retryable: bool = True) -> RequestFailed:
+    """Return the failure of a reply that is no chat completion; one that was cut off may be whole the next time."""
     begins = clip(body.decode("utf-8", "replace"))
     summary = f"the reply is no chat completion: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
-    # Retried: a gateway may send a page of its own with status 200 while what is behind it restarts.
-    return RequestFailed("invalid_response", summary, advice, retryable=True)
+    reason: EndReason = "provider_error" if retryable else "rejected"
+    return RequestFailed("invalid_response", summary, advice, retryable=retryable, reason=reason)
+
+
+def broken_off(finish: str, partial: str | None, *, retryable: bool) -> RequestFailed:
+    """Return the failure of a generation that the endpoint gave up, by its finish reason."""
+    advice = _LATER if retryable else "The endpoint waits for what no case offers, such as tools of its own."
+    return RequestFailed(
+        "broken_off",
+        f"the generation broke off (finish_reason: {clip(finish)})",
+        advice,
+        retryable=retryable,
+        reason="provider_error" if retryable else "rejected",
+        detail=EndDetail(raw=clip(finish)),
+        partial=partial,
+    )
 
 
 def refused_reply(why: str) -> RequestFailed:
     """Return the failure of a reply that is not read to its end: it would be the same again."""
     advice = "No model writes as much: check what answers at its base_url."
-    return RequestFailed("reply_too_large", why, advice, retryable=False)
+    return RequestFailed("reply_too_large", why, advice, retryable=False, reason="rejected")
 
 
 def timed_out(seconds: float) -> RequestFailed:
@@ -149,9 +208,21 @@ _SLOWER = (
 _LATER = "The endpoint has trouble: run again later; what is finished is kept."
 
 
-def _advise_on_refusal(status: int, model: Model) -> tuple[str, str]:
-    variable = model.api_key_env
-    if status == 401:
+_ADVICE: Mapping[EndReason, str] = {
+    "quota": "The account has no credit or quota left: check its billing and limits.",
+    "context_exceeded": "",
+    "filtered": "",
+    "malformed_reply": "",
+    "unsupported": "",
+}
+
+
+def _advise(reason: EndReason | None, status: int, model: Model) -> tuple[str, str]:
+    """Return the code of a refusal, and what to do about it."""
+    if reason is not None and reason in _ADVICE:
+        return reason, _ADVICE[reason]
+    variable = ", ".join(model.variables) or None
+    if status == 401 or (reason == "authentication" and status != 403):
         if variable is None:
             return "authentication", "It wants a key: name the variable that holds it in the entry's api_key_env."
         return "authentication", f"Check the key in {variable}, or name another variable in the entry's api_key_env."
@@ -170,22 +241,6 @@ def _advise_on_refusal(status: int, model: Model) -> tuple[str, str]:
 
 def _base_url(model: Model) -> str:
     return model.base_url or DEFAULT_BASE_URL
-
-
-def _read_error(body: bytes) -> tuple[str, str | None]:
-    """Return the message of an error body, and its code or type."""
-    try:
-        data: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return clip(body.decode("utf-8", "replace")), None
-    # Older vLLM has no `error` object around it, Ollama's own API makes it a text.
-    error = data.get("error", data) if isinstance(data, Mapping) else data
-    if not isinstance(error, Mapping):
-        return clip(error if isinstance(error, str) else json.dumps(error)), None
-    # Some put a number into `code` (OpenRouter the status): then `type` says more.
-    code = next((c for c in (error.get("code"), error.get("type")) if isinstance(c, str) and c), None)
-    said = error.get("message")
-    return clip(said if isinstance(said, str) else json.dumps(dict(error))), code
 
 
 @dataclass(frozen=True, slots=True)

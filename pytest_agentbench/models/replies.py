@@ -7,19 +7,19 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.failures import RequestFailed, invalid_reply, status_failed
+from pytest_agentbench.models.ends import read_filter_results
+from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
+from pytest_agentbench.models.messages import ToolCall, read_message, take_string
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model, Prices
-from pytest_agentbench.records.run import Usage
+from pytest_agentbench.records.run import EndDetail, EndReason, Usage
 from pytest_agentbench.terminal_text import shorten_text
-
-_REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,16 @@ class RawReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call the model asks for. `arguments` is None where `raw`, the model's own text, is no JSON object."""
-
-    id: str
-    name: str
-    arguments: dict[str, Any] | None
-    raw: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChatReply:
     """One answer of a model.
 
-    `message` is the assistant message as it goes back into the conversation. `usage` holds tokens and cost.
-    `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the fields of the
-    message that hold the model's thoughts as text, for callers that show or return them. `times` are those of a reply
-    that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
+    `message` is the assistant message as it came, to go back into the conversation with its endpoint. `usage` holds
+    tokens and cost. `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the
+    fields of the message that hold the model's thoughts as text, for callers that show or return them; `thoughts` are
+    all of them as one text, None where it told none. `end` is how a run ends by the reply, None where it calls tools,
+    and `detail` what more is known of that. `unfiltered` says that the provider's filter did not run. `adapted` names
+    what the request had otherwise than asked for, as its endpoint takes it. `times` are those of a
+    reply that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
     """
 
     content: str | None
@@ -88,6 +81,11 @@ class ChatReply:
     attempts: int
     seconds: float
     reasoning: Mapping[str, str] = field(default_factory=dict)
+    thoughts: str | None = None
+    end: EndReason | None = None
+    detail: EndDetail | None = None
+    unfiltered: bool = False
+    adapted: tuple[str, ...] = ()
     times: StreamTimes | None = None
     batch: Mapping[str, Any] | None = None
 
@@ -103,29 +101,42 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
     choice = choices[0]
     if isinstance(choice, Mapping) and isinstance(error := choice.get("error"), Mapping | str) and error:
         raise _read_inner_error(error, model)
-    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping):
+        raise invalid_reply("its first choice is no object", body, model)
+    finish = take_string(choice.get("finish_reason"))
+    message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise invalid_reply("its first choice has no message", body, model)
-    content = read_text(message.get("content"))
-    # A refusal comes in place of content; to a check it is the answer that was given.
-    if content is None:
-        content = read_text(message.get("refusal"))
+        if finish is None:
+            raise invalid_reply("its first choice has no message", body, model)
+        message = {}  # Gemini leaves out the message that its filter withheld
+    answered_by = take_string(data.get("model")) or model.requested_model
+    usage = read_usage(data.get("usage"), model, answered_by)
     try:
-        calls = tuple(read_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
+        read = read_message(message, finish, take_string(choice.get("native_finish_reason")))
     except (TypeError, KeyError, AttributeError) as error:
         raise invalid_reply("its tool calls are malformed", body, model) from error
-    answered_by = _take_string(data.get("model")) or model.requested_model
+    if read.end in ("provider_error", "rejected"):
+        partial = take_string(read.content)
+        raise broken_off(read.detail.raw or "", partial, retryable=read.end == "provider_error")
+    detail = read.detail
+    if read.end == "filtered":
+        categories = read_filter_results(choice.get("content_filter_results"))
+        detail = detail.model_copy(update={"side": "output", "categories": categories})
     return ChatReply(
-        content=content,
-        tool_calls=calls,
-        finish_reason=_take_string(choice.get("finish_reason")),
-        usage=read_usage(data.get("usage"), model, answered_by),
+        content=read.content,
+        tool_calls=read.tool_calls,
+        finish_reason=read.finish,
+        usage=usage,
         model=answered_by,
-        response_id=_take_string(data.get("id")),
-        message=_make_conversation_message(content, calls, message),
+        response_id=take_string(data.get("id")),
+        message=read.message,
         attempts=attempts,
         seconds=seconds,
-        reasoning={name: text for name in _REASONING if (text := _take_string(message.get(name)))},
+        reasoning=read.reasoning,
+        thoughts=read.thoughts,
+        end=read.end,
+        detail=detail,
+        unfiltered=b"content_filter_error" in body,
     )
 
 
@@ -137,8 +148,11 @@ def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
             data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         kind = content_type.partition(";")[0].strip()
-        what = "its JSON is malformed" if kind == "application/json" else f"its content type is {kind or 'missing'}"
-        raise invalid_reply(what, body, model) from error
+        if kind == "application/json":
+            raise invalid_reply("its JSON is malformed", body, model) from error
+        # A page in place of an answer is a wrong address; nothing at all is trouble
+        what = f"its content type is {kind or 'missing'}"
+        raise invalid_reply(what, body, model, retryable=not body.strip()) from error
     if not isinstance(data, dict):
         raise invalid_reply("it is no JSON object", body, model)
     return data
@@ -149,65 +163,6 @@ def _read_inner_error(error: Mapping[str, Any] | str, model: Model) -> RequestFa
     # 502 where it does not say: what is behind the router failed, so it may be asked again.
     status = code if isinstance(code, int) and 400 <= code < 600 else 502
     return status_failed(status, json.dumps({"error": error}).encode(), model)
-
-
-def read_tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
-    """Return a call as an assistant message has it.
-    Raises TypeError, KeyError or AttributeError where it is malformed.
-    """
-    function = call["function"]
-    # Text by the protocol; some local servers send an object.
-    raw = function.get("arguments")
-    text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
-    name = function["name"]
-    if not isinstance(name, str):
-        raise TypeError("a tool's name is text")
-    return ToolCall(
-        id=_take_string(call.get("id")) or f"call_{index}", name=name, arguments=_parse_arguments(text), raw=text
-    )
-
-
-def _parse_arguments(text: str) -> dict[str, Any] | None:
-    try:
-        # Python reads NaN and Infinity, which no server and no tool takes as JSON.
-        value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON value")
-
-
-def _make_conversation_message(
-    content: str | None, calls: Sequence[ToolCall], message: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return only what every endpoint takes back, and the reasoning that some demand between tool calls."""
-    result: dict[str, Any] = {"role": "assistant", "content": content}
-    if calls:
-        result["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw}}
-            for call in calls
-        ]
-    # As they came: Claude's thoughts are signed, and it refuses the results of tools without them.
-    if details := message.get("reasoning_details"):
-        result["reasoning_details"] = details
-    return result
-
-
-def read_text(value: object) -> str | None:
-    """Return a text, or the text parts of a list of content parts."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        parts = [part.get("text") for part in value if isinstance(part, Mapping)]
-        return "".join(part for part in parts if isinstance(part, str)) or None
-    return None
-
-
-def _take_string(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:
@@ -333,9 +288,18 @@ class ReplyPart(BaseModel):
 def read_json(text: str, form: type[P]) -> P:
     """Return the JSON object in a reply, alone or in the reply's only code fence, as a `form`.
 
-    Raises InvalidReply with everything that is wrong with it.
+    It may stand in prose, where that has one object alone with all keys of the form. Raises InvalidReply with
+    everything that is wrong with it.
     """
-    return validate_form(read_json_object(text), form)
+    try:
+        found = read_json_object(text)
+    except InvalidReply:
+        needed = {name for name, field in form.model_fields.items() if field.is_required()}
+        whole = [each for each in _find_embedded(_THOUGHTS.sub("", text)) if each.keys() >= needed] if needed else []
+        if len(whole) != 1:
+            raise
+        [found] = whole
+    return validate_form(found, form)
 
 
 def validate_form(found: Mapping[str, Any], form: type[P]) -> P:

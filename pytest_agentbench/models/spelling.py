@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.config.dialects import resolve_dialect
+from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.learning import LIMITS, MOST_CHANGES, Change, Lessons, find_change
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Dialect, Model
 
@@ -14,7 +16,6 @@ UNKNOWN = "*unknown"
 """In a dialect's `never_back`: all keys that the protocol does not have."""
 _MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
 _CALL_KEYS = frozenset({"id", "type", "function"})
-_LIMITS = ("max_tokens", "max_completion_tokens")
 _TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 # One encoder for all: `json.dumps` with options makes a new one for each request.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -35,7 +36,7 @@ def compose_request(
         body["tools"] = tools
     wanted = {**model.parameters, **parameters}
     # One setting under two names: what is said last counts, whatever it is called there
-    for field, other in (_LIMITS, _LIMITS[::-1]):
+    for field, other in (LIMITS, LIMITS[::-1]):
         if field in parameters and other not in parameters:
             wanted.pop(other, None)
     left_out = () if tools else _TOOL_PARAMETERS
@@ -49,24 +50,67 @@ def write_request(request: Mapping[str, Any]) -> bytes:
 
 
 class Spelling:
-    """How one endpoint takes the requests for one model."""
+    """How one endpoint takes the requests for one model: by its dialect, and by what it taught since (`lessons`)."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
+        self._key = model.base_url or DEFAULT_BASE_URL, model.requested_model
+        self._lessons = lessons or Lessons()
+        self._changes: list[Change] = []
+        for change in self._lessons.recall(*self._key):
+            self._take(change)
 
-    def spell(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the request as the endpoint takes it."""
+    def learn(self, failed: RequestFailed, sent: Mapping[str, Any], own: Collection[str]) -> bool:
+        """Return whether a request that was refused as it was sent is to be sent again, in other words.
+
+        `own` are the words of the case itself. Raises OSError where the lesson cannot be kept.
+        """
+        change = find_change(failed.status, failed.body, sent, own)
+        return change is not None and self.note(change)
+
+    def note(self, change: Change) -> bool:
+        """Send further requests otherwise; whether they are. Raises OSError where that cannot be kept."""
+        if change in self._changes:  # learned by another request while this one was under way
+            return True
+        if len(self._changes) >= MOST_CHANGES:
+            return False
+        self._take(change)
+        self._lessons.note(*self._key, change)
+        return True
+
+    def _take(self, change: Change) -> None:
+        self._changes.append(change)
+        dialect, field = self.dialect, change.field
+        changed: dict[str, Any] = {}
+        if change.do == "rename":
+            changed["limit"] = field
+        elif change.do == "keep":
+            changed["never_back"] = (*dialect.never_back, field)
+        elif change.do == "tools":
+            changed["final_without_tools"] = False
+        self.dialect = dialect.model_copy(update=changed)
+
+    @property
+    def takes_forms(self) -> bool:
+        """Return whether a request may ask for a form of reply."""
+        return not any(change.do == "format" for change in self._changes)
+
+    def spell(self, request: Mapping[str, Any], own: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the request as the endpoint takes it, and which of its lessons that took."""
         dialect = self.dialect
-        spelled = {self._field(name): value for name, value in request.items()}
+        dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
+        spelled = {self._field(name): value for name, value in request.items() if name not in dropped}
         effort = spelled.get("reasoning")
         if not dialect.reasoning_object and isinstance(effort, Mapping) and effort.keys() == {"effort"}:
             del spelled["reasoning"]
             spelled.setdefault("reasoning_effort", effort["effort"])
         spelled["messages"] = self._spell_messages(request["messages"])
-        return spelled
+        if not self._changes:
+            return spelled, ()
+        return spelled, tuple(str(change) for change in self._changes if _acts(change, request, own))
 
     def _field(self, name: str) -> str:
-        if name in _LIMITS:
+        if name in LIMITS:
             return self.dialect.limit
         return self.dialect.seed if name == "seed" else name
 
@@ -88,21 +132,34 @@ class Spelling:
         return spelled
 
 
+def _acts(change: Change, request: Mapping[str, Any], own: Collection[str]) -> bool:
+    """Return whether a request is another one by the change."""
+    if change.do == "rename":
+        return any(name in request for name in LIMITS)
+    if change.do == "drop":
+        return change.field in request and change.field not in own
+    if change.do == "keep":
+        return any(message.get("role") == "assistant" and message.get(change.field) for message in request["messages"])
+    return change.do == "tools" and request.get("tool_choice") == "none"
+
+
 def _fit_message(message: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
     """Return what goes back of a message of the model's: nothing empty, and no key that is not taken there."""
     kept = {name: value for name, value in message.items() if _goes_back(name, value, _MESSAGE_KEYS, never, always)}
     # The one key that the protocol demands; of an empty text some make a block, which they refuse then
     kept["content"] = message.get("content") or (None if kept.get("tool_calls") else message.get("content"))
-    if calls := kept.get("tool_calls"):
-        kept["tool_calls"] = [
-            {
-                name: value
-                for name, value in call.items()
-                if name != "index" and _goes_back(name, value, _CALL_KEYS, never, always)
-            }
-            for call in calls
-        ]
+    calls = kept.get("tool_calls")
+    if isinstance(calls, list):
+        kept["tool_calls"] = [_fit_call(call, never, always) if isinstance(call, dict) else call for call in calls]
     return kept
+
+
+def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collection[str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in call.items()
+        if name != "index" and _goes_back(name, value, _CALL_KEYS, never, always)
+    }
 
 
 def _goes_back(
@@ -115,6 +172,11 @@ def _goes_back(
     return name in known or name in always or UNKNOWN not in never
 
 
-def spelling_of(model: Model) -> Spelling:
-    """Return how a model's endpoint takes requests."""
-    return Spelling(resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides))
+def dialect_of(model: Model) -> Dialect:
+    """Return how a model's endpoint speaks, before it has taught anything."""
+    return resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides)
+
+
+def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an assistant message without what says nothing, at the top of it and of its calls."""
+    return _fit_message(message, (), ())

@@ -182,6 +182,83 @@ class RunError(Record):
     retryable: bool = False
 
 
+EndReason = Literal[
+    "answered",
+    "refused",
+    "length",
+    "empty",
+    "max_turns",
+    "context_exceeded",
+    "filtered",
+    "malformed_reply",
+    "no_text",
+    "timed_out",
+    "unsupported",
+    "provider_error",
+    "rejected",
+    "authentication",
+    "quota",
+    "interrupted",
+    "agent_failed",
+    "invalid_output",
+]
+"""How a run ended, whoever's words it was told in. The last two are the word of a user's own agent: it reported a
+failure, or returned what no runner may."""
+STEADY_ENDS: frozenset[EndReason] = frozenset({"filtered", "context_exceeded", "length", "max_turns"})
+"""Ends of failed runs that would be the same again: their runs count as results and are reused."""
+
+
+class EndDetail(Record):
+    """What is known of a run's end beside its reason.
+
+    `side` is what a filter withheld, `categories` what it found. `at` says whether it was the first request that ended
+    the run, `request` is that request's number. `raw` is the endpoint's own word. `truncated` says that the endpoint
+    cut a prompt without a word.
+    """
+
+    side: Literal["input", "output"] | None = None
+    at: Literal["first_request", "loop"] | None = None
+    categories: tuple[str, ...] = ()
+    raw: str | None = None
+    request: int | None = None
+    truncated: bool = False
+
+
+def describe_end(
+    reason: str,
+    detail: EndDetail | None = None,
+    *,
+    has_text: bool = False,
+    limit: int | None = None,
+    thoughts: int | None = None,
+    turns: int | None = None,
+) -> str:
+    """Return the end of a run in a few words, for people.
+
+    `limit` are the tokens that a reply might have, `thoughts` those of them that reasoning took, `turns` the most
+    requests of the run.
+    """
+    detail = detail or EndDetail()
+    if reason == "filtered":
+        found = f" ({', '.join(detail.categories)})" if detail.categories else ""
+        return f"the provider's filter withheld the {'prompt' if detail.side == 'input' else 'answer'}{found}"
+    if reason == "context_exceeded":
+        if detail.at == "loop":
+            return f"the conversation ({detail.request} turns) no longer fits the model's window"
+        return "the case's own input does not fit the model's window"
+    if reason == "length" and thoughts and not has_text:
+        return f"reasoning took {thoughts} of {limit or thoughts} output tokens"
+    if reason == "length":
+        return f"cut at the token limit{f' ({limit})' if limit else ''}{'' if has_text else ', before any text'}"
+    if reason == "max_turns":
+        return f"used all {turns} turns" if turns and turns > 1 else "used its turns"
+    if reason == "malformed_reply":
+        return f"no readable tool call: {detail.raw or 'no text and no tool call'}"
+    if reason == "no_text":
+        return f"the answer has no text, only {detail.raw or 'other media'}"
+    return {"refused": "refused", "empty": "blank answer"}.get(reason, reason.replace("_", " "))
+
+
 class RunArtifact(Record):
     """Everything known of one run. `error` is present exactly where `status` is not success.
 
@@ -190,6 +267,7 @@ class RunArtifact(Record):
     `changes` are what the run did to that folder, sorted by path; None where it used none, or nobody could tell.
     `sandbox` is where commands were executed, None where there were none.
     `cassette` says that model replies were recorded, or that the run was replayed from such a record and asked nobody.
+    `end_reason` is None in runs of versions that did not tell it.
     """
 
     schema_version: Literal[2] = 2
@@ -214,12 +292,29 @@ class RunArtifact(Record):
     sandbox: SandboxUsed | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     error: RunError | None = None
+    end_reason: EndReason | None = None
+    end_detail: EndDetail | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def final_output(self) -> str | None:
         """Return the last final output, None where there is none."""
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
+
+    @property
+    def ending(self) -> str | None:
+        """Return how the run ended in a few words, None for an answer and where nobody knows."""
+        if self.end_reason in (None, "answered"):
+            return None
+        parameters = self.request.get("parameters") or {}
+        return describe_end(
+            self.end_reason or "",
+            self.end_detail,
+            has_text=bool((self.final_output or "").strip()),
+            limit=parameters.get("max_tokens") or parameters.get("max_completion_tokens"),
+            thoughts=self.usage.reasoning_tokens,
+            turns=self.request.get("max_turns"),
+        )
 
     @property
     def changes_untold(self) -> str | None:

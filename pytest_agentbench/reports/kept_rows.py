@@ -16,9 +16,9 @@ encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 """Return a value as report.json and journals have it. Raises ValueError for NaN and infinities."""
 
 _EQUAL = {"model_id", "label", "scripted", "own_agent", "predictions", "repetition", "dataset", "must_pass"}
-_EQUAL |= {"outcome", "status", "reused", "evaluation_reused", "cassette"}
+_EQUAL |= {"outcome", "status", "end_reason", "reused", "evaluation_reused", "cassette"}
 """Members that many rows of a session have in common."""
-_OWN = {"nodeid", "case_id", "variant", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
+_OWN = {"nodeid", "case_id", "variant", "adapted", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
 _OWN |= {"final_score", "usage", "cost_usd", "duration_seconds", "streaming"}
 """Members that figures are made of, and that differ from row to row."""
 _ON_DISK = object()

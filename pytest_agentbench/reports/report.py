@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import fsum
@@ -232,6 +232,8 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         "own_agent": first["own_agent"],
         "predictions": first["predictions"],
         **_count_outcomes(rows),
+        "ends": _count_ends(rows),
+        **_adaptations(rows),
         "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
@@ -249,6 +251,18 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         "duration_seconds": _spread_durations(row["duration_seconds"] for row in judged),
         "streaming": _spread_stream_times(judged),
     }
+
+
+def _count_ends(rows: Sequence[Row]) -> dict[str, int]:
+    """Return how often runs ended for each reason that any ended for; those of older versions tell none."""
+    reasons = Counter(reason for row in rows if (reason := row.get("end_reason")) is not None)
+    return dict(sorted(reasons.items()))
+
+
+def _adaptations(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return how requests were adapted to what the endpoint takes, where any were."""
+    found = sorted({each for row in rows for each in row.get("adapted") or ()})
+    return {"adapted": found} if found else {}
 
 
 def _final_scores(rows: Iterable[Row]) -> list[float]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
-from pytest_agentbench.records.run import RunArtifact, RunnerEvent, Usage
+from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
     finite,
@@ -55,6 +55,7 @@ def run_row(
     variant: str | None = None,
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
+    end_reason: EndReason | None = None,
 ) -> dict[str, Any]:
     """Return one entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
@@ -63,7 +64,7 @@ def run_row(
     what stands for a model. A run may be `reused` and its evaluation new: judged again. The paths of both are relative
     to the output folder. `measure` is a hash of what decided the run, `variant` which of a parametrized
     test's it is. `line`, from 1, is the case's in the node id's file. `judged` are models' verdicts on it, see
-    `engine.judged_by`.
+    `engine.judged_by`. `end_reason` is why there is no artifact, where that is an end of its own.
     """
     thresholds = case.thresholds
     metrics = [*name_metrics(evaluation.metrics)] if evaluation is not None else []
@@ -81,6 +82,8 @@ def run_row(
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
         "status": artifact.status if artifact is not None else None,
+        "end_reason": artifact.end_reason if artifact is not None else end_reason,
+        **_row_detail(artifact),
         "checks": [_check_row(result) for result in evaluation.checks] if evaluation is not None else [],
         **_metric_scores(metrics),
         "judge": _judge_scores(evaluation),
@@ -117,6 +120,24 @@ def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
     }
 
 
+def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return what is known of a run's end beside its reason, and how its requests were adapted; nothing for most."""
+    found: dict[str, Any] = {}
+    if artifact is None:
+        return found
+    if artifact.end_detail is not None:
+        detail = artifact.end_detail.model_dump(mode="json", exclude_defaults=True)
+        found["end_detail"] = {
+            name: sendable(value, CHECK_MESSAGE_LIMIT) if isinstance(value, str) else value
+            for name, value in detail.items()
+        }
+        if artifact.end_detail.categories:
+            found["end_detail"]["categories"] = [sendable(each, 80) for each in artifact.end_detail.categories]
+    if adapted := artifact.request.get("adapted"):
+        found["adapted"] = [sendable(str(each), 80) for each in adapted]
+    return found
+
+
 def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | None:
     """Return the judge's scores, 0-10, its expectations 0-1."""
     judge = evaluation.judge if evaluation is not None else None
@@ -136,6 +157,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         ("agentbench.model", row["model_id"]),
         ("agentbench.repetition", row["repetition"]),
         ("agentbench.status", row["status"]),
+        ("agentbench.end_reason", row["end_reason"]),
         ("agentbench.outcome", row["outcome"]),
         ("agentbench.final_score", row["final_score"]),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
@@ -223,6 +223,32 @@ def model_marks(model: Any) -> list[str]:
     marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
     marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
     return marks + [f"{model[how]} {how} {link} cassettes" for how, link in _TAPED.items() if model[how]]
+
+
+_ENDS = {
+    "refused": "refused",
+    "length": "cut at the token limit",
+    "empty": "blank",
+    "max_turns": "out of turns",
+    "context_exceeded": "beyond the model's window",
+    "filtered": "withheld by a filter",
+    "malformed_reply": "without a readable tool call",
+    "no_text": "without text",
+    "timed_out": "timed out",
+    "unsupported": "not supported by the endpoint",
+    "provider_error": "ended by the provider",
+    "rejected": "rejected by the endpoint",
+    "authentication": "without a valid key",
+    "quota": "out of quota",
+    "agent_failed": "reported as failed",
+    "invalid_output": "without a valid output",
+}
+
+
+def ends_line(ends: Mapping[str, int]) -> str | None:
+    """Return how a model's runs ended that were not simply answered; None where all were."""
+    told = [f"{count} {_ENDS[reason]}" for reason, count in ends.items() if reason in _ENDS]
+    return f"ended: {', '.join(told)}" if told else None
 
 
 def _rejudged_text(entry: Any) -> str:

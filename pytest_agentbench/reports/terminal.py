@@ -21,6 +21,7 @@ from pytest_agentbench.reports.table import (
     bar_cell,
     cost_text,
     count_cells,
+    ends_line,
     fit_columns,
     format_seconds,
     grading_line,
@@ -111,6 +112,10 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
         write_row(reporter, columns, row)
         if marks := model_marks(model):
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
+        if told := ends_line(model.get("ends") or {}):
+            reporter.write_line(f"  {told}", light=True)
+        if adapted := model.get("adapted"):
+            reporter.write_line(f"  its endpoint wanted: {visible_line(', '.join(adapted))}", light=True)
 
 
 def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.errors import AgentbenchError, ProviderError, UnavailableError, UnsupportedError
 from pytest_agentbench.extensions import LazyTable, find_extension
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
 from pytest_agentbench.records.run import (
+    EndDetail,
+    EndReason,
     FinalOutputEvent,
     MessageEvent,
     RunError,
@@ -51,10 +53,11 @@ MAX_LEVELS = 64
 class Recorder:
     """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
 
-    `request` and `provider` are plain dicts that a runner fills: what was asked for, and what answered.
+    `request` and `provider` are plain dicts that a runner fills: what was asked for, and what answered. `warnings` are
+    what a reader of the session's figures has to know of the model.
     """
 
-    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request")
+    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "warnings")
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -63,6 +66,7 @@ class Recorder:
         self._usage: Usage | None = None
         self.request: dict[str, Any] = {}
         self.provider: dict[str, Any] = {}
+        self.warnings: list[str] = []
 
     @property
     def events(self) -> tuple[TraceEvent, ...]:
@@ -281,11 +285,50 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """Hold how a run ended whose runner returned. `error` is present exactly where `status` is not success."""
+    """Hold how a run ended whose runner returned. `error` is present exactly where `status` is not success.
+
+    `reason` and `detail` are those of RunArtifact; None where the runner leaves that to be seen from the rest.
+    """
 
     status: RunStatus
     error: RunError | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    reason: EndReason | None = None
+    detail: EndDetail | None = None
+
+
+_FAILED_ENDS: Mapping[str, RunStatus] = {
+    "filtered": "failed",
+    "context_exceeded": "failed",
+    "malformed_reply": "invalid",
+}
+"""Ends of a provider's error that are the model's own."""
+
+
+def end_by_error(error: ProviderError) -> RunEnd:
+    """Return how a run ended that a provider's error ended. Raises UnsupportedError where it cannot be run there."""
+    if error.reason == "unsupported":
+        raise UnsupportedError(str(error)) from error
+    reason: EndReason = error.reason  # type: ignore[assignment]
+    detail = error.detail if isinstance(error.detail, EndDetail) else None
+    told = RunError(code=error.code, message=str(error), retryable=error.retryable)
+    return RunEnd(_FAILED_ENDS.get(reason, "provider_error"), told, reason=reason, detail=detail)
+
+
+def reason_of(end: RunEnd, trace: Recorder) -> EndReason:
+    """Return why a run ended, where its runner does not say it by the rest."""
+    if end.reason is not None:
+        return end.reason
+    if end.status == "success":
+        return "answered" if (trace.output or "").strip() else "empty"
+    reasons: Mapping[RunStatus, EndReason] = {
+        "failed": "agent_failed",
+        "timed_out": "timed_out",
+        "invalid": "invalid_output",
+        "provider_error": "provider_error",
+        "success": "answered",
+    }
+    return reasons[end.status]
 
 
 Runner = Callable[[Case, RunContext], Awaitable[str | RunOutput | RunEnd | None]]

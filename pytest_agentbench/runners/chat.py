@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records.case import Attachment, Case, Message
-from pytest_agentbench.runners.base import Recorder, RunContext, RunOutput
+from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
+from pytest_agentbench.models.ends import messages_fit
+from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
+from pytest_agentbench.models.messages import read_message, read_text
+from pytest_agentbench.models.spelling import dialect_of
+from pytest_agentbench.records.base import RunStatus
+from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
+from pytest_agentbench.records.run import EndDetail, EndReason, RunError, Usage, describe_end
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
-    from pytest_agentbench.models.replies import ChatReply, ToolCall
+    from pytest_agentbench.models.messages import ToolCall
+    from pytest_agentbench.models.replies import ChatReply
     from pytest_agentbench.tools.base import Tool, ToolOutput
     from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -82,17 +93,33 @@ class Requests:
     Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`); usage is added up.
     """
 
-    def __init__(self, case_id: str, client: ChatClient, settings: RunnerSettings, trace: Recorder) -> None:
+    def __init__(
+        self,
+        case_id: str,
+        client: ChatClient,
+        settings: RunnerSettings,
+        trace: Recorder,
+        own: Collection[str] = (),
+    ) -> None:
+        """Set up a run's requests; `own` names the fields that the case itself gives, which no endpoint can drop."""
         self._case_id = case_id
         self._client = client
         self._settings = settings
         self._trace = trace
+        self._own = frozenset(own) - {"type"}
         self._sent = 0
+        self._calls: Counter[str] = Counter()
+        self._asked: tuple[tuple[Mapping[str, Any], ...], int | None] = (), None
+        self._truncated = False
+        self._limit: int | None = None
+        self._turns: int | None = None
 
     def describe(self, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool], **limits: Any) -> None:
         """Note what is asked of whom with which tools and limits, and the messages that the agent is given."""
         settings = self._settings
         parameters = {**self._client.model.parameters, **settings.request_parameters}
+        self._limit = next((parameters[name] for name in LIMITS if parameters.get(name) is not None), None)
+        self._turns = limits.get("max_turns")
         self._trace.request.update(
             model=self._client.model.requested_model,
             parameters={name: value for name, value in parameters.items() if value is not None},
@@ -123,30 +150,110 @@ class Requests:
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        `alone` says that it is the run's only one: it may go in a batch.
+        `alone` says that it is the run's only one: it may go in a batch. A call that the endpoint itself could not read
+        is a reply like any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
-        reply = await self._client.complete(
-            messages,
-            tools=tools,
-            parameters={**self._settings.request_parameters, **(parameters or {})},
-            timeout=self._settings.timeout_seconds,
-            retries=self._settings.retries,
-            case_id=self._case_id,
-            on_retry=lambda reason, delay: self._trace.event(
-                "retry", number=number, reason=reason, delay_seconds=delay
-            ),
-            **self._settings.streaming,
-            **({"alone": True} if alone and getattr(self._client, "takes_alone", False) else {}),
-        )
+        # A plugin's model may know nothing of words that are to stay
+        further: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        further |= self._settings.streaming
+        if alone and getattr(self._client, "takes_alone", False):
+            further["alone"] = True
+        try:
+            reply = await self._client.complete(
+                messages,
+                tools=tools,
+                parameters={**self._settings.request_parameters, **(parameters or {})},
+                timeout=self._settings.timeout_seconds,
+                retries=self._settings.retries,
+                case_id=self._case_id,
+                on_retry=partial(self._note_retry, number),
+                **further,
+            )
+        except ProviderError as error:
+            if error.partial is not None:
+                self._trace.event("partial", number=number, text=error.partial)
+            if error.reason != "malformed_reply":
+                raise self._explain(error, number) from error
+            reply = _read_unreadable(error, self._client.model.requested_model)
+        reply = self._tell_calls_apart(reply)
         self._note(reply, number)
+        self._watch_prompt(messages, reply, number)
         return reply
 
+    async def send_last(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> ChatReply:
+        """Ask for the final answer: without tools, as a model that may still call one often does.
+
+        Some endpoints want to be told of tools that a conversation has used: they get `tool_choice: none` beside them.
+        """
+        keep = not self._dialect.final_without_tools
+        try:
+            return await self.send(messages, *((tools, _NO_CALLS) if keep else ()))
+        except ProviderError as error:
+            if keep or not tools or not _WANTS_TOOLS.search(str(error)):
+                raise
+            if (spelling := getattr(self._client, "spelling", None)) is not None:
+                spelling.note(KEEP_TOOLS)
+        return await self.send(messages, tools, _NO_CALLS)
+
+    @property
+    def _dialect(self) -> Dialect:
+        # What a cassette has is no other for what its endpoint has taught
+        spelling = getattr(self._client, "spelling", None)
+        return dialect_of(self._client.model) if spelling is None else spelling.dialect
+
+    def _note_retry(self, number: int, reason: str, delay: float, partial: str | None = None) -> None:
+        said = {} if partial is None else {"partial": partial}
+        self._trace.event("retry", number=number, reason=reason, delay_seconds=delay, **said)
+
+    def _explain(self, error: ProviderError, number: int) -> ProviderError:
+        """Return the error with where in the run it came, and what that says of it."""
+        found = error.detail if isinstance(error.detail, EndDetail) else EndDetail()
+        detail = found.model_copy(update=self._place(number))
+        said, code, reason = str(error), error.code, error.reason
+        if reason == "context_exceeded" and number == 1 and messages_fit(said):
+            said, code, reason = f"{said} The prompt alone would fit: lower max_tokens.", "bad_request", "rejected"
+        elif reason in ("context_exceeded", "filtered"):
+            said = f"{describe_end(reason, detail)}: {said}"
+        return ProviderError(said, code=code, retryable=error.retryable, reason=reason, detail=detail)
+
+    def _place(self, number: int) -> dict[str, Any]:
+        return {"request": number, "at": "first_request" if number == 1 else "loop"}
+
+    def _tell_calls_apart(self, reply: ChatReply) -> ChatReply:
+        """Return the reply with other names in the trace for calls whose ids were there before."""
+        calls = []
+        for call in reply.tool_calls:
+            self._calls[call.id] += 1
+            times = self._calls[call.id]
+            calls.append(call if times == 1 else replace(call, trace_id=f"{call.id}-{times}"))
+        return replace(reply, tool_calls=tuple(calls)) if any(call.trace_id for call in calls) else reply
+
+    def _watch_prompt(self, messages: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
+        """Note that the endpoint cut the prompt: it counts fewer tokens though messages were only added."""
+        if not self._dialect.truncation_watch:
+            return
+        before, last = self._asked
+        tokens = reply.usage.input_tokens
+        self._asked = tuple(messages), tokens
+        if tokens is None or last is None or tokens >= _TRUNCATED * last or len(before) > len(messages):
+            return
+        if all(old is new for old, new in zip(before, messages, strict=False)):
+            self._truncated = True
+            self._trace.event("prompt_truncated", number=number, before=last, now=tokens)
+            self._trace.warnings.append(
+                "the prompt was truncated by its endpoint: it counted fewer tokens for a longer conversation; give its "
+                "server a larger context"
+            )
+
     def _note(self, reply: ChatReply, number: int) -> None:
-        self._trace.add_usage(reply.usage)
-        self._trace.event(
+        trace = self._trace
+        trace.add_usage(reply.usage)
+        trace.event(
             "reply",
             number=number,
             finish_reason=reply.finish_reason,
@@ -155,7 +262,17 @@ class Requests:
             response_id=reply.response_id,
             **({} if reply.times is None else reply.times.measure(reply.usage)),
         )
-        provider = self._trace.provider
+        trace.event("reply_message", number=number, message=_without_media(reply.message))
+        if reply.thoughts:
+            trace.event("reasoning", number=number, text=reply.thoughts, tokens=reply.usage.reasoning_tokens)
+        if reply.adapted:
+            trace.request["adapted"] = [*dict.fromkeys((*trace.request.get("adapted", ()), *reply.adapted))]
+        if reply.unfiltered:
+            trace.event("filter_did_not_run", number=number)
+            trace.warnings.append("the provider's content filter did not run on some of what was asked or answered")
+        if reply.detail is not None and reply.end == "answered" and reply.detail.raw:
+            trace.warnings.append(f"unknown finish reason {reply.detail.raw!r}, taken for a stop")
+        provider = trace.provider
         provider["model"] = reply.model
         provider["finish_reason"] = reply.finish_reason
         provider["requests"] = provider.get("requests", 0) + 1
@@ -166,36 +283,98 @@ class Requests:
         # All of them: with these a provider finds what it has billed
         provider.setdefault("response_ids", []).append(reply.response_id)
 
+    def end(self, reply: ChatReply, *, forced: bool = False) -> RunEnd:
+        """Return how the run ends by this reply, the text as it came; `forced`: no more calls were possible."""
+        read = read_message({"content": reply.content}, reply.finish_reason)
+        # A plugin's model says no more than text and finish reason
+        reason = reply.end or (None if reply.tool_calls else read.end)
+        detail = (reply.detail or read.detail).model_copy(
+            update={**({} if reason == "answered" else self._place(self._sent)), "truncated": self._truncated}
+        )
+        text = reply.content or ""
+        if self._settings.keep_reasoning_tags:
+            text = read_text(reply.message.get("content")) or text
+        has_text = bool(text.strip())
+        metadata: dict[str, Any] = {"finish_reason": reply.finish_reason}
+        if forced:
+            metadata["forced_final_answer"] = True
+            if reason not in ("filtered", "context_exceeded"):
+                reason = "max_turns"
+        # Where tools may be called no more, a reply that calls one is no answer beyond its text
+        reason = reason or "answered"
+        status = _STATUS_BY_END.get(reason, "success")
+        if reason in ("length", "max_turns") and not has_text:
+            status = "failed"
+        if status == "success":
+            self._trace.final_output(text)
+            return RunEnd(status, metadata=metadata, reason=reason, detail=detail if detail != _NOTHING else None)
+        used = reply.usage
+        said = describe_end(reason, detail, limit=self._limit, thoughts=used.reasoning_tokens, turns=self._turns)
+        return RunEnd(status, RunError(code=reason, message=said), metadata, reason, detail)
 
-def answered(reply: ChatReply, **metadata: Any) -> RunOutput:
-    """Return a run that ends with this reply: the text as it came, empty where there is none.
 
-    An answer that the provider's content filter withheld is a failed run.
-    """
-    text = reply.content or ""
-    metadata = {"finish_reason": reply.finish_reason, **metadata}
-    # No blank answer of the agent: it was not let speak
-    if reply.finish_reason == "content_filter":
-        return RunOutput(output=text, status="failed", error=WITHHELD.format("answer"), metadata=metadata)
-    return RunOutput(output=text, metadata=metadata)
+_NOTHING = EndDetail()
+_NO_CALLS = {"tool_choice": "none"}
+_WANTS_TOOLS = re.compile("must define tools|toolconfig", re.IGNORECASE)
+_TRUNCATED = 0.9
+"""Fewer prompt tokens than this share of the last request's, for a longer conversation, are a prompt that was cut."""
+_STATUS_BY_END: Mapping[EndReason, RunStatus] = {
+    "filtered": "failed",
+    "context_exceeded": "failed",
+    "malformed_reply": "invalid",
+    "no_text": "invalid",
+}
+_MOST_BINARY = 64 * 1024
 
 
-WITHHELD = "the provider's content filter withheld the {} (finish_reason: content_filter)"
+def _without_media(value: Any) -> Any:
+    """Return a message with the size and the SHA-256 in place of each binary part of more than 64 kB."""
+    if isinstance(value, Mapping):
+        return {
+            key: _digest(item) if key in ("data", "url", "b64_json") and _is_large(item) else _without_media(item)
+            for key, item in value.items()
+        }
+    return [_without_media(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, str) and len(value) > _MOST_BINARY
+
+
+def _digest(data: str) -> dict[str, Any]:
+    return {"size": len(data), "sha256": hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()}
+
+
+def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
+    """Return what stands for a reply that the endpoint could not read itself."""
+    from pytest_agentbench.models.replies import ChatReply
+
+    detail = error.detail if isinstance(error.detail, EndDetail) else None
+    message = {"role": "assistant", "content": error.partial}
+    raw = detail.raw if detail is not None else error.code
+    return ChatReply(
+        error.partial, (), raw, Usage(), model, None, message, 1, 0.0, end="malformed_reply", detail=detail
+    )
 
 
 FINAL_ANSWER_REQUEST = "No more tool calls are possible. Give your final answer now."
 """What the model is told once it has used all its turns."""
+UNREADABLE = "Your last reply could not be read ({}). Call a tool again, or answer."
+"""What the model is told of a reply that is neither a call nor an answer."""
+MOST_UNREADABLE = 2
+"""So many times in a row it is told that."""
 
 
-async def llm_probe(case: Case, context: RunContext) -> RunOutput:
+async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     """Ask the model, run the tools it calls, and go on until it answers without calling one.
 
-    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel.
+    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel. A reply that is
+       neither a call nor an answer costs a turn and is told to the model, at most twice in a row.
     2. A model that still calls tools after that is asked once more, without tools, for its final answer.
 
-    Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`). An answer that the
-    provider's content filter withheld is a failed run; one that was cut at the token limit is kept as it is, with
-    `finish_reason: length` in the metadata. Raises ProviderError, UnavailableError and ConfigError.
+    Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`, `reply_message`,
+    `reasoning`). How the run ends is said by the reason of its end (`records.run.EndReason`). Raises ProviderError,
+    UnavailableError and ConfigError.
     """
     if context.client is None:
         raise UnavailableError("llm_probe needs a model: name one with --model")
@@ -203,12 +382,18 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
     # Most cases offer no tools: a toolbox is then needed only for a model that calls some that it made up
     toolbox = context.toolbox() if case.tools or context.servers is not None else None
     messages, tools = render_messages(case), toolbox.specs() if toolbox is not None else []
-    requests = Requests(case.case_id, context.client, settings, trace)
+    requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
     requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
+    unreadable = 0
     for _ in range(settings.max_turns):
         reply = await requests.send(messages, tools, alone=toolbox is None)
+        if reply.end == "malformed_reply" and unreadable < MOST_UNREADABLE:
+            unreadable += 1
+            messages += _tell_unreadable(reply, trace)
+            continue
         if not reply.tool_calls:
-            return answered(reply)
+            return requests.end(reply)
+        unreadable = 0
         if reply.content:
             trace.message("assistant", reply.content)
         messages.append(reply.message)
@@ -219,11 +404,19 @@ async def llm_probe(case: Case, context: RunContext) -> RunOutput:
     trace.event("max_turns_reached", max_turns=settings.max_turns)
     messages.append({"role": "user", "content": FINAL_ANSWER_REQUEST})
     trace.message("user", FINAL_ANSWER_REQUEST)
-    # Without tools: a model that may still call one often does, and ends without an answer
-    reply = await requests.send(messages)
+    reply = await requests.send_last(messages, tools)
     if reply.content and reply.tool_calls:
         trace.message("assistant", reply.content)
-    return answered(reply, forced_final_answer=True)
+    return requests.end(reply, forced=True)
+
+
+def _tell_unreadable(reply: ChatReply, trace: Recorder) -> list[dict[str, Any]]:
+    """Return what the model is told of a reply that could not be read, after what it had written, if anything."""
+    raw = reply.detail.raw if reply.detail is not None else reply.finish_reason
+    said = UNREADABLE.format(raw or "no text and no tool call")
+    trace.message("user", said)
+    written = [{"role": "assistant", "content": reply.content}] if reply.content else []
+    return [*written, {"role": "user", "content": said}]
 
 
 T = TypeVar("T")
@@ -243,7 +436,7 @@ async def call_tools(
     for call in calls:
         raw = call.raw if call.arguments is None else None
         # All calls before any result: the trace shows that they ran side by side
-        trace.tool_call(call.id, toolbox.tool_id(call.name), call.arguments, raw)
+        trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, raw)
 
     async def plainly(call: ToolCall) -> ToolOutput:
         return await toolbox.call(call.name, call.arguments, call.raw)
@@ -258,7 +451,7 @@ async def call_tools(
             if not task.cancelled() and task.exception() is None:
                 output, name = task.result(), toolbox.tool_id(call.name)
                 trace.tool_result(
-                    call.id,
+                    call.trace_id or call.id,
                     name,
                     output.content,
                     is_error=output.is_error,

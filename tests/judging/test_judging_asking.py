@@ -14,9 +14,11 @@ from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.store.redaction import Redactor
 
 
-def ask(endpoint: JudgeEndpoint, profile=None, case=None, artifact=None, environ=None, **model) -> Judgement:
+def ask(
+    endpoint: JudgeEndpoint, profile=None, case=None, artifact=None, environ=None, learned=None, **model
+) -> Judgement:
     async def asked() -> Judgement:
-        endpoints = Endpoints(backoff=Backoff(first=0.001))
+        endpoints = Endpoints(backoff=Backoff(first=0.001), learned=learned)
         try:
             return await judge(
                 case or make_case(),
@@ -162,20 +164,22 @@ def test_sample_size_and_threshold_are_enforced():
     "message",
     ["Invalid parameter: 'response_format' of type 'json_schema' is not supported", "no structured outputs here"],
 )
-def test_an_endpoint_without_schemas_is_asked_for_plain_json_from_then_on(message):
+def test_an_endpoint_without_schemas_is_asked_for_plain_json_from_then_on(message, tmp_path):
     def answer(body: dict, number: int) -> object:
         return (400, message) if "response_format" in body else f"```json\n{json.dumps(reply(9))}\n```"
 
     with JudgeEndpoint(answer) as endpoint:
-        assert ask(endpoint).result.overall == 9
-        assert ask(endpoint).result.overall == 9
+        for _ in range(2):
+            assert ask(endpoint, learned=tmp_path / "learned.json").result.overall == 9
     assert ["response_format" in body for body in endpoint.bodies] == [True, False, False]
 
 
-def test_another_bad_request_is_no_reason_to_try_without_schema():
+def test_another_bad_request_is_repeated_without_the_form_and_teaches_nothing(tmp_path):
+    learned = tmp_path / "learned.json"
     with JudgeEndpoint(in_order((400, "Unsupported parameter: 'banana'"))) as endpoint, pytest.raises(JudgeError):
-        ask(endpoint)
-    assert len(endpoint.bodies) == 1
+        ask(endpoint, learned=learned)
+    assert ["response_format" in body for body in endpoint.bodies] == [True, False]
+    assert not learned.exists()
 
 
 def test_a_response_format_of_the_judges_own_is_left_alone():

@@ -46,6 +46,14 @@ def test_a_transient_fault_is_repeated(fault):
     assert (reply.content, reply.attempts, len(endpoint.requests)) == ("answer to hello", 3, 3)
 
 
+def test_a_page_in_place_of_an_answer_is_not_asked_for_again():
+    with FaultEndpoint(always("html")) as endpoint:
+        [error] = ask(endpoint, "hello", retries=2)
+    assert isinstance(error, ProviderError), error
+    assert (error.code, error.reason, len(endpoint.requests)) == ("invalid_response", "rejected", 1)
+    assert "its content type is text/html; it begins '<html><title>Welcome" in str(error)
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "advice"),
     [
@@ -56,7 +64,6 @@ def test_a_transient_fault_is_repeated(fault):
         ("cut-body", "connection", "its server runs"),
         ("malformed", "invalid_response", "its JSON is malformed"),
         ("no-choices", "invalid_response", "it has no choices"),
-        ("html", "invalid_response", "its content type is text/html; it begins '<html><title>Welcome"),
         ("error-inside", "server_error", "Upstream provider failed"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from pytest_agentbench.config.dialects import DIALECTS, resolve_dialect
 from pytest_agentbench.config.profiles import ModelEntry
 from pytest_agentbench.models.routes import missing_key
-from pytest_agentbench.models.spelling import compose_request, spelling_of
+from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of
 from pytest_agentbench.records.case import Dialect, DialectName, Model
 from pytest_agentbench.store.fingerprints import endpoint_input
 
@@ -16,7 +16,7 @@ ASKED = [{"role": "user", "content": "2 + 2?"}]
 
 def spelled(dialect: str, *messages: dict, tools=(), overrides: Dialect | None = None, **parameters) -> dict:
     model = Model(model_id="m", requested_model="m", dialect=dialect, dialect_overrides=overrides)
-    return spelling_of(model).spell(compose_request(model, [*ASKED, *messages], tools, parameters))
+    return Spelling(dialect_of(model), model).spell(compose_request(model, [*ASKED, *messages], tools, parameters))[0]
 
 
 def test_every_dialect_that_a_file_may_name_is_described():

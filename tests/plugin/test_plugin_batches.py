@@ -18,9 +18,11 @@ from pytest_agentbench.models.batches import collector, jobs
 ITEMS = "abcd"
 FAST = """
 from pytest_agentbench.models.batches import collector
-collector.PACE = collector.Pace(quiet=0.3, first=0.05, longest=0.05)
+collector.PACE = collector.Pace(quiet=2, first=0.05, longest=0.05)
 """
-KILL_AT_THE_THIRD_RUN = FAST + """
+KILL_AT_THE_THIRD_RUN = (
+    FAST
+    + """
 import os, signal
 from pytest_agentbench.store.artifacts import Lane
 stored, store = [], Lane.write_run
@@ -31,11 +33,12 @@ def write_run(lane, *args, **kwargs):
     return stored[-1]
 Lane.write_run = write_run
 """
+)
 
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(collector, "PACE", collector.Pace(quiet=0.1, first=0.02, longest=0.02))
+    monkeypatch.setattr(collector, "PACE", collector.Pace(quiet=0.2, first=0.02, longest=0.02))
     monkeypatch.setenv("BATCH_KEY", KEY)
 
 
@@ -225,6 +228,7 @@ def spawn(bench, source, *args):
     return subprocess.Popen(command, cwd=bench.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("moment", ["after upload", "after create", "while polling"])
 def test_a_session_that_was_killed_pays_for_nothing_twice(bench, api, moment):
@@ -255,6 +259,7 @@ def test_a_session_that_was_killed_pays_for_nothing_twice(bench, api, moment):
     assert jobs_left(bench) == []
 
 
+@pytest.mark.slow
 def test_a_session_that_was_killed_while_it_stored_reads_the_rest_again(bench):
     with BatchServer() as server:
         project(bench, server)
@@ -330,10 +335,12 @@ def test_judges_are_asked_in_batches_and_again_directly(bench):
     with BatchServer(answer=json.dumps({"correct": True, "reason": "yes"})) as server:
         project(bench, server, items="")
         bench.agent()
-        metric = {"name": "llm_judgement", "args": {"model": "m", "votes": 3}, "threshold": 1}
+        metric = {"name": "llm_judgement", "args": {"model": "m", "repetitions": 3}, "threshold": 1}
         for name in "ab":
             messages = [{"role": "user", "content": f"The capital? item {name}"}]
-            bench.case(name, reference="Paris", metrics=[metric], deterministic_checks=None, input={"messages": messages})
+            bench.case(
+                name, reference="Paris", metrics=[metric], deterministic_checks=None, input={"messages": messages}
+            )
         finished = bench.run()
         assert (server.creates, server.items_of(0), server.direct) == (1, ["a"] * 3 + ["b"] * 3, [])
     assert set(finished.outcomes.values()) == {"passed"}

@@ -30,8 +30,8 @@ def test_a_plain_answer() -> None:
     assert end.status == "success"
     assert end.metadata == {"finish_reason": "stop"}
     assert context.trace.output == "Hello."
-    assert [e.type for e in context.trace.events] == ["message", "message", "runner", "runner", "final_output"]
-    assert [e.sequence for e in context.trace.events] == [0, 1, 2, 3, 4]
+    assert names(context) == ["message", "message", "request", "reply", "reply_message", "final_output"]
+    assert [e.sequence for e in context.trace.events] == [0, 1, 2, 3, 4, 5]
     assert requests == [
         {
             "model": "told-v1",
@@ -103,13 +103,15 @@ def test_max_turns_forces_a_final_answer_without_tools() -> None:
     assert "max_turns_reached" in names(context)
 
 
-def test_a_model_that_never_answers_leaves_an_empty_final_output() -> None:
+def test_a_model_that_never_answers_has_failed() -> None:
     again = assistant(None, ("list_files", {}))
     with told(again, again) as (model, _):
         context, end = probe(make_case(tools=FILES), model, settings={"max_turns": 1})
     assert end is not None
-    assert end.status == "success"
-    assert context.trace.output == ""
+    assert (end.status, end.reason) == ("failed", "max_turns")
+    assert end.error is not None
+    assert end.error.message == "used its turns"
+    assert context.trace.output is None
 
 
 def test_a_cut_answer_is_kept_and_marked() -> None:
@@ -124,10 +126,10 @@ def test_a_filtered_answer_is_a_failed_run() -> None:
     with told(assistant(None, finish="content_filter")) as (model, _):
         context, end = probe(make_case(), model)
     assert end is not None
-    assert end.status == "failed"
+    assert (end.status, end.reason) == ("failed", "filtered")
     assert end.error is not None
-    assert "content filter" in end.error.message
-    assert context.trace.output == ""
+    assert end.error.message == "the provider's filter withheld the answer"
+    assert context.trace.output is None
 
 
 def test_retries_are_in_the_trace_and_never_repeat_a_tool() -> None:

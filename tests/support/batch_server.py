@@ -165,7 +165,9 @@ class BatchServer:
             assert {line["url"] for line in lines} == {asked["endpoint"]}
             assert len({line["body"]["model"] for line in lines}) == 1
             assert len({line["custom_id"] for line in lines}) == len(lines)
-            return self._show(self._make({line["custom_id"]: line["body"] for line in lines}, metadata=asked["metadata"]))
+            return self._show(
+                self._make({line["custom_id"]: line["body"] for line in lines}, metadata=asked["metadata"])
+            )
         if (method, path) == ("GET", "/batches"):
             return {"data": [self._show(each, poll=False) for each in reversed(self.batches)], "has_more": False}
         if match := re.fullmatch(r"/batches/batch_(\d+)(/cancel)?", path):
@@ -269,7 +271,11 @@ class BatchServer:
     def _show_gemini(self, batch: dict[str, Any], *, poll: bool = False) -> dict[str, Any]:
         state = self._state(batch, poll=poll)
         done = {"done": True, "response": {"responsesFile": f"files/out{batch['number']}"}} if "SUCC" in state else {}
-        return {"name": f"batches/{batch['number']}", "metadata": {"state": state, "displayName": batch["display"]}, **done}
+        return {
+            "name": f"batches/{batch['number']}",
+            "metadata": {"state": state, "displayName": batch["display"]},
+            **done,
+        }
 
     def _gemini_results(self, batch: dict[str, Any]):
         for line, item in batch["items"].items():

@@ -28,7 +28,7 @@ from pytest_agentbench.models.prompts import message_text
 Choose = Callable[[str, int], str]
 """From the last user message, and how often it came before, to the name of a fault; `ok` is none."""
 
-TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malformed", "no-choices", "html")
+TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malformed", "no-choices")
 
 _ERRORS = {
     "400": (400, "Unsupported parameter: 'banana'", "invalid_request_error"),

@@ -193,6 +193,8 @@ class Batcher:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - told to everybody who waits
+            if job.state == "new":  # nothing was handed in
+                job.remove(self._batches.output)
             self._fail(job, error)
         finally:
             self._tasks.pop(job.job, None)
@@ -297,6 +299,9 @@ class Batcher:
             waiting.answer.set_result(end)
 
     def _fail(self, job: Job, error: Exception) -> None:
+        if isinstance(error, RequestFailed):
+            # Nobody may ask directly what may be paid for already
+            error.retryable = False
         for waiting in self._waiting.pop(job.job, {}).values():
             # One each: several raise it, and each adds to its traceback
             own = BatchWaitsError(*error.args) if isinstance(error, BatchWaitsError) else error

@@ -178,7 +178,7 @@ class _Service:
         try:
             return await self._ask_json("GET", url)
         except RequestFailed as failed:
-            if failed.code == "not_found":
+            if failed.status == 404:
                 return None
             raise
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.models.replies import read_text
+from pytest_agentbench.models.messages import read_text
 
 _MOST_TOKENS = 4096
 """Messages wants a limit: what is asked for where a request has none."""

@@ -14,12 +14,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.models.messages import ToolCall
 from pytest_agentbench.models.prompts import Block, TokenCounter, clip_middle
 from pytest_agentbench.models.replies import (
     ChatReply,
     InvalidReply,
     ReplyPart,
-    ToolCall,
     read_json_object,
     validate_form,
 )
@@ -39,7 +39,7 @@ from pytest_agentbench.runners.base import (
     RunRequest,
     SessionParts,
 )
-from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, call_tools, render_messages, together
+from pytest_agentbench.runners.chat import Requests, call_tools, render_messages, together
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -273,13 +273,13 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     planner = context.prepared if isinstance(context.prepared, PlannerSettings) else PlannerSettings()
     settings = RunnerSettings.model_validate({"timeout_seconds": REQUEST_SECONDS, **context.settings})
     toolbox, messages = context.toolbox(), render_messages(case)
-    requests = Requests(case.case_id, context.client, settings, trace)
+    requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
     # What is summarised and cut depends on the count: a cassette's requests must come again on any machine.
     counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
     requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
     prompts = Prompts(planner.language, messages, toolbox.tools)
-    planning = _Planning(asker, prompts, counter, planner, trace)
+    planning = _Planning(requests, asker, prompts, counter, planner, trace)
     information = Information(asker, prompts, counter, planner, trace)
     called: list[str] = []
     for number in range(1, planner.max_rounds + 1):
@@ -298,15 +298,22 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
         trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
     servers = {get_server(tool_id) for tool_id in called} - {None}
     request = prompts.answer(len(called), len(servers), information.parts)
-    return answered(await asker.ask("answer", request, planner.answer_tokens))
+    return requests.end(await asker.ask("answer", request, planner.answer_tokens))
 
 
 class _Planning:
     """Conversation about one round's plan, until a reply keeps the contract."""
 
     def __init__(
-        self, asker: Asker, prompts: Prompts, counter: TokenCounter, settings: PlannerSettings, trace: Recorder
+        self,
+        requests: Requests,
+        asker: Asker,
+        prompts: Prompts,
+        counter: TokenCounter,
+        settings: PlannerSettings,
+        trace: Recorder,
     ) -> None:
+        self._requests = requests
         self._asker = asker
         self._prompts = prompts
         self._counter = counter
@@ -326,8 +333,8 @@ class _Planning:
                 self._trace.message("assistant", reply.content)
             if plan is not None:
                 return plan
-            if reply.finish_reason == "content_filter":
-                return RunEnd("failed", RunError(code="content_filter", message=WITHHELD.format("plan")))
+            if reply.end in ("filtered", "context_exceeded"):
+                return self._requests.end(reply)
             messages = [
                 *messages,
                 *_repair_messages(reply, said.invalid_plan.format(problems=_list_problems(problems))),

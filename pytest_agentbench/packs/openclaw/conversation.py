@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_agentbench.models.messages import ToolCall
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.models.replies import ChatReply, ToolCall
+from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.openclaw.socket_server import is_deep
 from pytest_agentbench.runners.base import Recorder
 

@@ -28,6 +28,7 @@ from pytest_agentbench.models.completions_http import (
     respond_with_refusal,
 )
 from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.packs.openclaw.container import model_ref
 from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
 from pytest_agentbench.packs.openclaw.socket_server import SlotPool, is_deep, is_plain, listening
@@ -300,9 +301,13 @@ def _is_function(tool: object) -> bool:
     return isinstance(function, Mapping) and isinstance(function.get("name"), str)
 
 
+_TOLD = frozenset({"bad_request", "context_exceeded", "filtered"})
+"""Codes of errors that the agent may do something about, such as to condense a conversation."""
+
+
 def _is_outage(failure: BaseException | None) -> bool:
     """Return whether it says nothing of the request itself, which could be asked again in other words."""
-    return failure is not None and not (isinstance(failure, ProviderError) and failure.code == "bad_request")
+    return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _TOLD)
 
 
 def _make_refusal(failure: BaseException | None) -> RequestRefused:
@@ -323,7 +328,8 @@ def _make_completion(reply: ChatReply) -> dict[str, Any]:
         "choices": [
             {
                 "index": 0,
-                "message": {**reply.message, **reply.reasoning},
+                # Its parts as one text: agents take no others
+                "message": {**drop_empty(reply.message), **reply.reasoning, "content": reply.content},
                 "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
             }
         ],

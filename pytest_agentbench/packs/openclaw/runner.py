@@ -148,7 +148,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
     parameters = merge_model_parameters(agent, context.model, settings)
     relay = ModelRelay(
-        Requests(case.case_id, context.client, settings, context.trace),
+        Requests(case.case_id, context.client, settings, context.trace, case.runner.overrides),
         context.model,
         context.trace,
         adapt_parameters(parameters, context.model),

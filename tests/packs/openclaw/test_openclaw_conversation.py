@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.models.replies import ChatReply, ToolCall
+from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.openclaw import conversation
 from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
 from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent, ToolResultEvent, Usage

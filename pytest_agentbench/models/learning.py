@@ -1,0 +1,160 @@
+"""What an endpoint teaches by refusing a request: fields to rename, to drop, not to send back. Kept for some days."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.store.files import write_atomically
+
+LEARNED = ".agentbench/learned.json"
+"""The file, in the output folder."""
+MOST_CHANGES = 4
+"""So many changes are learned of one model at an endpoint: whoever refuses more is not understood."""
+KEPT_SECONDS = 7 * 86_400.0
+LIMITS = ("max_tokens", "max_completion_tokens")
+_DROPPED = frozenset(
+    {"temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "logprobs", "top_logprobs"}
+    | {"parallel_tool_calls"}
+)
+_UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+_MESSAGE_KEY = re.compile(
+    r"messages?[.\d'\]\[ :]+.*?['\"](reasoning|reasoning_content|reasoning_details|extra_content)['\"]"
+    r"(?: is|: )?.{0,40}?(?:unsupported|not supported|not permitted|unexpected|unknown)",
+    re.DOTALL,
+)
+_MAX_BYTES = 2**20
+
+
+class Change(Record):
+    """A change to requests that an endpoint has taught.
+
+    `rename` sends the limit under the name `field`, `drop` leaves a parameter out, `keep` does not send a key of
+    messages back, `tools` gives tools with the request for a final answer, `format` asks for no form of reply.
+    """
+
+    do: Literal["rename", "drop", "keep", "tools", "format"]
+    field: str
+
+    def __str__(self) -> str:
+        if self.do == "rename":
+            return f"{LIMITS[self.field == LIMITS[0]]}->{self.field}"
+        if self.do == "keep":
+            return f"messages.{self.field} not returned"
+        return "tools kept in the final answer" if self.do == "tools" else f"{self.field} dropped"
+
+
+KEEP_TOOLS = Change(do="tools", field="tools")
+PLAIN_REPLIES = Change(do="format", field="response_format")
+
+
+def find_change(status: int | None, body: bytes, request: Mapping[str, Any], own: Collection[str]) -> Change | None:
+    """Return what a refusal of a request teaches, None where that is nothing.
+
+    `request` is as it was sent, `own` names the parameters that the case itself asks for: they are never dropped.
+    """
+    if status not in (400, 422):
+        return None
+    codes, fields, key = _read_refusal(body)
+    for field in fields:
+        if field in LIMITS and field in request:
+            return Change(do="rename", field=LIMITS[field == LIMITS[0]])
+        if field in _DROPPED and field in request and field not in own and (codes & _UNSUPPORTED or status == 422):
+            return Change(do="drop", field=field)
+    return Change(do="keep", field=key) if key is not None else None
+
+
+_FORM_WORDS = re.compile(
+    rb"(?i)response_format|schema|structured output|grammar|json mode|requested parameters|guided|outlines"
+)
+
+
+def refuses_form(status: int | None, body: bytes) -> bool:
+    """Return whether a status that says something else (a server's error, no such model) is about the form of reply."""
+    return status in (404, 500, 501) and _FORM_WORDS.search(body) is not None
+
+
+def _read_refusal(body: bytes) -> tuple[set[str], list[str], str | None]:
+    """Return the codes of a refusal, the fields of the request that it names, and the key of its messages."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return set(), [], None
+    if not isinstance(data, Mapping):
+        return set(), [], None
+    error = data.get("error", data)
+    if not isinstance(error, Mapping):
+        return set(), [], None
+    codes = {code for code in (error.get("code"), error.get("type")) if isinstance(code, str)}
+    named = error.get("param")
+    fields = [named] if isinstance(named, str) and codes & _UNSUPPORTED else []
+    places = [*_list_places(error)]
+    fields += [place[1] for place in places if len(place) == 2 and place[0] == "body"]
+    keys = [place[-1] for place in places if len(place) > 2 and place[:2] == ["body", "messages"]]
+    said = error.get("message")
+    found = _MESSAGE_KEY.search(said) if isinstance(said, str) else None
+    return codes, fields, found[1] if found is not None else next(iter(keys), None)
+
+
+def _list_places(error: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield where in the request something was too much, as pydantic says it."""
+    for holder in (error, error.get("message")):
+        details = holder.get("detail") if isinstance(holder, Mapping) else None
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, Mapping) and "extra" in str(detail.get("type")) and isinstance(detail["loc"], list):
+                yield [str(part) for part in detail["loc"]]
+
+
+class Lesson(Record):
+    """A change of one model at an endpoint, learned at a time (Unix)."""
+
+    endpoint: str
+    model: str
+    change: Change
+    at: float
+
+
+class _File(Record):
+    schema_version: Literal[1] = 1
+    lessons: tuple[Lesson, ...] = ()
+
+
+class Lessons:
+    """The changes that endpoints have taught, in the output folder's file where there is one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._fresh: list[Lesson] = []
+
+    def recall(self, endpoint: str, model: str) -> list[Change]:
+        """Return the changes for a model at an endpoint."""
+        return [each.change for each in self._read() if (each.endpoint, each.model) == (endpoint, model)]
+
+    def note(self, endpoint: str, model: str, change: Change) -> None:
+        """Keep a change. Raises OSError."""
+        self._fresh.append(Lesson(endpoint=endpoint, model=model, change=change, at=time.time()))
+        if self._path is not None:
+            document = _File(lessons=tuple(self._read())).model_dump_json(indent=1)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(str(self._path.parent), self._path.name, document.encode())
+
+    def _read(self) -> list[Lesson]:
+        """Return what is kept and not too old, with what was learned here."""
+        kept: tuple[Lesson, ...] = ()
+        if self._path is not None:
+            try:
+                kept = _File.model_validate_json(read_file(self._path, _MAX_BYTES)).lessons
+            # Nothing is lost with it that one refused request would not teach again
+            except (OSError, ValidationError):
+                kept = ()
+        since = time.time() - KEPT_SECONDS
+        found = {(each.endpoint, each.model, each.change.do, each.change.field): each for each in (*kept, *self._fresh)}
+        return [each for each in found.values() if each.at >= since]

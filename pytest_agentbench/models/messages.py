@@ -1,0 +1,187 @@
+"""Messages of models, read: what they say, think and call, and how a run ends by them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+from pytest_agentbench.models.ends import CALLS, is_known_finish, read_finish
+from pytest_agentbench.records.run import EndDetail, EndReason
+
+REASONING = ("reasoning_content", "reasoning")
+"""Keys of a message that hold the model's thoughts as text."""
+_ID_CHARACTERS = string.ascii_letters + string.digits
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model asks for. `arguments` is None where `raw`, the model's own text, is no JSON object.
+
+    `trace_id` is its name in the trace, None for its id: endpoints may give one to calls of several replies.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+    raw: str
+    trace_id: str | None = None
+
+
+class MessageRead(NamedTuple):
+    """A message of a model's, read: its parts are those of ChatReply. `finish` is the finish reason that counts."""
+
+    content: str | None
+    tool_calls: tuple[ToolCall, ...]
+    reasoning: dict[str, str]
+    message: dict[str, Any]
+    thoughts: str | None
+    end: EndReason | None
+    detail: EndDetail
+    finish: str | None
+
+
+def read_message(message: Mapping[str, Any], finish: str | None, native: str | None = None) -> MessageRead:
+    """Return what an assistant message says, and how a run ends by it.
+
+    `native` is what the router's upstream called its end. Raises TypeError, KeyError or AttributeError for malformed
+    calls.
+    """
+    said = read_text(message.get("content"))
+    content, tagged = split_thoughts(said, cut_off=finish == "length") if said else (said, None)
+    calls = tuple(read_tool_call(call) for call in message.get("tool_calls") or ())
+    kept: dict[str, Any] = {**message, "role": "assistant", "content": message.get("content")}
+    if calls:
+        kept["tool_calls"] = [
+            {**sent, "id": call.id, "type": "function", "function": {**sent["function"], "arguments": call.raw}}
+            for sent, call in zip(message["tool_calls"], calls, strict=True)
+        ]
+    refusal = read_text(message.get("refusal")) if content is None else None
+    plain, meant = read_finish(finish)
+    if native and meant == "answered" and not content and not calls and not refusal:
+        # What the router calls a stop its upstream called by name
+        plain, meant = read_finish(native)
+        finish = native if meant != "answered" else finish
+    end = _find_end(message, content, calls, refusal, plain, meant)
+    raw = finish if end not in ("answered", None) or not is_known_finish(plain) else None
+    if end == "no_text":
+        raw = ", ".join(dict.fromkeys(_list_media(message)))
+    # A refusal comes in place of content; to a check it is the answer that was given.
+    content = refusal if content is None else content
+    reasoning = {name: text for name in REASONING if (text := take_string(message.get(name)))}
+    return MessageRead(
+        content, calls, reasoning, kept, _join_thoughts(message, reasoning, tagged), end, EndDetail(raw=raw), finish
+    )
+
+
+def _find_end(
+    message: Mapping[str, Any],
+    content: str | None,
+    calls: Sequence[ToolCall],
+    refusal: str | None,
+    plain: str,
+    meant: EndReason | None,
+) -> EndReason | None:
+    if meant in ("provider_error", "rejected", "filtered", "context_exceeded"):
+        return meant
+    if calls:
+        return None
+    has_text = bool(content and content.strip())
+    if meant == "malformed_reply" or (not has_text and (plain in CALLS or message.get("function_call"))):
+        return "malformed_reply"
+    if meant == "length":
+        return "length"
+    if refusal:
+        return "refused"
+    if has_text:
+        return "answered"
+    return "no_text" if _list_media(message) else "empty"
+
+
+def _list_media(message: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of what a message has beside text."""
+    found = [name for name in ("audio", "images", "image", "video") if message.get(name)]
+    parts = message.get("content")
+    for part in parts if isinstance(parts, list) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and kind not in ("text", "thinking", "reasoning"):
+            found.append(kind)
+    return found
+
+
+_THOUGHT_TAGS = re.compile(r"\A\s*<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)
+
+
+def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str | None]:
+    """Return a text without the block of thoughts that it begins with, and that; None where it begins with none.
+
+    A block without an end is one only where the text was `cut_off`.
+    """
+    found = _THOUGHT_TAGS.match(text) if "<" in text[:200] else None
+    if found is None or not (found[3] or cut_off):
+        return text, None
+    return text[found.end() :].lstrip(), found[2].strip()
+
+
+def _join_thoughts(message: Mapping[str, Any], reasoning: Mapping[str, str], tagged: str | None) -> str | None:
+    """Return all that a message tells of the model's reasoning, as one text."""
+    texts = [*reasoning.values()] or [*_list_details(message.get("reasoning_details"))]
+    parts = message.get("content")
+    thinking = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    texts += [read_text(part.get("thinking")) or "" for part in thinking if part.get("type") == "thinking"]
+    texts.append(tagged or "")
+    return "\n".join(dict.fromkeys(filter(None, texts))) or None
+
+
+def _list_details(details: object) -> Iterator[str]:
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, Mapping):
+            yield from filter(None, (take_string(detail.get(name)) for name in ("text", "summary")))
+
+
+def read_tool_call(call: Mapping[str, Any]) -> ToolCall:
+    """Return a call as an assistant message has it, with an id that every endpoint takes where it has none.
+
+    Raises TypeError, KeyError or AttributeError where it is malformed.
+    """
+    function = call["function"]
+    # Text by the protocol; some local servers send an object.
+    raw = function.get("arguments")
+    text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
+    name = function["name"]
+    if not isinstance(name, str):
+        raise TypeError("a tool's name is text")
+    made = take_string(call.get("id")) or "".join(random.choices(_ID_CHARACTERS, k=9))
+    return ToolCall(id=made, name=name, arguments=_parse_arguments(text), raw=text)
+
+
+def _parse_arguments(text: str) -> dict[str, Any] | None:
+    try:
+        # Python reads NaN and Infinity, which no server and no tool takes as JSON.
+        value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON value")
+
+
+def read_text(value: object) -> str | None:
+    """Return a text, or the text parts of a list of content parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts = [part.get("text") for part in value if isinstance(part, Mapping)]
+        return "".join(part for part in parts if isinstance(part, str)) or None
+    return None
+
+
+def take_string(value: object) -> str | None:
+    """Return a text that is not empty, None for anything else."""
+    return value if isinstance(value, str) and value else None
