@@ -23,6 +23,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "cancel", help="stop a batch", description="Ask the service to stop; what is done by then is collected still."
     )
     cancelled.add_argument("job", metavar="JOB", help="the job as `agentbench batch list` names it")
+    cancelled.add_argument(
+        "--cases",
+        type=Path,
+        default=Path(),
+        metavar="PATH",
+        help="the folder of the cases, whose models.yaml says where the key goes (default: the current one)",
+    )
     for command in (listed, cancelled):
         command.add_argument(
             "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
@@ -49,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     job = named[0]
     if job.batch is None:
         raise ConfigError(f"job {job.job}: it was not handed in; the next session decides what becomes of it")
-    asyncio.run(_cancel(job, _find_model(job)))
+    asyncio.run(_cancel(job, _find_model(job, args.cases)))
     print(printable(f"{job.batch}: is being cancelled; run the session again to collect what was done by then"))
     return 0
 
@@ -62,14 +69,14 @@ def _describe(job: Job) -> str:
     )
 
 
-def _find_model(job: Job) -> Model:
+def _find_model(job: Job, cases: Path) -> Model:
     """Return the model that the job is of. Its own entry says where its key goes, the job alone could be anybody's."""
     from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import DEFAULT_BASE_URL, missing_key, resolve_model
     from pytest_agentbench.store.redaction import strip_credentials
 
-    models = enclosing_root(Path.cwd()).models()
+    models = enclosing_root(cases).models()
     for entry in models.models:
         model = resolve_model(entry.model_id, models=models)
         place = (strip_credentials(model.base_url or DEFAULT_BASE_URL), model.requested_model)
@@ -78,7 +85,7 @@ def _find_model(job: Job) -> Model:
                 raise ConfigError(reason)
             return model
     raise ConfigError(
-        f"job {job.job}: no entry of models.yaml asks {job.model!r} at {job.endpoint}; run this beside that models.yaml"
+        f"job {job.job}: no entry of models.yaml asks {job.model!r} at {job.endpoint}; name its folder with --cases"
     )
 
 

@@ -27,6 +27,8 @@ FEWEST = 50
 _MOST_ATTEMPTS = 3
 _TRANSIENT = frozenset({0, 408, 429})
 _NEAR = 0.9
+_KEPT_SECONDS = 29 * 24 * 3600
+"""So long services keep results, at least: an older job has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ class Batcher:
         self._batches, self._model, self._endpoint, self._service = batches, model, endpoint, service
         self._jobs: dict[str, Job] = {}
         known = [job for job in read_jobs(batches.output) if (job.endpoint, job.model) == self._place]
+        for job in [job for job in known if job.created < time.time() - _KEPT_SECONDS]:
+            job.remove(batches.output)
+            known.remove(job)
         for job in reversed(known):  # of two with one request the newer counts
             self._jobs |= {key_of(line): job for line in job.ids}
         self._waiting: dict[str, dict[str, _Waiting]] = {}
