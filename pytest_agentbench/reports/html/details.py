@@ -87,8 +87,10 @@ def _repeats(event: Any) -> bool:
 
 def _fold_reasoning(event: Any) -> Any:
     """Return an event; of much reasoning only the beginning."""
-    data = event.get("data") if isinstance(event, dict) and event.get("name") == "reasoning" else None
-    text = data.get("text") if isinstance(data, dict) else None
+    if not isinstance(event, dict) or event.get("name") != "reasoning" or not isinstance(event.get("data"), dict):
+        return event
+    data = event["data"]
+    text = data.get("text")
     if not isinstance(text, str) or len(text) <= REASONING:
         return event
     return {**event, "data": {**data, "text": {"cut": text[:REASONING], "of": len(text)}}}
