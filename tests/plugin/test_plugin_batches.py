@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.batch_server import KEY, BatchServer
@@ -70,6 +71,50 @@ ALL_PASSED = dict.fromkeys(ITEMS, "passed")
 
 def jobs_left(bench):
     return [*jobs.read_jobs(bench.path / "outputs")]
+
+
+def load_scenarios():
+    """What services were reported to answer, but for sessions that are killed: those are tests of their own."""
+    path = Path(__file__).parents[3] / "shared" / "data" / "providers" / "batch.json"
+    found = json.loads(path.read_text())["scenarios"] if path.is_file() else []
+    return {each["id"].removeprefix("batch."): each for each in found if "kill" not in each["must"]}
+
+
+SCENARIOS = load_scenarios()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SCENARIOS, reason="the providers' replies are not beside this checkout")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_ends_as_it_must(bench, name):
+    scenario = SCENARIOS[name]
+    must, api = scenario["must"], scenario["api"]
+    said = [*(scenario["output"] or ()), *(scenario["errors"] or ())]
+    lines = dict.fromkeys(ITEMS, "missing") | {each.get("custom_id") or each["key"]: each for each in said}
+    entry = {}
+    if param := scenario.get("batch_param"):
+        for line in lines.values():
+            line["response"]["body"]["error"]["param"] = param
+        entry = {"parameters": {"max_tokens": 50}, "dialect_overrides": {"limit": "max_tokens"}}
+    errors = tuple(scenario.get("batch_errors", ()))
+    with BatchServer(api, states=tuple(scenario["states"]), lines=lines, errors=errors) as server:
+        project(bench, server, **entry)
+        finished = run(bench)
+        counts = {"creates": server.creates, "uploads": len(server.files), "direct_requests": sorted(server.direct)}
+        assert server.problems == []
+    wanted = {each: must["items"].get(each, must.get("others", "")) for each in ITEMS}
+    rows = {each: finished.runs[f"sums.{each}[m]"] for each in ITEMS}
+    assert {each: row["end_reason"] for each, row in rows.items()} == {
+        each: end.partition(" ")[0].rstrip(":") for each, end in wanted.items()
+    }
+    assert all("batch_cancelled" in rows[each]["message"] for each, end in wanted.items() if "cancelled" in end)
+    assert counts.items() >= {key: must[key] for key in counts if key in must}.items()
+    if "second_batch" in must:
+        assert server.items_of(1) == must["second_batch"]
+    if "cost_factor" in must:
+        assert {row["cost_usd"]["run"] for row in rows.values()} == {0.006 * must["cost_factor"]}
+    if "adapted" in must:
+        assert {row["adapted"][0] for row in rows.values()} == {must["adapted"]}
 
 
 def test_all_requests_of_a_model_go_in_one_batch_at_half_the_price(bench):
