@@ -68,6 +68,10 @@ class UnreachableError(InfrastructureError):
     """The shared store does not answer: what it holds would be paid for again."""
 
 
+class BatchWaitsError(InfrastructureError):
+    """A batch is not done in the time that the session waits for it: a later session collects it."""
+
+
 class SandboxError(InfrastructureError):
     """The run's workspace or sandbox is gone or could not be made."""
 

@@ -27,6 +27,7 @@ _SUMMARIES = {
     "report": "show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
     "review": "say of judged runs whether they passed, to compare judges with people",
     "watch": "show a session while it runs, as a page on loopback",
+    "batch": "list the batches that wait to be collected, and cancel one",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",

@@ -165,7 +165,7 @@ class _Nowhere:
     def __init__(self, real: Connection) -> None:
         self._real = real
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
         made = await self._real.make_request(body, headers) if isinstance(self._real, HttpConnection) else None
         raise _RequestMade(made, body)
 

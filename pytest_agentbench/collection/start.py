@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.job import Result
     from pytest_agentbench.engine.limits import WorkerThrottles
     from pytest_agentbench.engine.lookahead import LookAhead
+    from pytest_agentbench.models.batches.collector import Batches
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.options import Settings
     from pytest_agentbench.reports.progress import Progress, StatusLine
@@ -218,7 +219,8 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
         from pytest_agentbench.engine.limits import WorkerThrottles
 
         throttles = WorkerThrottles(channel.send)
-    services = _make_services(config, settings, workspaces, limits, telling, throttles)
+    batched = settings.batch or any(map(_names_batches, jobs))
+    services = _make_services(config, settings, workspaces, limits, telling, throttles, batched)
     if settings.otel and not settings.dry_run:
         try:
             services.rules.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
@@ -397,6 +399,11 @@ def _read_limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits
     return RunLimits(max(most.values(), default=1), most, workers)
 
 
+def _names_batches(job: Job) -> bool:
+    models = (job.plan.model, *job.plan.judges.values(), *job.judges)
+    return any(model is not None and model.batch is not None for model in models)
+
+
 def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
     """Let no more runs be in flight than this process can have files open for; returns what to say of that.
 
@@ -453,6 +460,7 @@ def _make_services(
     limits: RunLimits,
     telling: Messages,
     throttles: WorkerThrottles | None,
+    batched: bool,
 ) -> Services:
     registry, store = config.stash[PLANNER].registry, config.stash[PLANNER].store
 
@@ -468,6 +476,18 @@ def _make_services(
             shared=shared,
             tell=lambda said: telling.warn(store.redactor.text(said)),
             learned=store.output / LEARNED,
+            batches=open_batches if batched else None,
+        )
+
+    def open_batches() -> Batches:
+        from pytest_agentbench.models.batches.collector import Batches
+
+        return Batches(
+            settings.output,
+            every=settings.batch,
+            wait=settings.batch_wait,
+            park=lambda run, waits: config.stash[AHEAD].engine.park(run, waits=waits),
+            tell=lambda said: telling.warn(store.redactor.text(said)),
         )
 
     def open_reader() -> CodeReader:
@@ -499,6 +519,7 @@ def _make_services(
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         cassette_mode=settings.cassettes,
         session_id=_session_id(config),
+        batched=batched,
         rules=rules,
     )
     return services

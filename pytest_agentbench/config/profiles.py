@@ -46,6 +46,7 @@ from pytest_agentbench.config.sections import (
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
+    BatchKind,
     CassetteMode,
     Dialect,
     DialectName,
@@ -55,6 +56,7 @@ from pytest_agentbench.records.case import (
     Prices,
     SandboxChoice,
     SandboxSettings,
+    Streamed,
     header_variable,
 )
 from pytest_agentbench.records.check_specs import Fraction, Text
@@ -439,6 +441,14 @@ class ModelEntry(EndpointFields):
     """What the endpoint bears."""
     cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
     """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false (the default), or auto: where a request may take over a minute, or
+    stall_seconds is set. Profile and case win over it."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: 60."""
+    batch: BatchKind | None = None
+    """Put requests that stand alone into batches, at half the price, within a day: auto (by the host), or openai,
+    anthropic, gemini."""
 
     @property
     def variables(self) -> list[str]:

@@ -35,10 +35,10 @@ REQUEST_FIELDS = frozenset(f"{_CHAT_COMPLETIONS} {_HOSTED} {_SELF_HOSTED}".split
 
 EXTRA_BODY = "extra_body"
 """The mapping whose names are request fields because somebody says so."""
-_SET_BY_RUNS = frozenset({"model", "messages", "tools", "stream"})
+_SET_BY_RUNS = frozenset({"model", "messages", "tools"})
 _OF_MODELS = """
-api_key_env base_url cassettes dialect dialect_overrides headers judge label limits model_id model_name openrouter_model
-parameters prices primary_params query requested_model scripted
+api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id model_name
+openrouter_model parameters prices primary_params query requested_model scripted
 """
 MODEL_FIELDS = frozenset(_OF_MODELS.split())
 """Fields of models.yaml and of a suite's models that no request has. `provider` is one of both."""

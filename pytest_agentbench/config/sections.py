@@ -47,7 +47,7 @@ from pytest_agentbench.extensions import (
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
-from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
@@ -74,8 +74,18 @@ class RunnerSettings(BaseModel):
     """Seconds for which a request is repeated after its first transient failure; 0: as long as the run may last."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false, or auto: where timeout_seconds is over 60 or stall_seconds is set.
+    Default: the model's own."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: the model's own, else 60."""
     keep_reasoning_tags: StrictBool = False
     """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
+
+    @property
+    def streaming(self) -> dict[str, Any]:
+        """Return what is said of streams, and nothing that is left to the model's entry."""
+        return {name: value for name in STREAMING if (value := getattr(self, name)) is not None}
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -98,6 +108,10 @@ class RunnerSettings(BaseModel):
 
 RUN_SETTINGS = frozenset(RunnerSettings.model_fields) - set(_SAMPLING)
 """Settings that are no fields of requests."""
+
+
+STREAMING = ("stream", "stall_seconds")
+"""Settings of how replies come, which change nothing in them."""
 
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:

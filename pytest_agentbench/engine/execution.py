@@ -45,6 +45,7 @@ from pytest_agentbench.engine.subject import (
 )
 from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
 from pytest_agentbench.errors import (
+    BatchWaitsError,
     ProviderError,
     UnavailableError,
     UnreachableError,
@@ -86,6 +87,10 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         if services.uses_cassettes(job):
             result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
+        if services.batched:
+            from pytest_agentbench.models.routes import Draw
+
+            Draw.mark(subject.fingerprint)
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
         # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
@@ -98,7 +103,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         result.error = RuntimeError("the agent raised CancelledError")
-    except (UnwritableError, UnreachableError) as error:
+    except (UnwritableError, UnreachableError, BatchWaitsError) as error:
         result.error = error
         services.rules.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's

@@ -81,6 +81,8 @@ class LookAhead:
         self.asked = 0
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
+        self.parked: dict[asyncio.Task[Any], int] = {}
+        self.groups: dict[asyncio.Task[Any], Hashable] = {}
         self.busy: dict[Hashable, int] = {}
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
@@ -264,19 +266,34 @@ class LookAhead:
         self.starved = 0
         if not self.asked and self.done and self._is_busy():
             return  # pytest has enough to do until it asks again
-        while len(self.running) < self.concurrency and not (self.stopped or self.drained or self.over):
+        while len(self.running) - len(self.parked) < self.concurrency and not (
+            self.stopped or self.drained or self.over
+        ):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             # In pytest's order over all groups: what it asks for next must not wait behind what comes later
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
                 break
-            if first[0].rank > self.at + self.window:
+            if first[0].rank > self.at + self.window + len(self.parked):
                 self.starved = first[0].rank
                 break
             if first[0].rank > self._next_suspect():
                 break  # until pytest is past it, and asks for the next
             job = first.popleft()
             self._start(job, self.runners[job.group])
+
+    def park(self, run: asyncio.Task[Any], *, waits: bool) -> None:
+        """Note that a run begins to wait for a batch, or ends: until all its waits end it takes no place among those
+        in flight.
+        """
+        before = self.parked.pop(run, 0)
+        after = before + (1 if waits else -1)
+        if after:
+            self.parked[run] = after
+        if run in self.groups and not (before and after):
+            self.busy[self.groups[run]] += -1 if waits else 1
+        if waits:
+            self._pump()
 
     def _next_suspect(self) -> float:
         while self.suspects and self.suspects[0] < self.at:
@@ -289,11 +306,13 @@ class LookAhead:
     def _start(self, job: Job, runner: Any) -> _Flight:
         flight = self.running[job] = _Flight(self.loop.create_task(self._run(job, runner)), runner)
         self.busy[job.group] = self.busy.get(job.group, 0) + 1
+        self.groups[flight.task] = job.group
         flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
         return flight
 
     def _landed(self, job: Job, flight: _Flight) -> None:
         self.busy[job.group] -= 1
+        del self.groups[flight.task]
         if self.running.get(job) is flight:
             del self.running[job]
         self._pump()

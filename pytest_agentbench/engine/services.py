@@ -225,9 +225,9 @@ class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `without_tools` says by a plan's id why its model
-    is not asked with tools, `differing` counts stored verdicts that runs no longer come to. `makes_runs` says that the
-    last run was made, and not found in the store.
+    its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
+    `without_tools` says by a plan's id why its model is not asked with tools, `differing` counts stored verdicts that
+    runs no longer come to. `makes_runs` says that the last run was made, and not found in the store.
     """
 
     registry: Registry
@@ -237,6 +237,7 @@ class Services(GradingServices):
     rules: SessionRules
     cassette_mode: CassetteMode = "off"
     session_id: str | None = None
+    batched: bool = False
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
     makes_runs: bool = False

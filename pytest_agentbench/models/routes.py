@@ -33,6 +33,26 @@ DEMO = "demo"
 RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
 """The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
 
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which of several equal requests this is, by a text that says so, and the task of the run that it belongs to."""
+
+    text: str
+    owner: asyncio.Task[Any]
+
+    @classmethod
+    def mark(cls, text: str) -> None:
+        """Mark what this task asks from here on, within the draw that it is in."""
+        before, task = DRAW.get(), asyncio.current_task()
+        if before is not None:
+            DRAW.set(cls(f"{before.text} {text}", before.owner))
+        elif task is not None:
+            DRAW.set(cls(text, task))
+
+
+DRAW: ContextVar[Draw | None] = ContextVar("DRAW", default=None)
+
 CASSETTES = "cassettes"
 """The folder of the cassettes, beside the file of the case."""
 
@@ -94,6 +114,9 @@ def resolve_model(
         prices=fields.get("prices"),
         limits=fields.get("limits", Limits()),
         cassettes=fields.get("cassettes"),
+        stream=fields.get("stream", False),
+        stall_seconds=fields.get("stall_seconds"),
+        batch=fields.get("batch"),
         # No request has it: it stays for the fingerprints of what ran before
         options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )

@@ -530,6 +530,14 @@ CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
 
+Streamed = Literal["auto"] | StrictBool
+"""Whether replies are asked for in a stream; auto: where a request may take over a minute, or stall_seconds is set."""
+
+
+BatchKind = Literal["auto", "openai", "anthropic", "gemini"]
+"""The protocol of an endpoint's batches; auto: by its host."""
+
+
 class Prices(Record):
     """USD per million tokens."""
 
@@ -561,7 +569,8 @@ class Model(Record):
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
     each request, the address has no query of its own. `dialect` "auto" is found by the endpoint's host, and
-    `dialect_overrides` holds what is otherwise there.
+    `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds` say how replies
+    come where a run's settings do not; with `batch` single requests go in batches.
     """
 
     model_id: str
@@ -576,6 +585,9 @@ class Model(Record):
     prices: Prices | None = None
     limits: Limits = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
+    stream: Streamed = False
+    stall_seconds: float | None = None
+    batch: BatchKind | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"
