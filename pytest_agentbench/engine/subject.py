@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
+from pytest_agentbench.config.profiles import (
+    EvaluationProfile,
+    RunProfile,
+    find_high_temperature,
+    merge_runner_settings,
+    pinning_problem,
+)
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
@@ -351,6 +357,9 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides)
+    if problem is not None:
+        raise ConfigError(f"{case.path}:{case.line}: model {model.model_id!r}: temperature: {problem}")
     extra = run_extra(services, job, case, agent, model)
     if services.uses_cassettes(job):
         extra |= run_cassette(services, job, case, model)

@@ -51,15 +51,15 @@ def test_three_equal_errors_stop_that_model_and_no_other(bench, gate):
 def test_a_filtered_prompt_and_an_overlong_one_stop_nothing(bench):
     bench.profile("strict", policy={"stop_on_runner_error": True})
     bench.questions(20)
-    faults = {f"question {number}?": "context" for number in (2, 3, 4, 5)}
+    faults = {"question 2?": "filtered", **{f"question {number}?": "context" for number in (3, 4, 5)}}
     with FaultEndpoint(lambda message, nth: faults.get(message, "ok"), answer=lambda _: PARIS) as endpoint:
         bench.models({"model_id": "m", "base_url": endpoint.base_url, "api_key_env": "none"})
         finished = bench.run("--model", "m", "--agentbench-run-profile", "strict")
         again = bench.run("--model", "m", "--agentbench-run-profile", "strict")
-        assert len(endpoint.requests) == 20  # an overlong prompt is the same the next time
+        assert len(endpoint.requests) == 20  # they would be the same the next time
     assert outcomes_of(finished, "m") == ["passed"] * 2 + ["failed"] * 4 + ["passed"] * 14
     assert outcomes_of(again, "m") == outcomes_of(finished, "m")
-    assert finished.report["models"][0]["ends"] == {"answered": 16, "context_exceeded": 4}
+    assert finished.report["models"][0]["ends"] == {"answered": 16, "context_exceeded": 3, "filtered": 1}
 
 
 def test_errors_that_differ_or_are_one_cases_own_stop_nothing(bench):
@@ -72,7 +72,7 @@ def test_errors_that_differ_or_are_one_cases_own_stop_nothing(bench):
     assert outcomes_of(finished, "m") == ["error"] * 2 + ["passed", "failed", "error"] + ["passed"] * 7
 
 
-@pytest.mark.parametrize("fault", ["401", "403"])
+@pytest.mark.parametrize("fault", ["401", "403", "quota"])
 def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
     bench.questions(60)
     with FaultEndpoint(always(fault)) as bad, FaultEndpoint(answer=lambda _: PARIS) as good:
