@@ -325,7 +325,7 @@ class Lane:
             return None
         from pytest_agentbench.store.earlier import EarlierRuns
 
-        return EarlierRuns(self)
+        return EarlierRuns(self.documents, self.runs, self.run_settings, self.signer, self.find_run)
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
         """Return the stored verdict on this very run, with its path, found like a run.

@@ -14,37 +14,45 @@ from pytest_agentbench.store.fingerprints import canonical_json, drop_transport,
 
 if TYPE_CHECKING:
     from pytest_agentbench.sources.case_source import Earlier
-    from pytest_agentbench.store.artifacts import Lane
+    from pytest_agentbench.store.database import Documents
+    from pytest_agentbench.store.documents import Signer
 
 Found = tuple[RunArtifact, str]
 """A run, and its path relative to the output folder."""
+
+Counts = Callable[[RunArtifact], bool]
+"""Says whether a stored run is a result."""
 
 _PROFILE = "run_profile_"
 _INPUT = ".fingerprint_input.json"
 
 
 class EarlierRuns:
-    """The runs of a lane that were there before the session. They stay where they are, as what they were."""
+    """The runs of a lane that were there before the session. They stay where they are, as what they were.
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane, self._documents = lane, lane.documents
-        self._suite, self._profile, self._model = lane.runs.split("/")[1:]
+    `runs` is the lane's folder, `run_settings` canonical JSON of what its profile's fingerprint covers; `find_run` finds
+    a run by case id, repetition and fingerprint, if it counts.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        runs: str,
+        run_settings: bytes,
+        signer: Signer | None,
+        find_run: Callable[[str, int, str, Counts], Found | None],
+    ) -> None:
+        self._documents, self._settings, self._signer, self._find_run = documents, run_settings, signer, find_run
+        self._suite, self._profile, self._model = runs.split("/")[1:]
         self._held: dict[Earlier, Earlier] = {}
 
-    def find(
-        self,
-        case_id: str,
-        earlier: Earlier,
-        repetition: int,
-        covered: bytes,
-        counts: Callable[[RunArtifact], bool],
-    ) -> Found | None:
+    def find(self, case_id: str, earlier: Earlier, repetition: int, covered: bytes, counts: Counts) -> Found | None:
         """Return the stored run that is the same by today's rules; `covered` is its fingerprint input by these."""
         if not self._cases:  # nearly always where all is new
             return None
         for each in (case_id, *self._earlier_ids(case_id, earlier)):
             renamed = rename_case(covered, case_id, each)
-            found = self._lane.find_run(each, repetition, fingerprint(renamed), counts) if each != case_id else None
+            found = self._find_run(each, repetition, fingerprint(renamed), counts) if each != case_id else None
             found = found or self._find_alike(each, repetition, renamed, counts)
             if found is not None:
                 return found
@@ -68,7 +76,7 @@ class EarlierRuns:
         overrides = described.get("model_overrides")
         layers = {name: _drop(layer) for name, layer in overrides.items()} if isinstance(overrides, dict) else overrides
         described |= {"runner_defaults": _drop(described.get("runner_defaults")), "model_overrides": layers}
-        return canonical_json(described) == self._lane.run_settings
+        return canonical_json(described) == self._settings
 
     @cached_property
     def _cases(self) -> frozenset[str]:
@@ -87,9 +95,7 @@ class EarlierRuns:
             if case_id.startswith(f"{now}."):
                 yield before + case_id[len(now) :]
 
-    def _find_alike(
-        self, case_id: str, repetition: int, covered: bytes, counts: Callable[[RunArtifact], bool]
-    ) -> Found | None:
+    def _find_alike(self, case_id: str, repetition: int, covered: bytes, counts: Counts) -> Found | None:
         leaf, name = slug(case_id), f"run_{repetition}{_INPUT}"
         for profile in (self._profile, *self.other_profiles) if leaf in self._cases else ():
             folder = f"{RUNS}/{self._suite}/{profile}/{self._model}/{leaf}"
@@ -108,7 +114,7 @@ class EarlierRuns:
         alike = {**data, "runner": {**runner, "settings": _drop(runner.get("settings"))}}
         if canonical_json(alike) != covered or (document := self._documents.read(path)) is None:
             return None
-        artifact = match_run(document, fingerprint(data), self._lane.signer)
+        artifact = match_run(document, fingerprint(data), self._signer)
         return None if artifact is None else (artifact, path)
 
 
