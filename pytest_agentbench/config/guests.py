@@ -59,6 +59,10 @@ def _further_hosts(found: tuple[str, ...], most: tuple[str, ...]) -> bool:
     return bool(most) and (not found or _asks_for_more(found, most))
 
 
+def _excuses(found: str, most: str) -> bool:
+    return found not in ("fail", most)
+
+
 Loosens = Callable[[Any, Any], bool]
 RUN_LIMITS: Mapping[str, Loosens] = {
     "sandbox.type": _another_kind,
@@ -85,6 +89,7 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "security_policy.allow_local_python_hooks": _more,
     "security_policy.network_access": _opens,
     "security_policy.redact_secrets": _less,
+    "on_filtered": _excuses,
 }
 """The same of an evaluation profile."""
 RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")

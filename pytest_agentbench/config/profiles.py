@@ -330,6 +330,10 @@ class EvaluationProfile(SectionedFile):
     """Metrics of every case that has a reference."""
     compat: Literal["v1"] | None = None
     """Compute metrics as the original benchmark did."""
+    on_filtered: Literal["fail", "skip", "error"] = "fail"
+    """What becomes of a run whose prompt or answer a provider's filter withheld."""
+    judge_sees_reasoning: StrictBool = False
+    """Judges are shown what the model told of its reasoning, as far as it did."""
 
     @field_validator("judge_system_prompt")
     @classmethod

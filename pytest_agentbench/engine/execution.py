@@ -43,7 +43,14 @@ from pytest_agentbench.engine.subject import (
     verdict_identity,
 )
 from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
-from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError, as_alike
+from pytest_agentbench.errors import (
+    ProviderError,
+    UnavailableError,
+    UnreachableError,
+    UnsupportedError,
+    UnwritableError,
+    as_alike,
+)
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude, end_by_error, reason_of
@@ -150,9 +157,22 @@ class _Attempt:
         # A run whose files cannot be put back cannot be judged anew, so it is made again
         if result.artifact is None or not await self._restore():
             result.reused, result.evaluation_reused, result.evaluation = False, False, None
-            await make_run(services, job, case, self.subject, result)
-        _raise_failure(case, result.artifact)
+            await self._make_run()
+        _raise_failure(case, result.artifact, job.plan.evaluation_profile.on_filtered)
         await evaluate(services, job, case, result)
+
+    async def _make_run(self) -> None:
+        """Make the run, unless its model's endpoint has refused tools already. Raises what the runner raises."""
+        services, case = self.services, self.case
+        needs_tools = bool(case.tools or self.subject.servers)
+        if needs_tools and (known := services.without_tools.get(id(self.job.plan))) is not None:
+            raise UnsupportedError(known)
+        try:
+            await make_run(services, self.job, case, self.subject, self.result)
+        except UnsupportedError as error:
+            if needs_tools:
+                services.without_tools[id(self.job.plan)] = str(error)
+            raise
 
     async def reuse(self) -> bool:
         """Take the run and the verdict on it from the store; whether that, with what the run left where a test by hand
@@ -244,12 +264,18 @@ class _Attempt:
         )
 
 
-def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:
-    """Raise the ProviderError that a run ended with, unless the case expects it."""
-    if artifact is None or artifact.status != "provider_error" or artifact.status in case.expects_status:
+def _raise_failure(case: Case, artifact: RunArtifact | None, on_filtered: str) -> None:
+    """Raise the ProviderError that a run ended with, unless the case expects it.
+
+    `on_filtered` says what else is to be none of the agent's failures.
+    """
+    if artifact is None or artifact.error is None or artifact.status in case.expects_status:
         return
-    # RunArtifact has an error exactly where it was not a success
-    assert artifact.error is not None
+    is_filtered = artifact.end_reason == "filtered"
+    if is_filtered and on_filtered == "skip":
+        raise UnavailableError(artifact.error.message)
+    if artifact.status != "provider_error" and not (is_filtered and on_filtered == "error"):
+        return
     raise ProviderError(
         artifact.error.message,
         code=artifact.error.code,

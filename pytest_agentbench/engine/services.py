@@ -176,8 +176,8 @@ class ModelStops:
         if isinstance(error, ProviderError) and (error.code == UNREACHABLE or error.reason in _REFUSED):
             self._stop(job, str(error))
             return
-        if isinstance(error, ProviderError) and error.retryable:
-            return  # an outage: requests wait for its end
+        if isinstance(error, ProviderError) and (error.retryable or error.reason == "filtered"):
+            return  # an outage: requests wait for its end; or one prompt that a filter withheld
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)
@@ -218,8 +218,8 @@ class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `differing` counts stored verdicts that runs no
-    longer come to.
+    its cassettes get; `stops` are the models that get no more runs, `without_tools` says by a plan's id why its model
+    is not asked with tools, `differing` counts stored verdicts that runs no longer come to.
     """
 
     registry: Registry
@@ -231,6 +231,7 @@ class Services(GradingServices):
     session_id: str | None = None
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None

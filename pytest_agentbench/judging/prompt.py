@@ -148,6 +148,8 @@ def judge_messages(
     outputs.
     """
     evidence = [*_evidence(case, artifact), *key_texts(case, artifact, texts)]
+    if profile.judge_sees_reasoning:
+        evidence += _reasoning(artifact)
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = compute_boundary(parts)
     asked = bool(numbered(case.expectations))
@@ -284,6 +286,19 @@ def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
     for at, event in enumerate(trace):
         if at >= asked or not (isinstance(event, MessageEvent) and event.role == "assistant"):
             yield event
+
+
+def _reasoning(artifact: RunArtifact) -> _Parts:
+    told = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
+    blocks = [Block(f"reasoning {each['number']}", clip_middle(str(each["text"]), MAX_OTHER)) for each in told]
+    if not blocks:
+        return
+    yield "\n## What the agent told of its reasoning"
+    first, last = ends_within(blocks, MAX_ACTIVITY)
+    yield from blocks[:first]
+    if last > first:
+        yield f"[{last - first} parts left out here]"
+    yield from blocks[last:]
 
 
 def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:

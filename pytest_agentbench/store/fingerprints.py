@@ -218,6 +218,8 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
     """
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
     names |= (profile.model_extra or {}).keys()
+    # Only where they say anything, so that verdicts from before there were such fields keep their fingerprints
+    names |= {"on_filtered", "judge_sees_reasoning"} - profile.model_dump(exclude_defaults=True).keys()
     settings = {**profile.model_dump(exclude=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
@@ -225,6 +227,7 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """Return what makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
     names = {"judges", "judge_runs", "aggregation", "anchors"}
+    names |= {"judge_sees_reasoning"} if profile.judge_sees_reasoning else set()
     settings = {**_defaults()["judge"], **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 

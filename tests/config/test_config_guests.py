@@ -30,8 +30,8 @@ HARMLESS = {
     "planner.summarise_over_tokens planner.information_tokens planner.sequential_only_tools planner.language",
     "planner.resident_servers",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",
-    "judge_system_prompt metrics compat",
-    "temperature top_p seed",
+    "judge_system_prompt metrics compat judge_sees_reasoning",
+    "temperature top_p seed keep_reasoning_tags",
 }
 """Fields of profiles that loosen nothing, whatever they say; `runner_defaults` and overrides are looked into."""
 

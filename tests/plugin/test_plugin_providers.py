@@ -19,7 +19,6 @@ from support.replay_endpoint import ReplayEndpoint
 from support.stored import Stored
 
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent, ToolCallEvent
-from pytest_agentbench.store.documents import load_run
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "providers"
 pytestmark = [
@@ -111,7 +110,7 @@ def write_project(folder: Path, url: str) -> None:
         "schema_version": 1,
         "run_profile_id": "replayed",
         "title": "Replayed",
-        "runner_defaults": {"retries": 2, "timeout_seconds": 5, "max_turns": 3},
+        "runner_defaults": {"retries": 2, "timeout_seconds": 60, "max_turns": 3},
         "execution_policy": {"stop_on_runner_error": False, "max_concurrency": 16},
     }
     documents["cases/evaluation_profiles/judged.yaml"] = {
@@ -140,10 +139,7 @@ class Played:
     text: str
 
     def run(self, name: str) -> RunArtifact:
-        stored = Stored(self.folder / "outputs", self.rows[name]["artifact"])
-        found = load_run(stored.read_bytes())
-        assert found is not None
-        return found
+        return Stored(self.folder / "outputs", self.rows[name]["artifact"]).run()
 
 
 def play(folder: Path, endpoint: ReplayEndpoint, *options: str, only: str | None = None) -> Played:

@@ -76,6 +76,26 @@ _LEVELS = 64
 _USAGES = ("usage", "judge_usage")
 
 
+REASONING = 20_000
+"""Characters of a model's reasoning before one reply."""
+
+
+def _repeats(event: Any) -> bool:
+    """Return whether an event is a reply as it came, whose text and calls the trace has as events of their own."""
+    return isinstance(event, dict) and event.get("name") == "reply_message" and event.get("type") == "runner"
+
+
+def _fold_reasoning(event: Any) -> Any:
+    """Return an event; of much reasoning only the beginning."""
+    if not isinstance(event, dict) or event.get("name") != "reasoning" or not isinstance(event.get("data"), dict):
+        return event
+    data = event["data"]
+    text = data.get("text")
+    if not isinstance(text, str) or len(text) <= REASONING:
+        return event
+    return {**event, "data": {**data, "text": {"cut": text[:REASONING], "of": len(text)}}}
+
+
 def run_detail(row: Row, output: Path | None, room: int = ROOM) -> Detail:
     """Return the detail of a row of report.json, of about `2 * room` characters at most. Never raises.
 
@@ -201,6 +221,8 @@ class _CharacterBudget:
         """Return a stored run: where it is long, room goes to its answer first, then to what it changed, then to its
         trace."""
         _drop_raw(document)
+        if isinstance(trace := document.get("trace"), list):
+            document["trace"] = [_fold_reasoning(event) for event in trace if not _repeats(event)]
         if self._has_room_for(size):
             return document
         trace = document.pop("trace", None)

@@ -45,6 +45,8 @@ export function runFacts(row, detail) {
   return factList([
     ["Began", run.started_at ? timeOf(run.started_at) : null],
     ["Ended", run.error == null ? run.status : `${run.status} (${textOf(run.error.code).text})`],
+    ["End", run.end_reason == null ? null : [textOf(run.end_reason).text.replaceAll("_", " "), ...endFacts(run.end_detail)].join(", ")],
+    ["Adapted to the endpoint", Array.isArray(request.adapted) ? request.adapted.map((each) => textOf(each).text).join(", ") : null],
     ["Error", run.error == null ? null : textBox(run.error.message)],
     ["Runner", run.runner_type],
     ["Model asked for", run.model?.requested_model],
@@ -61,6 +63,14 @@ export function runFacts(row, detail) {
     ["Provider", foldedJson(provider)],
     ["Metadata", foldedJson(run.metadata)],
   ]);
+}
+
+function endFacts(detail) {
+  if (detail == null) return [];
+  const side = { input: "of the prompt", output: "of the answer" }[detail.side];
+  const found = Array.isArray(detail.categories) ? detail.categories.map((each) => textOf(each).text) : [];
+  const at = detail.request == null ? null : `at request ${count(detail.request)}`;
+  return [side, ...found, at, detail.raw == null ? null : textOf(detail.raw).text, detail.truncated ? "a prompt was truncated" : null].filter(Boolean);
 }
 
 /** Where everything of the run is kept. */

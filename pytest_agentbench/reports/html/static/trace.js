@@ -73,12 +73,23 @@ export function pairCalls(events) {
 /** One entry of a trace as an item of a list. */
 export function eventItem(entry, places) {
   const { event } = entry;
-  const body = typeof event.cut === "number" ? gap(event) : (ITEMS[event.type] ?? unknownEvent)(entry, places);
-  return el("li", { class: `event ${EVENT_CLASSES[event.type] ?? "other"}`, id: event.sequence === undefined ? null : `event-${event.sequence}` }, body);
+  const body = typeof event.cut === "number" ? gap(event) : isReasoning(event) ? reasoningItem(entry, places) : (ITEMS[event.type] ?? unknownEvent)(entry, places);
+  const kind = isReasoning(event) ? "message" : EVENT_CLASSES[event.type];
+  return el("li", { class: `event ${kind ?? "other"}`, id: event.sequence === undefined ? null : `event-${event.sequence}` }, body);
 }
 
 const EVENT_CLASSES = { message: "message", tool_call: "tool", tool_result: "tool", runner: "runner", final_output: "answer" };
 const ITEMS = { message: messageItem, tool_call: callItem, tool_result: loneResult, runner: runnerItem, final_output: finalItem };
+
+function isReasoning(event) {
+  return event.type === "runner" && event.name === "reasoning" && event.data?.text !== undefined;
+}
+
+/** What the model told of its reasoning before a reply, folded: people rarely need it, and it is long. */
+function reasoningItem({ event }, places) {
+  const tokens = event.data.tokens == null ? null : el("span", { class: "faint" }, ` ${count(event.data.tokens)} tokens`);
+  return el("details", {}, el("summary", {}, eventHead(event, el("span", { class: "faint" }, "reasoning"), tokens)), textBox(event.data.text, { where: places.run, label: "Reasoning", lines: 30, prose: true }));
+}
 
 function messageItem({ event }, places) {
   const role = String(event.role ?? "message");
