@@ -35,7 +35,7 @@ ROWS = {
     "no article": (
         ("raw/gpt.jsonl", report(1, article=None), report(2)),
         {"drb.2[gpt]": "passed"},
-        ["gpt.jsonl:1:1: article: found nothing, expected a value"],
+        ["gpt.jsonl:1:1: article: missing; add it"],
     ),
     "metrics of a wrong kind": (
         ("raw/gpt.jsonl", report(1, execution_metrics={"automation_level": 95}), report(2)),
