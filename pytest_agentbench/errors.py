@@ -23,6 +23,10 @@ class ConfigError(AgentbenchError):
         super().__init__(visible(message))
 
 
+class CodeNotRun(ConfigError):
+    """The dataset is read by code, which this command does not run: that is no fault of the dataset."""
+
+
 class InfrastructureError(AgentbenchError):
     """Something around the agent failed, so the run says nothing about the agent: pytest reports an error."""
 

@@ -27,8 +27,18 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from pytest_agentbench.config.base import ConfigFile, Guest, Problems, complain, error_lines, resolve_folder, scope_of
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    Guest,
+    Problems,
+    complain,
+    error_lines,
+    resolve_folder,
+    say_expected,
+    scope_of,
+)
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.request_fields import find_misplaced
 from pytest_agentbench.extensions import (
     cache_extensions,
     extension_names,
@@ -39,6 +49,8 @@ from pytest_agentbench.extensions import (
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
 from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
+
+_SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class RunnerSettings(BaseModel):
@@ -56,8 +68,10 @@ class RunnerSettings(BaseModel):
     """Reproducibility seed."""
     timeout_seconds: Seconds = 30
     """Wall-clock limit of one request."""
-    retries: Annotated[StrictInt, Field(ge=0)] = 5
-    """Retries of a request after a transient failure."""
+    retries: Annotated[StrictInt, Field(ge=0)] | None = None
+    """Most repeats of a request after transient failures; unsaid: as many as `outage_seconds` let."""
+    outage_seconds: Annotated[float, Field(strict=True, ge=0)] = 300
+    """Seconds for which a request is repeated after its first transient failure; 0: as long as the run may last."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
     stream: Streamed | None = None
@@ -79,13 +93,21 @@ class RunnerSettings(BaseModel):
         return dict(self.model_extra or {})
 
     @property
+    def repeats(self) -> dict[str, Any]:
+        """Return how a client is to repeat requests, as far as it is said: plugins' clients may know none of it."""
+        return self.model_dump(include={"retries", "outage_seconds"}, exclude_unset=True)
+
+    @property
     def request_parameters(self) -> dict[str, Any]:
         """Return what goes into every request: the sampling fields that are given, and the extras.
 
         A None stands for a parameter of the model's own that the request is to leave out.
         """
-        sampling = ("temperature", "top_p", "max_tokens", "seed")
-        return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
+        return {name: getattr(self, name) for name in _SAMPLING if name in self.model_fields_set} | self.extras
+
+
+RUN_SETTINGS = frozenset(RunnerSettings.model_fields) - set(_SAMPLING)
+"""Settings that are no fields of requests."""
 
 
 STREAMING = ("stream", "stall_seconds")
@@ -94,17 +116,21 @@ STREAMING = ("stream", "stall_seconds")
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
+    found = list(find_misplaced(layer))
     known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
     if not known:
-        return []
+        return found
     try:
         RunnerSettings.model_validate(known)
     except ValidationError as error:
-        return [
-            (tuple(item["loc"]), f"found {item['input']!r}, expected {item['msg'].removeprefix('Input should be ')}")
+        found += [
+            (
+                tuple(item["loc"]),
+                f"found {item['input']!r}, expected {say_expected(item['msg'].removeprefix('Input should be '))}",
+            )
             for item in error.errors(include_url=False)
         ]
-    return []
+    return found
 
 
 def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
@@ -115,22 +141,22 @@ def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
 
 
+def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    complain(find_parameter_problems(parameters))
+    return parameters
+
+
+def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with the request fields of a model: what no request has, and a temperature that none may."""
+    return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
+
+
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
     value = settings.get("temperature")
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
         return []
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
-
-
-def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    misplaced = [
-        ((name,), "found among request parameters, expected as a field of the model's own, beside `parameters`")
-        for name in STREAMING
-        if name in parameters
-    ]
-    complain(misplaced + find_temperature_problems(parameters))
-    return parameters
 
 
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
@@ -266,6 +292,11 @@ class SectionedFile(ConfigFile):
         """Return the model with all sections that are added as fields."""
         return _with_sections(cls)
 
+    @classmethod
+    def find_contradictions(cls, given: Mapping[str, Any]) -> Found:
+        """Yield what fields say against each other, as they are written: told also where one of them is wrong."""
+        return ()
+
     @model_validator(mode="wrap")
     @classmethod
     def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
@@ -273,6 +304,8 @@ class SectionedFile(ConfigFile):
             return handler(given)
         # Around the fields, not after them: people see what is wrong with sections and with fields at once.
         read, lines = dict(given), list[InitErrorDetails]()
+        if against := tuple(cls.find_contradictions(given)):
+            lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))
         for name in given.keys() - cls.model_fields.keys():
             section = cls.find_section(name)
             if section is None:

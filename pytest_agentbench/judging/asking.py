@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 3
 """How often a judge is asked before it is `invalid_output`."""
 REQUEST_SECONDS = 120.0
+RETRIES = 5
 BACKOFF_SECONDS = 0.25
 """The wait before the first re-asking; it doubles with each."""
 MAX_QUOTED_REPLY = 20_000
@@ -131,12 +132,13 @@ def chat_sender(
     response_format: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     request_seconds: float = REQUEST_SECONDS,
+    retries: int = RETRIES,
 ) -> Send:
     """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request. After a reply that was cut off it may have twice the tokens that options allow. What a cassette keeps
-    does not depend on what was asked before for others.
+    each request, `retries` their repetitions after a transient failure. After a reply that was cut off it may have
+    twice the tokens that options allow. What a cassette keeps does not depend on what was asked before for others.
     """
     # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
     spelling: Spelling | None = getattr(client, "spelling", None)
@@ -155,7 +157,8 @@ def chat_sender(
         return reply
 
     async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
-        ask = partial(client.complete, conversation, timeout=request_seconds, case_id=case_id, **alone)
+        repeats: dict[str, Any] = {"timeout": request_seconds, "retries": retries, **alone}
+        ask = partial(client.complete, conversation, case_id=case_id, **repeats)
         if not wanted or (spelling is not None and not spelling.takes_forms):
             return await ask(parameters=parameters)
         form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
@@ -355,7 +358,7 @@ def _asker(
 
     def sender(repetition: int) -> Send:
         options = numbered_options(chat, config.options, repetition)
-        return chat_sender(chat, case.case_id, asked.response_format, options)
+        return chat_sender(chat, case.case_id, asked.response_format, options, config.timeout_seconds, config.retries)
 
     return _Asker(chat.model.requested_model, sender, chat.model.scripted)
 

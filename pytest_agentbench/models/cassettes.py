@@ -9,6 +9,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry
+from pytest_agentbench.models.limits import OUTAGE
 from pytest_agentbench.models.messages import read_message
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request, drop_empty, write_request
@@ -56,7 +57,8 @@ class TapedClient(ChatClient):
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 30,  # noqa: ASYNC109 - passed on
-        retries: int = 5,
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
         stream: Streamed | None = None,
@@ -76,6 +78,7 @@ class TapedClient(ChatClient):
                 parameters=parameters,
                 timeout=timeout,
                 retries=retries,
+                outage_seconds=outage_seconds,
                 case_id=case_id,
                 on_retry=on_retry,
                 stream=stream,

@@ -21,7 +21,16 @@ from pytest_agentbench.models.failures import (
     timed_out,
 )
 from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
-from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
+from pytest_agentbench.models.limits import (
+    OUTAGE,
+    Admission,
+    Breaker,
+    Passage,
+    Patience,
+    Throttle,
+    Throttling,
+    longest_outage,
+)
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
@@ -85,13 +94,14 @@ class Endpoints:
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        wrap: Callable[[Connection], Connection] = lambda connection: connection,
         learned: Path | None = None,
         batches: Callable[[], Batches] | None = None,
     ) -> None:
         self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
-        self._tell, self._patience = tell, patience
-        self._breakers: dict[str, Breaker] = {}
+        self._tell, self._patience, self._wrap = tell, patience, wrap
+        self._breakers: dict[tuple[str, str], Breaker] = {}
         self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
@@ -117,7 +127,7 @@ class Endpoints:
         way = (*endpoint, *model.headers.items(), *model.query.items(), model.dialect, model.dialect_overrides)
         connection = self._connections.get(way)
         if connection is None:
-            connection = self._connections[way] = self._connect(model)
+            connection = self._connections[way] = self._wrap(self._connect(model))
         spelling = self._spellings.get((way, model.requested_model))
         if spelling is None:
             lessons = None if model.scripted else self._lessons
@@ -133,13 +143,15 @@ class Endpoints:
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
-        if where not in self._breakers:
-            self._breakers[where] = Breaker(where, self._tell, self._patience)
-        return self._breakers[where]
+        key = where, model.requested_model
+        if key not in self._breakers:
+            self._breakers[key] = Breaker(where, self._tell, self._patience)
+        return self._breakers[key]
 
     def describe_pauses(self) -> str:
         """Return which endpoints requests wait for, empty where they wait for none."""
-        return ", ".join(filter(None, (breaker.describe_pause() for breaker in self._breakers.values())))
+        pauses = ((where, breaker.describe_pause()) for (where, _), breaker in self._breakers.items())
+        return ", ".join({where: said for where, said in pauses if said is not None}.values())
 
     def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
         throttle = self._throttles.get(metered)
@@ -233,7 +245,8 @@ class ChatClient:
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 30,  # noqa: ASYNC109 - of each request, not of the call with its retries
-        retries: int = 5,
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
         own: Collection[str] = (),
@@ -244,8 +257,9 @@ class ChatClient:
         """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
-        `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
-        of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
+        `timeout` (seconds) bounds each request. After its first transient failure it is repeated for `outage_seconds`
+        (0: as long as the run may last), and at most `retries` times, where that is given; waiting for the end of an
+        outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
         `case_id` reaches scripted models only. A request that the endpoint refuses for how it is written is written
         otherwise, and sent again at once; the parameters that `own` names stay. `stream` asks for the reply in events,
         of which one comes at most `stall_seconds` after the other; None: as the model's entry says. `alone` says that
@@ -256,6 +270,8 @@ class ChatClient:
         request, adapted = self.spelling.spell(asked, own)
         body = self._write(request, stall)
         began = time.monotonic()
+        failing_since: float | None = None
+        outage = longest_outage(outage_seconds)
         sent = learned = 0
         while True:
             sent += 1
@@ -263,7 +279,7 @@ class ChatClient:
                 if batcher is not None and (found := await batcher.ask(request)) is not None:
                     reply = self._read_collected(found, sent)
                 else:
-                    reply = await self._attempt(body, timeout, sent, case_id, stall)
+                    reply = await self._attempt(body, timeout, outage, sent, case_id, stall)
                 return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
                 if "response_format" in request and refuses_form(failed.status, failed.body):
@@ -274,13 +290,18 @@ class ChatClient:
                     body = self._write(request, stall)
                     continue
                 batcher = None
+                now = time.monotonic()
+                failing_since = now if failing_since is None else failing_since
+                left = failing_since + outage - now
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
-                paused = failed.outage and self._breaker is not None and self._breaker.paused
-                # During an outage the breaker bounds the waiting; retries are for failures of this very request.
-                retries -= not paused
-                if not failed.retryable or retries < 0:
-                    raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
-                wait = 0.0 if paused else self._backoff.seconds(sent, failed.retry_after)
+                paused = failed.is_transient and self._breaker is not None and self._breaker.paused
+                # During an outage the breaker bounds the waiting; these are for failures of this very request.
+                if retries is not None and not paused:
+                    retries -= 1
+                spent = not paused and (left <= 0 or (retries is not None and retries < 0))
+                if not failed.retryable or spent:
+                    raise failed.to_error(self.model, sent, now - began) from failed.__cause__
+                wait = 0.0 if paused else min(self._backoff.seconds(sent, failed.retry_after), left)
                 if on_retry is not None:
                     on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
@@ -313,11 +334,11 @@ class ChatClient:
         return (stall or _STALL_SECONDS) if wanted else None
 
     async def _attempt(
-        self, body: bytes, limit: float, attempt: int, case_id: str | None, stall: float | None
+        self, body: bytes, limit: float, outage: float, attempt: int, case_id: str | None, stall: float | None
     ) -> ChatReply:
         if self._breaker is None:
             return await self._request_within_limits(body, limit, attempt, case_id, stall)
-        async with Passage(self._breaker) as passage:
+        async with Passage(self._breaker, outage) as passage:
             return await self._request_within_limits(body, limit, attempt, case_id, stall, passage)
 
     async def _request_within_limits(

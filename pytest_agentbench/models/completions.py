@@ -280,7 +280,10 @@ def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Map
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": said.cached_tokens,
+            **({"cache_write_tokens": said.cache_write_tokens} if said.cache_write_tokens else {}),
+        },
         "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
     }
 

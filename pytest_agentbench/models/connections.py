@@ -132,18 +132,7 @@ class HttpConnection:
         With `stall_seconds` its events are joined, where it comes in events: so long at most between two of them.
         Raises RequestFailed where none comes, or one that is too long.
         """
-        if self._sample is None:
-            self._sample = asyncio.ensure_future(self._make_sample())
-        # Shielded: the first request may be cut off, and the others wait for the same
-        sample = await asyncio.shield(self._sample)
-        request = httpx2.Request(
-            sample.method,
-            sample.url,
-            headers={**sample.headers, **headers} if headers else sample.headers,
-            cookies=self._http.cookies,
-            content=body,
-            extensions=sample.extensions,
-        )
+        request = await self.make_request(body, headers)
         try:
             if stall_seconds is not None:
                 return await self._send_for_stream(request, stall_seconds)
@@ -165,6 +154,21 @@ class HttpConnection:
         finally:
             await response.aclose()
         return reader.finish(response.status_code, response.headers)
+
+    async def make_request(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Request:
+        """Return the request that `send` sends."""
+        if self._sample is None:
+            self._sample = asyncio.ensure_future(self._make_sample())
+        # Shielded: the first request may be cut off, and the others wait for the same
+        sample = await asyncio.shield(self._sample)
+        return httpx2.Request(
+            sample.method,
+            sample.url,
+            headers={**sample.headers, **headers} if headers else sample.headers,
+            cookies=self._http.cookies,
+            content=body,
+            extensions=sample.extensions,
+        )
 
     async def _make_sample(self) -> httpx2.Request:
         """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""

@@ -31,6 +31,7 @@ _MESSAGE_KEY = re.compile(
     r"(?: is|: )?.{0,40}?(?:unsupported|not supported|not permitted|unexpected|unknown)",
     re.DOTALL,
 )
+_NAMED = re.compile(r"(?i)unsupported (?:parameter|value): ['\"](\w+)['\"]")
 _MAX_BYTES = 2**20
 
 
@@ -94,14 +95,18 @@ def _read_refusal(body: bytes) -> tuple[set[str], list[str], str | None]:
     if not isinstance(error, Mapping):
         return set(), [], None
     codes = {code for code in (error.get("code"), error.get("type")) if isinstance(code, str)}
-    named = error.get("param")
+    named, said = error.get("param"), error.get("message")
     fields = [named] if isinstance(named, str) and codes & _UNSUPPORTED else []
+    if isinstance(said, str) and not fields and (found := _NAMED.search(said)):
+        fields, codes = (
+            [found[1]],
+            {*codes, "unsupported_parameter"},
+        )  # a gateway's, that hands on no more than the text
     places = [*_list_places(error)]
     fields += [place[1] for place in places if len(place) == 2 and place[0] == "body"]
     keys = [place[-1] for place in places if len(place) > 2 and place[:2] == ["body", "messages"]]
-    said = error.get("message")
-    found = _MESSAGE_KEY.search(said) if isinstance(said, str) else None
-    return codes, fields, found[1] if found is not None else next(iter(keys), None)
+    key = _MESSAGE_KEY.search(said) if isinstance(said, str) else None
+    return codes, fields, key[1] if key is not None else next(iter(keys), None)
 
 
 def _list_places(error: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -214,6 +214,29 @@ def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
     return exact
 
 
+def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return how far a model's provider read input from its cache, where it did: over the runs whose tokens are known.
+
+    `uncached_cost_usd` is what the runs would have cost without it, None where that is not known of all.
+    """
+    usages = [row["usage"] for row in rows if row["usage"] and row["usage"]["input_tokens"]]
+    if not any(usage["cached_tokens"] or usage.get("cache_write_tokens") for usage in usages):
+        return {}
+    costs = [
+        row["usage"].get("uncached_cost_usd", row["cost_usd"]["run"]) if row["usage"] else row["cost_usd"]["run"]
+        for row in rows
+        if row["outcome"] != "skipped"
+    ]
+    read = sum(usage["cached_tokens"] or 0 for usage in usages)
+    known = [cost for cost in costs if cost is not None]
+    return {
+        "cache": {
+            "read_share": read / sum(usage["input_tokens"] for usage in usages),
+            "uncached_cost_usd": fsum(known) if len(known) == len(costs) else None,
+        }
+    }
+
+
 def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a model's entry; `groups` are its rows, case by case, and `cases` their entries in `cases[]`.
 
@@ -248,6 +271,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         "judge": _mean_by_name(rows, "judge"),
         **model_sections(judged),
         **_sum_usage(rows),
+        **_cache_use(rows),
         "duration_seconds": _spread_durations(row["duration_seconds"] for row in judged),
         "streaming": _spread_stream_times(judged),
     }

@@ -278,8 +278,11 @@ def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[s
     return {"run_id": sendable(artifact.run_id), "judged": verdicts}
 
 
-def _token_counts(usage: Usage) -> dict[str, int | None]:
-    """Return tokens; fewer than none, and what no model has ever used, are unknown."""
+def _token_counts(usage: Usage) -> dict[str, float | None]:
+    """Return tokens; fewer than none, and what no model has ever used, are unknown.
+
+    Of a provider's cache only where it was used: also what was written to it, and the cost without it.
+    """
     counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -287,8 +290,14 @@ def _token_counts(usage: Usage) -> dict[str, int | None]:
         "reasoning_tokens": usage.reasoning_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+    if usage.cache_write_tokens:
+        counts["cache_write_tokens"] = usage.cache_write_tokens
+        counts["cache_write_1h_tokens"] = usage.cache_write_1h_tokens
     # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
-    return {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    known = {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    if usage.cached_tokens or usage.cache_write_tokens:
+        return {**known, "uncached_cost_usd": finite(usage.uncached_cost_usd)}
+    return {**known}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:

@@ -33,6 +33,7 @@ TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malform
 _ERRORS = {
     "400": (400, "Unsupported parameter: 'banana'", "invalid_request_error"),
     "context": (400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"),
+    "filtered": (400, "The prompt was flagged", "content_filter"),
     "401": (401, "Incorrect API key provided", "invalid_api_key"),
     "403": (403, "You may not use this model", "forbidden"),
     "404": (404, "The model does not exist", "model_not_found"),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.mcp_bench.wording import read_planner_wording
@@ -92,9 +91,8 @@ _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 class Asker:
     """Sender of requests for replies of at most so many tokens.
 
-    The limit is sent as `max_tokens`, or as `max_completion_tokens` where the `parameters` of the model and the run
-    have that, or the provider asks for it. Where they set it, the lower number holds; where they remove it with null,
-    none is sent.
+    Where the `parameters` of the model and the run set a limit, the lower number holds; where they remove it with
+    null, none is sent.
     """
 
     def __init__(self, requests: Requests, parameters: Mapping[str, Any]) -> None:
@@ -104,14 +102,7 @@ class Asker:
 
     async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
         """Return one request. Raises ProviderError."""
-        try:
-            return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
-        except ProviderError as error:
-            if self._newer or error.retryable or _NEWER_LIMIT not in str(error):
-                raise
-            # OpenAI's reasoning models refuse `max_tokens`, and name the field that they take in the refusal.
-            self._newer = True
-            return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
+        return await self._requests.send(messages, parameters=self._limit_parameters(tokens), purpose=purpose)
 
     def _limit_parameters(self, tokens: int) -> dict[str, int | None]:
         """Return the parameters of a request that limit its reply."""
