@@ -58,6 +58,7 @@ class StreamReader:
         """Return the reply that the events make together. Raises ConnectionError where they break off."""
         self._take_line(b"".join(self._line).rstrip(b"\r"))
         self._take_line(b"")
+        headers = {**headers, "content-type": "application/json"}  # what is broken is refused as broken JSON
         if self._broken is not None:
             return RawReply(status, headers, self._broken)
         if not self.complete:
@@ -73,7 +74,7 @@ class StreamReader:
             content = json.dumps(_settle(whole), ensure_ascii=False).encode("utf-8", "replace")
         except RecursionError:
             return RawReply(status, headers, b"events that nest too deep to be joined")
-        return RawReply(status, {**headers, "content-type": "application/json"}, content, times=times)
+        return RawReply(status, headers, content, times=times)
 
     def _take_line(self, line: bytes) -> bool:
         if line.startswith(b"data:"):
