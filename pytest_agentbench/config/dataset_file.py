@@ -1,7 +1,5 @@
 """`dataset.yaml` (or `<name>.dataset.yaml`): how files of questions, or a Hugging Face dataset, become cases."""
 
-from __future__ import annotations
-
 import fnmatch
 import glob
 import os

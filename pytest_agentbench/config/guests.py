@@ -12,6 +12,7 @@ from pydantic import Field
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelEntry, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
@@ -145,11 +146,13 @@ def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, 
 
 
 def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
+    held, limit = spread_extra_body(found), spread_extra_body(limit)
     for name in RUNNER_LIMITS:
         most = limit.get(name, RunnerSettings.model_fields[name].default)
         loosens = _longer_outage if name == "outage_seconds" else _more
-        if found.get(name) is not None and loosens(found[name], most):
-            yield (*loc, name), found[name], most
+        for said in (name, "max_completion_tokens") if name == "max_tokens" else (name,):  # two names of one setting
+            if held.get(said) is not None and loosens(held[said], most):
+                yield (*loc, said) if said in found else (*loc, EXTRA_BODY, said), held[said], most
 
 
 def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 """The fixture that declares MCP servers beside those of files."""
 
+OWN_AGENT = "agent"
+"""The model id in item ids where the user's own agent runs and no model is named."""
 CHAT_JUDGE = "llm_probe"
 """The type of judges that are chat models."""
 

@@ -14,12 +14,14 @@ from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
 from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
-from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
+from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
+from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES
@@ -92,6 +94,7 @@ class Registry:
             tools=frozenset(self.tools),
             checks=frozenset(self.checks),
             metrics=frozenset(self.metrics),
+            judges=frozenset({CHAT_JUDGE, *self.judges}),
         )
 
 
@@ -222,8 +225,9 @@ class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `without_tools` says by a plan's id why its model
-    is not asked with tools, `differing` counts stored verdicts that runs no longer come to.
+    its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
+    `without_tools` says by a plan's id why its model is not asked with tools, `differing` counts stored verdicts that
+    runs no longer come to. `makes_runs` says that the last run was made, and not found in the store.
     """
 
     registry: Registry
@@ -233,8 +237,10 @@ class Services(GradingServices):
     rules: SessionRules
     cassette_mode: CassetteMode = "off"
     session_id: str | None = None
+    batched: bool = False
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    makes_runs: bool = False
     without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None

@@ -173,6 +173,14 @@ def timed_out(seconds: float) -> RequestFailed:
     return RequestFailed("timeout", f"no complete reply within {seconds:g} s", advice, retryable=True)
 
 
+def stalled(seconds: float) -> RequestFailed:
+    """Return the failure of a stream that sends nothing more."""
+    advice = "Raise stall_seconds where the model may be silent for longer in the middle of an answer."
+    return RequestFailed(
+        "timeout", f"nothing came for {seconds:g} s in the middle of the reply", advice, retryable=True
+    )
+
+
 def not_connected(error: BaseException, model: Model) -> RequestFailed:
     """Return the failure of a connection: refused, reset, cut off, unknown host, bad certificate."""
     cause: BaseException = error

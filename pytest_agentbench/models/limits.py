@@ -262,7 +262,7 @@ class Breaker:
         `outage` is how many seconds it waits at most.
         """
         if self._paused_at is not None:
-            with _stop_run_limit(outage):
+            with stop_run_limit(outage):
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -350,7 +350,7 @@ class Passage:
 
 
 @contextlib.contextmanager
-def _stop_run_limit(longest: float) -> Iterator[None]:
+def stop_run_limit(longest: float) -> Iterator[None]:
     """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
     timer, began = RUN_LIMIT.get(), time.monotonic()
     if timer is None or (due := timer.when()) is None or timer.expired() or longest == math.inf:

@@ -170,6 +170,10 @@ class OpenedSource(ABC):
         """Yield doubts about the file as a whole, each as `file:line:column: text` and as the text alone."""
         yield from ()
 
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the same of request fields in the runner's settings that no endpoint is known to take."""
+        yield from ()
+
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield doubts about the good rows, `file:line:column: warning: text`, in one pass that takes all of them."""
         deque(rows, maxlen=0)

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from pytest_agentbench.config.dataset_file import RowFields
-from pytest_agentbench.errors import ConfigError
 
 
 @dataclass
@@ -182,10 +181,6 @@ def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:
 
 ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
 """`_parse_item(data, line_num)` of an object: `line_num` is the row's 1-based line in JSONL, else its 0-based index."""
-
-
-class CodeNotRun(ConfigError):
-    """The dataset is read by code, which this command does not run: that is no fault of the dataset."""
 
 
 def load_item_class(name: str, folder: Path) -> ItemParser:

@@ -24,11 +24,10 @@ from pytest_agentbench.config.dataset_file import (
     parse_template,
 )
 from pytest_agentbench.config.documents import Loc, read_document
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
 from pytest_agentbench.sources.items import (
     MISSING,
-    CodeNotRun,
     ItemParser,
     answer_of,
     call_parser,

@@ -444,6 +444,14 @@ class OpenedDataset(OpenedSource):
         if recipe is not None:
             yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
 
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the descriptor's runner."""
+        recipe = self.dataset.recipe
+        if recipe is not None and recipe.descriptor.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
+
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""
         from pytest_agentbench.sources.quality import find_doubts

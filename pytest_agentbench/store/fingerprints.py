@@ -201,8 +201,12 @@ def endpoint_input(model: Model) -> dict[str, Any]:
     return found
 
 
-def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
-    return [{"role": each.role, "content": each.content, "name": each.name} for each in messages]
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [
+        # Calls only where there are some: what ran before messages had any keeps its fingerprint
+        {"role": each.role, "content": each.content, "name": each.name, **each.calls}
+        for each in messages
+    ]
 
 
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
@@ -210,6 +214,8 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
+    if profile.parallel_tools is None:
+        names.add("parallel_tools")
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings["runner_defaults"] = drop_transport(profile.runner_defaults)

@@ -175,7 +175,10 @@ def test_a_plugins_check_is_known_by_its_registration(write):
         ({"func": "exact_match", "args": {"reference": "a", "threshold": 2}}, "args.threshold"),
         ({"func": "tool_call_count", "args": {"count": "3"}}, "args.count: Input should be a valid integer"),
         ({"func": "status_is"}, "args.status: Field required"),
-        ({"func": "regex_match", "args": {"pattern": "("}}, "args.pattern: not a regular expression: missing )"),
+        (
+            {"func": "regex_match", "args": {"pattern": "("}},
+            "args.pattern: found '(', which is not a regular expression: missing )",
+        ),
     ],
 )
 def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, message):

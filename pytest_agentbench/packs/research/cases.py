@@ -15,7 +15,6 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.config.session_roots import naming_folder
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.grader import StoredReports
 from pytest_agentbench.packs.research.records import (
     RESEARCH,
     Language,
@@ -62,6 +61,7 @@ from pytest_agentbench.sources.test_yaml import named_tools
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.annotations import Annotations
     from pytest_agentbench.packs.research.config import PoetConfig
+    from pytest_agentbench.packs.research.grader import StoredReports
 
 
 _STORED = RunnerSpec(type="predictions")
@@ -419,6 +419,8 @@ class OpenedReports(OpenedSource):
 
     def own_subjects(self) -> Sequence[StoredReports] | None:
         """Return the files of stored reports, each of one model; None where a runner writes them."""
+        from pytest_agentbench.packs.research.grader import StoredReports  # grading is nothing that a list needs
+
         return [StoredReports(path) for path in self.reports.stored] or None
 
     def problems(self) -> Iterator[BadRow]:
