@@ -260,12 +260,12 @@ def test_what_is_wrong_is_told_with_its_line(installed: Installed) -> None:
     expected = [
         "broken/deck.cards:2:1: found 'What is 3 + 3?', expected QUESTION = ANSWER",
         "broken/deck.cards:3:1: found 'many' after the bar, expected a number of words",
-        "broken/long/test.yaml:6:20: card.most_words: found 'few', expected a valid integer",
-        "broken/misspelt/test.yaml:7:65: deterministic_checks[0].declarative.or_fewr: Extra inputs are not permitted; "
+        "broken/long/test.yaml:6:20: card.most_words: found 'few', expected a whole number",
+        "broken/misspelt/test.yaml:7:65: deterministic_checks[0].declarative.or_fewr: unknown field; "
         "did you mean 'or_fewer'?",
     ]
     validated = installed.agentbench("validate", "broken")
-    profile = "broken/run_profiles/hasty.yaml:5:18: shell.seconds: found 'soon', expected a valid number"
+    profile = "broken/run_profiles/hasty.yaml:5:18: shell.seconds: found 'soon', expected a number"
     assert validated.returncode == 1
     assert [line for line in (*expected, profile) if line not in validated.stdout] == [], validated.stdout
     text = installed.pytest("broken")
@@ -292,7 +292,7 @@ def test_without_the_plugin_cases_say_what_is_missing(tmp_path: Path) -> None:
     assert "test.yaml:4:16: runner.type: unknown runner 'shell'" in text
     text = without.pytest("cases", "--agentbench-run-profile", "plain")
     assert "plain.yaml:4:10: sandbox: found 'plain', expected 'auto', 'docker', 'bubblewrap' or 'local'" in text
-    assert "plain.yaml:5:1: shell: Extra inputs are not permitted" in text
+    assert "plain.yaml:5:1: shell: unknown field" in text
     validated = without.agentbench("validate", "cases").stdout
     assert "has no turns" not in validated
     assert "the check kind 'line_count' is not built in; a plugin or conftest.py must register it" in validated

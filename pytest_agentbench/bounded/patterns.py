@@ -49,7 +49,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> regex.Pattern
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:
-        raise ValueError(f"not a regular expression: {error}") from error
+        raise ValueError(f"found {pattern[:60]!r}, which is not a regular expression: {error}") from error
     except RecursionError as error:
         raise ValueError("not a regular expression that can be used: it nests too deep") from error
 

@@ -42,6 +42,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="list, and then do: ask the endpoints of models.yaml and of judges with their keys, run container engines "
         "that profiles name, and a command in a container of each image",
     )
+    parser.add_argument(
+        "--model",
+        metavar="ID",
+        help="with --live: probe this model alone, with at most 12 small requests, and say what its endpoint takes",
+    )
+    parser.add_argument("--yes", action="store_true", help="with --model: send the requests without asking first")
+    parser.add_argument(
+        "--write", action="store_true", help="with --model: write what the probes teach into the entry of models.yaml"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead")
 
 
@@ -49,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     """Print what it finds. Values of keys are never shown."""
     import asyncio
 
+    if args.model is not None:
+        return _probe(args)
     from pytest_agentbench.cli.doctor_examination import examine
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.store.redaction import Redactor
@@ -64,6 +75,16 @@ def run(args: argparse.Namespace) -> int:
         for line in _write_lines(findings, len(lacking)):
             print(Redactor().text(line))
     return 1 if lacking else 0
+
+
+def _probe(args: argparse.Namespace) -> int:
+    from pytest_agentbench.errors import ConfigError
+
+    if not args.live:
+        raise ConfigError("--model asks an endpoint, so it needs --live")
+    from pytest_agentbench.cli.doctor_model import run as probe
+
+    return probe(args)
 
 
 def _announce(actions: Sequence[str]) -> None:

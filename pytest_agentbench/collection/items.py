@@ -22,7 +22,14 @@ from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, StoredAnswers
-from pytest_agentbench.sources.discovery import find_source, named_source, select, suite_problems
+from pytest_agentbench.sources.discovery import (
+    describe_near_miss,
+    find_source,
+    named_source,
+    select,
+    suite_problems,
+    unmatched_tags,
+)
 from pytest_agentbench.terminal_text import visible, visible_line
 
 STRICT = pytest.StashKey[bool]()
@@ -280,7 +287,7 @@ class CaseFile(pytest.Module):
         items = []
         for plan, asked in zip(plans, judges, strict=True):
             for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked)
+                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked, earlier=row.earlier)
                 item = make_item(self, job, line, self._fixtureinfo)
                 self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                 items.append(item)
@@ -322,7 +329,11 @@ def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
 
             if in_case_folder(path.parent, top):
                 return None
-    return None if source is None else _collector(source, parent, path)
+    if source is not None:
+        return _collector(source, parent, path)
+    if (warning := describe_near_miss(path)) is not None:
+        parent.config.stash[PLANNER].left_out.append(warning)
+    return None
 
 
 def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> CaseFile:
@@ -399,6 +410,8 @@ class _Suites:
         problems = suite_problems(suite, cases, root)
         if problems and not root.is_guest:  # whose cases are not those that the session's suite names
             raise make_located_error(root.find("suites", name), problems)
+        if doubts := [] if root.is_guest else unmatched_tags(suite.case_selection, cases):
+            self.planner.left_out += str(make_located_error(root.find("suites", name), doubts)).splitlines()
         return select(suite.case_selection, cases)
 
 

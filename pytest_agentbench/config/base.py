@@ -43,6 +43,7 @@ class Known(NamedTuple):
     tools: frozenset[str] | None = None
     checks: frozenset[str] | None = None
     metrics: frozenset[str] | None = None
+    judges: frozenset[str] | None = None
     find_runner: Callable[[str], Any] = _RUNNERS
     find_check: Callable[[str], Any] = _CHECKS
 
@@ -319,8 +320,9 @@ class Written(Record):
     def read_by(self, origin: Origin) -> Self:
         """Note where the model, and each model that it declares, comes from."""
         self._origin = origin
-        for part in getattr(self, "models", ()):
-            part.read_by(origin)
+        if "models" in type(self).model_fields:  # else it may be a request field of that name
+            for part in self.models:  # type: ignore[attr-defined]
+                part.read_by(origin)
         return self
 
 
@@ -393,9 +395,9 @@ def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAda
         if isinstance(cause, Problems):
             yield from (document.problem(loc + sub, message) for sub, message in cause.found)
         elif item["type"] == "extra_forbidden":
-            yield document.problem(loc, f"{item['msg']}{_suggest_field(loc, kind, document.data)}", at_key=True)
+            yield document.problem(loc, f"unknown field{_suggest_field(loc, kind, document.data)}", at_key=True)
         elif item["type"] == "missing":
-            yield document.problem(loc, "found nothing, expected a value: Field required")
+            yield document.problem(loc, "missing; add it")
         else:
             yield document.problem(loc, _describe_error(item["type"], item["msg"], item["input"], cause))
 
@@ -409,7 +411,32 @@ def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
     # pydantic speaks of Python's types, people have written YAML
     expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
     expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
-    return f"found {_shorten_value(found)}, expected {expected}"
+    expected = say_expected(expected)
+    advice = "; put it in quotes" if expected == "a text" and isinstance(found, int | float) else ""
+    if expected == "a list" and isinstance(found, str):
+        advice = f"; write [{shorten_text(found, 40)}]"
+    return f"found {_shorten_value(found)}, expected {expected}{advice}"
+
+
+def say_expected(text: str) -> str:
+    """Return what pydantic expects in the words of people who write files."""
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
+
+
+_WORDS = {
+    "a valid string": "a text",
+    "a valid boolean": "true or false",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid list": "a list",
+    "a valid mapping": "a mapping",
+    "less than or equal to": "at most",
+    "greater than or equal to": "at least",
+    "greater than": "more than",
+}
+"""What pydantic says, as people say it."""
 
 
 def _shorten_value(value: Any) -> str:

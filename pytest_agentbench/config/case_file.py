@@ -1,7 +1,7 @@
 """`test.yaml`: one evaluation scenario, with its hidden files and what decides the case by them."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -29,10 +29,12 @@ from pytest_agentbench.config.base import (
     resolve_folder,
     resolve_path,
     scope_of,
+    suggest,
     validate_together,
 )
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import (
+    RUN_SETTINGS,
     CaseServers,
     ProfileSection,
     SectionedFile,
@@ -44,7 +46,9 @@ from pytest_agentbench.records.base import Record, Seconds, Slug, Tags
 from pytest_agentbench.records.case import (
     Expectations,
     Expected,
+    GivenCall,
     InsidePath,
+    Message,
     MetricSpec,
     PytestTests,
     Role,
@@ -178,14 +182,67 @@ class MessageSpec(Record):
     """Where the text stands instead."""
     name: str | None = None
     """Name of the speaker."""
+    tool_calls: tuple[GivenCall, ...] = ()
+    """Tools that an assistant message calls; messages of role tool give their results."""
+    tool_call_id: Text | None = None
+    """The call of which a message of role tool is the result."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.content is not None and self.source is not None:
             raise ValueError("a message cannot define both 'content' and 'source'")
-        if self.content is None and self.source is None:
+        if self.content is None and self.source is None and not self.tool_calls:
             raise ValueError("a message requires either inline 'content' or a 'source'")
         return self
+
+
+def find_call_problems(messages: Sequence[MessageSpec | Message]) -> list[tuple[Loc, str]]:
+    """Return what no endpoint takes: results without their call, calls without their result, ids given twice."""
+    found: list[tuple[Loc, str]] = []
+    calls: dict[str, Loc] = {}
+    answered: set[str] = set()
+    for index, message in enumerate(messages):
+        if message.tool_calls and message.role != "assistant":
+            text = f"found in a message of role {message.role!r}, expected role 'assistant', which calls tools"
+            found.append(((index, "tool_calls"), text))
+        for nth, call in enumerate(message.tool_calls):
+            place: Loc = (index, "tool_calls", nth, "id")
+            if call.id in calls:
+                found.append((place, f"Duplicate id {call.id!r}; each must be unique in the conversation"))
+            calls.setdefault(call.id, place)
+        found += (((index, *at), text) for at, text in _find_result_problems(message, calls, answered))
+    unanswered = (
+        (place, f"found no result of the call {name!r}; add a message with role 'tool' and tool_call_id {name!r}")
+        for name, place in calls.items()
+        if name not in answered
+    )
+    return [*found, *unanswered]
+
+
+def _find_result_problems(
+    message: MessageSpec | Message, calls: Collection[str], answered: set[str]
+) -> Iterator[tuple[Loc, str]]:
+    """Yield what is wrong with a message as the result of a call; `answered` gets its call."""
+    call_id = message.tool_call_id
+    if message.role != "tool":
+        if call_id is not None:
+            yield ("tool_call_id",), f"found in a message of role {message.role!r}, expected role 'tool'"
+        return
+    if call_id is None:
+        yield (
+            (),
+            "a message of role 'tool' needs a 'tool_call_id': the id in 'tool_calls' of an assistant message before",
+        )
+    elif call_id not in calls:
+        yield ("tool_call_id",), f"no message before calls a tool with the id {call_id!r}{suggest(call_id, calls)}"
+    elif call_id in answered:
+        yield ("tool_call_id",), f"Duplicate result of the call {call_id!r}; remove one of them"
+    answered.add(call_id or "")
+
+
+def _inline_call_problems(messages: tuple[MessageSpec, ...], _: ValidationInfo) -> list[tuple[Loc, str]]:
+    # What files hold beside is known once they are read: then all messages are looked at together
+    return [] if any(message.source is not None for message in messages) else find_call_problems(messages)
 
 
 class Turn(MessageSpec):
@@ -220,8 +277,16 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
     found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
-    complain(found + find_settings_problems(runner.model_extra or {}))
+    found += find_settings_problems(runner.model_extra or {})
+    if known_of(info).runner_says(runner.type, "sends_requests") is False:
+        found += [((name,), refuse_request_field(runner.type)) for name in runner.overrides.keys() - RUN_SETTINGS]
+    complain(found)
     return runner
+
+
+def refuse_request_field(runner: str) -> str:
+    """Return what is said of a request field for a runner that sends no requests."""
+    return f"is a request field, and the runner {runner} sends no requests; leave it out"
 
 
 def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:
@@ -303,7 +368,7 @@ class CaseSandbox(Record):
 class CaseInput(Record):
     """Input of the agent."""
 
-    messages: tuple[MessageSpec, ...] = ()
+    messages: Annotated[tuple[MessageSpec, ...], validate_together(_inline_call_problems)] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
     turns: tuple[Turn, ...] = ()
     """User messages sent one after the other in one session, to runners that hold one."""

@@ -132,7 +132,7 @@ def parse_json(text: bytes, path: Path) -> Document:
         if len(mapping) != len(items):
             names = [name for name, _ in items]
             twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"duplicate key {twice!r}")
+            raise _KeyTwice(f"duplicate key {twice!r}; remove one of them")
         return mapping
 
     def constant(name: str) -> Any:
@@ -140,11 +140,19 @@ def parse_json(text: bytes, path: Path) -> Document:
 
     try:
         data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
+    except _KeyTwice as error:
+        # Nearly every JSON text is YAML, of which the places are known
+        twice = parse_yaml(text, path)
+        raise twice.error(twice.problems or [Problem(1, 1, f"not valid JSON: {error}")]) from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:1:1: not valid JSON: {error}") from error
     return Document(path, text, data)
+
+
+class _KeyTwice(Exception):
+    """A JSON object has a key twice."""
 
 
 class _TooDeep(Exception):
@@ -278,16 +286,46 @@ def _find_child(node: Node, part: int | str) -> tuple[Node | None, Node | None]:
 
 
 def _syntax_error(error: Exception, text: bytes, path: Path) -> ConfigError:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if mark is not None:
-        reasons = (getattr(error, "context", None), getattr(error, "problem", None))
-        return ConfigError(
-            f"{path}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {', '.join(filter(None, reasons))}"
-        )
+    if getattr(error, "problem_mark", None) or getattr(error, "context_mark", None):
+        line, column, reason = _explain_syntax(error, text.decode("utf-8-sig", "replace").splitlines())
+        return ConfigError(f"{path}:{line + 1}:{column + 1}: not valid YAML: {reason}")
     position = getattr(error, "position", 0)
     before: Sequence[bytes] = text[:position].split(b"\n")
     reason = getattr(error, "reason", str(error))
-    return ConfigError(f"{path}:{len(before)}:{len(before[-1]) + 1}: not valid YAML: {reason}; save the file as UTF-8")
+    advice = "remove them" if "control characters" in reason else "save the file as UTF-8"
+    return ConfigError(f"{path}:{len(before)}:{len(before[-1]) + 1}: not valid YAML: {reason}; {advice}")
+
+
+def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
+    """Return line and column, from 0, of a syntax error where its author would look for it, and what to do."""
+    context, problem = error.context or "", getattr(error, "problem", None) or ""
+    mark = getattr(error, "problem_mark", None) or error.context_mark
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    if "\t" in (indent := line[: len(line) - len(line.lstrip())]):
+        return mark.line, indent.index("\t"), "found a tab, expected blanks; YAML is indented with blanks only"
+    if "cannot start any token" in problem:
+        return (
+            mark.line,
+            mark.column,
+            f"found {line[mark.column :][:1]!r}, which begins no text; put the text in quotes",
+        )
+    if "mapping values are not allowed" in problem:
+        reason = "found a second ':' in the line, or a line that is indented otherwise than its neighbours"
+        return mark.line, mark.column, f"{reason}; put a text with ':' in quotes, or mend the indentation"
+    if "could not find expected ':'" in problem:
+        begun = error.context_mark
+        word = "".join(lines[begun.line : begun.line + 1])[begun.column :].strip()
+        return begun.line, begun.column, f"found {word[:60]!r}, expected 'key: value' with a blank behind the colon"
+    if "quoted scalar" in context:
+        return error.context_mark.line, error.context_mark.column, "the quote that begins here is never closed"
+    if "flow" in context:
+        begun = error.context_mark
+        bracket = "".join(lines[begun.line : begun.line + 1])[begun.column :][:1]
+        reason = f"{bracket!r} begins here and is not closed, or a comma is missing, before line {mark.line + 1}"
+        return begun.line, begun.column, reason
+    if "single document" in context:
+        return mark.line, mark.column, "found a second document behind '---', expected one; give it a file of its own"
+    return mark.line, mark.column, ", ".join(filter(None, (context, problem)))
 
 
 def make_located_error(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
@@ -11,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pytest_agentbench.errors import JudgeError, ProviderError
+from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
 from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.learning import LIMITS, PLAIN_REPLIES
 from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.models.routes import Draw
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 3
 """How often a judge is asked before it is `invalid_output`."""
 REQUEST_SECONDS = 120.0
+RETRIES = 5
 BACKOFF_SECONDS = 0.25
 """The wait before the first re-asking; it doubles with each."""
 MAX_QUOTED_REPLY = 20_000
@@ -99,6 +102,8 @@ async def ask(
             if error.reason == "filtered":
                 return ended("invalid_output", error=f"filtered: {error}")
             return ended("provider_error", error=str(error))
+        except BatchWaitsError:  # a later session has the answer
+            raise
         except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
             return ended("provider_error", error=f"{type(error).__name__}: {error}")
         usage = reply.usage if usage is None else usage + reply.usage
@@ -127,27 +132,33 @@ def chat_sender(
     response_format: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     request_seconds: float = REQUEST_SECONDS,
+    retries: int = RETRIES,
 ) -> Send:
     """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request. After a reply that was cut off it may have twice the tokens that options allow. What a cassette keeps
-    does not depend on what was asked before for others.
+    each request, `retries` their repetitions after a transient failure. After a reply that was cut off it may have
+    twice the tokens that options allow. What a cassette keeps does not depend on what was asked before for others.
     """
     # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
     spelling: Spelling | None = getattr(client, "spelling", None)
     wanted = response_format is not None and "response_format" not in options
     parameters = dict(options)
 
+    # What is asked again is asked at once
+    asked = itertools.count()
+
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        reply = await ask_in_form(conversation)
+        alone = next(asked) == 0 and getattr(client, "takes_alone", False)
+        reply = await ask_in_form(conversation, {"alone": True} if alone else {})
         for limit in LIMITS if reply.finish_reason == "length" else ():
             if isinstance(most := options.get(limit), int):
                 parameters[limit] = 2 * most
         return reply
 
-    async def ask_in_form(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        ask = partial(client.complete, conversation, timeout=request_seconds, case_id=case_id)
+    async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
+        repeats: dict[str, Any] = {"timeout": request_seconds, "retries": retries, **alone}
+        ask = partial(client.complete, conversation, case_id=case_id, **repeats)
         if not wanted or (spelling is not None and not spelling.takes_forms):
             return await ask(parameters=parameters)
         form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
@@ -308,6 +319,7 @@ async def _iterate(
     messages: Sequence[dict[str, str]],
     backoff_seconds: float,
 ) -> JudgeIteration:
+    Draw.mark(f"{run.judge_run_id} {repetition}")
     asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
     return JudgeIteration(
         judge_run_id=run.judge_run_id,
@@ -350,7 +362,7 @@ def _asker(
 
     def sender(repetition: int) -> Send:
         options = numbered_options(chat, config.options, repetition)
-        return chat_sender(chat, case.case_id, asked.response_format, options)
+        return chat_sender(chat, case.case_id, asked.response_format, options, config.timeout_seconds, config.retries)
 
     return _Asker(chat.model.requested_model, sender, chat.model.scripted)
 

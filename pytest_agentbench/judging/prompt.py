@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.judging.verdicts import aggregate, numbered, parse_verdict, response_format
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
-from pytest_agentbench.records.case import Attachment, Case, Rubric
+from pytest_agentbench.records.case import Attachment, Case, Message, Rubric
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult, JudgeVerdict
 from pytest_agentbench.records.run import (
     MessageEvent,
@@ -166,7 +166,7 @@ def judge_messages(
 def _target(case: Case) -> _Parts:
     yield f"# Evaluation target\n\n## Task: {' '.join(case.title.split())}"
     for message in case.messages:
-        yield Block(f"{message.role} message to the agent", clip_middle(message.content, MAX_MESSAGE))
+        yield Block(f"{message.role} message to the agent", clip_middle(_text_of(message), MAX_MESSAGE))
     if case.turns:
         yield "\nThen, one after the other:"
         for number, turn in enumerate(case.turns, start=1):
@@ -182,6 +182,11 @@ def _target(case: Case) -> _Parts:
     if case.reference is not None:
         yield "\n## Reference answer"
         yield Block("reference answer", clip_middle(case.reference, MAX_MESSAGE))
+
+
+def _text_of(message: Message) -> str:
+    calls = message.calls
+    return f"{message.content}\n{json.dumps(calls, ensure_ascii=False)}".lstrip() if calls else message.content
 
 
 def _attachment_text(attachment: Attachment, limit: int) -> str:
@@ -261,7 +266,7 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
 
 def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     shown_already = next((event for event in reversed(artifact.trace) if _is_final(event, artifact)), None)
-    events = (event for event in artifact.trace if event is not shown_already)
+    events = (event for event in _list_own_events(artifact.trace) if event is not shown_already)
     blocks = [block for event in events if (block := _event_block(event, case)) is not None]
     if not blocks:
         return
@@ -271,6 +276,16 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     if last > first:
         yield f"[{last - first} events left out here]"
     yield from blocks[last:]
+
+
+def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
+    """Yield the events without the assistant messages that the case itself gives: those before the first request."""
+    asked = next(
+        (at for at, event in enumerate(trace) if isinstance(event, RunnerEvent) and event.name == "request"), 0
+    )
+    for at, event in enumerate(trace):
+        if at >= asked or not (isinstance(event, MessageEvent) and event.role == "assistant"):
+            yield event
 
 
 def _reasoning(artifact: RunArtifact) -> _Parts:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pytest_agentbench.models.replies import ReplyPart, make_invalid_reply, read_json
+from pytest_agentbench.models.replies import AsNumber, ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Expectation, Expectations
 from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeResult, JudgeVerdict, Scored
@@ -180,7 +180,7 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
 
 
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
-    """Return the verdict in a judge's reply: a JSON object, alone or in the reply's only code fence.
+    """Return the verdict in a judge's reply: a JSON object, as `read_json` finds it.
 
     Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
     exactly one answer. Other keys are ignored.
@@ -200,14 +200,14 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
 
 
 class _Score(ReplyPart):
-    score: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
+    score: Annotated[float, AsNumber, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
     evidence: tuple[str, ...]
 
 
 class _Met(ReplyPart):
     kind: Literal["hard", "soft"]
     index: Annotated[int, Field(strict=True)]
-    met: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+    met: Annotated[float, AsNumber, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
     evidence: str = ""
 
 

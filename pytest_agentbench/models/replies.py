@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.ends import read_filter_results
@@ -23,13 +23,39 @@ from pytest_agentbench.terminal_text import shorten_text
 
 
 @dataclass(frozen=True, slots=True)
+class StreamTimes:
+    """Seconds from a request to the first piece of its reply, whatever that is of, to the first text, to the last
+    piece.
+    """
+
+    first: float | None
+    first_text: float | None
+    last: float | None
+
+    def measure(self, usage: Usage) -> dict[str, float | None]:
+        """Return what is reported of a streamed reply. What it did not tell is None."""
+        speed = None
+        if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
+            speed = usage.output_tokens / (self.last - self.first)
+        return {
+            "ttft_seconds": self.first,
+            "first_text_seconds": self.first_text,
+            "output_tokens_per_second": speed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came. The names of `headers` are lower case, or found in any; `redirect` is where one leads."""
+    """A reply as it came, or its events joined to what would have come whole, with their times.
+
+    The names of `headers` are lower case, or found in any; `redirect` is where one leads.
+    """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
     redirect: str | None = None
+    times: StreamTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +67,8 @@ class ChatReply:
     fields of the message that hold the model's thoughts as text, for callers that show or return them; `thoughts` are
     all of them as one text, None where it told none. `end` is how a run ends by the reply, None where it calls tools,
     and `detail` what more is known of that. `unfiltered` says that the provider's filter did not run. `adapted` names
-    what the request had otherwise than asked for, as its endpoint takes it.
+    what the request had otherwise than asked for, as its endpoint takes it. `times` are those of a
+    reply that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
     """
 
     content: str | None
@@ -59,6 +86,8 @@ class ChatReply:
     detail: EndDetail | None = None
     unfiltered: bool = False
     adapted: tuple[str, ...] = ()
+    times: StreamTimes | None = None
+    batch: Mapping[str, Any] | None = None
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
@@ -147,24 +176,39 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     prompt = _find_count(block, "prompt_tokens", "input_tokens")
     completion = _find_count(block, "completion_tokens", "output_tokens")
     total = _find_count(block, "total_tokens")
+    details = _find_mapping(block, "prompt_tokens_details", "input_tokens_details")
+    # DeepSeek and Anthropic have names of their own for what was read and written, outside of the details
+    cached = _find_count(details, "cached_tokens")
+    if cached is None:
+        cached = _find_count(block, "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    written = _find_count(details, "cache_write_tokens")
+    if written is None:
+        written = _find_count(block, "cache_creation_input_tokens")
+    if prompt is not None and "prompt_tokens" not in block and "cache_creation_input_tokens" in block:
+        prompt += (cached or 0) + (written or 0)  # Anthropic's own input_tokens leave both out
+    reasoning = _find_count(
+        _find_mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
+    )
+    if total is not None and reasoning and total == (prompt or 0) + (completion or 0) + reasoning:
+        completion = (completion or 0) + reasoning  # xAI's completion_tokens leave the thoughts out
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
-    cached = _find_count(_find_mapping(block, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
     # `raw` keeps the block as it came: providers count more kinds of tokens than there are fields for.
     # Without validation: every value was checked by `_find_count`, and this runs once per reply.
     usage = Usage.model_construct(
         input_tokens=prompt,
         output_tokens=completion,
         total_tokens=total,
-        reasoning_tokens=_find_count(
-            _find_mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
-        ),
-        # DeepSeek has its own name for cached tokens, outside of the details.
-        cached_tokens=_find_count(block, "prompt_cache_hit_tokens") if cached is None else cached,
+        reasoning_tokens=reasoning,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=_find_count(_find_mapping(block, "cache_creation"), "ephemeral_1h_input_tokens"),
         cost_usd=None,
         raw=(dict(block),),
     )
-    return usage.model_copy(update={"cost_usd": _find_cost(block, usage, model, answered_by)})
+    cost = _find_cost(block, usage, model, answered_by)
+    uncached = _price_uncached(usage, cost, model, answered_by)
+    return usage.model_copy(update={"cost_usd": cost, "uncached_cost_usd": uncached})
 
 
 def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
@@ -172,6 +216,10 @@ def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by
     # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.
     if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
+    return _price_tokens(usage, model, answered_by)
+
+
+def _price_tokens(usage: Usage, model: Model, answered_by: str) -> float | None:
     if model.prices is not None:
         return price_by_table(usage, model.prices)
     if model.scripted:
@@ -179,8 +227,16 @@ def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by
     return price_by_library(usage, model.base_url or DEFAULT_BASE_URL, answered_by, model.requested_model)
 
 
+def _price_uncached(usage: Usage, cost: float | None, model: Model, answered_by: str) -> float | None:
+    """Return what the tokens would have cost had none of them been read from a cache or written to it."""
+    if not usage.cached_tokens and not usage.cache_write_tokens:
+        return cost
+    plain = {"cached_tokens": 0, "cache_write_tokens": 0, "cache_write_1h_tokens": 0}
+    return _price_tokens(usage.model_copy(update=plain), model, answered_by)
+
+
 def price_by_table(usage: Usage, prices: Prices) -> float | None:
-    """Return USD by a price per million tokens, cached input at its own price where there is one.
+    """Return USD by a price per million tokens, input read from a cache or written to it at its own, if there is one.
 
     None where the tokens are unknown.
     """
@@ -188,7 +244,9 @@ def price_by_table(usage: Usage, prices: Prices) -> float | None:
         return None
     cached = min(usage.cached_tokens or 0, usage.input_tokens)
     cached_price = prices.input_per_1m if prices.cached_input_per_1m is None else prices.cached_input_per_1m
-    cost = (usage.input_tokens - cached) * prices.input_per_1m + cached * cached_price
+    written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
+    write_price = prices.input_per_1m if prices.cache_write_per_1m is None else prices.cache_write_per_1m
+    cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price + written * write_price
     return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
 
 
@@ -204,10 +262,15 @@ def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
     # Imported at the first reply without a price: its tables take 0.3 s of CPU.
     import genai_prices
 
+    cached = min(usage.cached_tokens or 0, usage.input_tokens)
+    written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
+    for_an_hour = min(usage.cache_write_1h_tokens or 0, written)
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens),
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        **({"cache_write_1h_tokens": for_an_hour} if for_an_hour else {}),
     )
     for name in names:
         try:
@@ -237,6 +300,7 @@ MAX_LEVELS = 64
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _MAX_BRACES = 1000
+_NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,20})?", re.ASCII)
 
 P = TypeVar("P", bound="ReplyPart")
 
@@ -257,7 +321,7 @@ class ReplyPart(BaseModel):
 
 
 def read_json(text: str, form: type[P]) -> P:
-    """Return the JSON object in a reply, alone or in the reply's only code fence, as a `form`.
+    """Return the JSON object in a reply as a `form`.
 
     It may stand in prose, where that has one object alone with all keys of the form. Raises InvalidReply with
     everything that is wrong with it.
@@ -271,6 +335,14 @@ def read_json(text: str, form: type[P]) -> P:
             raise
         [found] = whole
     return validate_form(found, form)
+
+
+def _read_number(given: object) -> object:
+    return float(given) if isinstance(given, str) and _NUMBER.fullmatch(given.strip()) else given
+
+
+AsNumber = BeforeValidator(_read_number)
+"""Of a strict number: some models write it as a text."""
 
 
 def validate_form(found: Mapping[str, Any], form: type[P]) -> P:

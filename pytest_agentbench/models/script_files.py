@@ -108,6 +108,8 @@ class ScriptedUsage(Record):
     """Of those, tokens of thought."""
     cached_tokens: Tokens = 0
     """Of those sent, tokens that were cached."""
+    cache_write_tokens: Tokens = 0
+    """Of those sent, tokens that were written to a cache."""
 
 
 class Step(Record):

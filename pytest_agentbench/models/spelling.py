@@ -91,6 +91,11 @@ class Spelling:
         self.dialect = dialect.model_copy(update=changed)
 
     @property
+    def changes(self) -> tuple[Change, ...]:
+        """Return what the endpoint has taught."""
+        return tuple(self._changes)
+
+    @property
     def takes_forms(self) -> bool:
         """Return whether a request may ask for a form of reply."""
         return not any(change.do == "format" for change in self._changes)

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from pytest_agentbench.records.base import (
+    BUILT_FIRST,
     AtLeastOne,
     CasePart,
     Record,
@@ -121,6 +122,8 @@ class McpServer(Record):
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
 
+    model_config = BUILT_FIRST
+
     command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
     args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
@@ -152,7 +155,7 @@ class McpServer(Record):
     @model_validator(mode="after")
     def _some_way(self) -> Self:
         if self.command is None and self.url is None:
-            raise ValueError("a server has a 'command', or a 'url', or both")
+            raise ValueError("found neither 'command' nor 'url', expected one of them, or both")
         if self.command is not None and self.url is not None and self.scope != "session":
             raise ValueError("a server with both 'command' and 'url' has one address for all runs: set scope: session")
         return self
@@ -252,12 +255,32 @@ class Verifier(Record):
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+class GivenCall(Record):
+    """A tool call that a message of the case makes."""
+
+    id: Text
+    """What the message with its result says as tool_call_id; unique in the conversation."""
+    name: Text
+    """The tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments."""
+
+
 class Message(Record):
     """One chat message with its text in place."""
 
     role: Role
     content: str
     name: str | None = None
+    tool_calls: tuple[GivenCall, ...] = ()
+    tool_call_id: Text | None = None
+
+    @property
+    def calls(self) -> dict[str, Any]:
+        """Return what it says of tool calls as JSON: the calls that it makes, or the id of the one it answers."""
+        if not self.tool_calls and self.tool_call_id is None:
+            return {}
+        return self.model_dump(mode="json", include={"tool_calls", "tool_call_id"}, exclude_defaults=True)
 
 
 class Attachment(Record):
@@ -356,6 +379,15 @@ class Rubric(Record):
     """What the judge looks at."""
     scoring_instructions: str | None = None
     """What else the judge is told."""
+
+
+COMPARING_METRICS = frozenset(
+    {
+        *("exact_match", "similarity", "contains_answer", "f1_score", "bleu_score", "rouge_score", "numeric_match"),
+        *("json_match", "llm_judgement", "math_equal", "multiple_choice", "pass_at_k", "pass_hat_k"),
+    }
+)
+"""This package's metrics that compare with an answer, so that they say nothing where there is none."""
 
 
 class MetricSpec(Record):
@@ -498,6 +530,14 @@ CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
 
+Streamed = Literal["auto"] | StrictBool
+"""Whether replies are asked for in a stream; auto: where a request may take over a minute, or stall_seconds is set."""
+
+
+BatchKind = Literal["auto", "openai", "anthropic", "gemini"]
+"""The protocol of an endpoint's batches; auto: by its host."""
+
+
 class Prices(Record):
     """USD per million tokens."""
 
@@ -507,6 +547,8 @@ class Prices(Record):
     """For a million tokens answered."""
     cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
     """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
+    cache_write_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
 
 
 class Limits(Record):
@@ -527,7 +569,8 @@ class Model(Record):
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
     each request, the address has no query of its own. `dialect` "auto" is found by the endpoint's host, and
-    `dialect_overrides` holds what is otherwise there.
+    `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds` say how replies
+    come where a run's settings do not; with `batch` single requests go in batches.
     """
 
     model_id: str
@@ -542,6 +585,9 @@ class Model(Record):
     prices: Prices | None = None
     limits: Limits = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
+    stream: Streamed = False
+    stall_seconds: float | None = None
+    batch: BatchKind | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"

@@ -77,14 +77,21 @@ TraceEvent = Annotated[
 
 
 class Usage(Record):
-    """Tokens and money of a run. Unknown is None, never 0."""
+    """Tokens and money of a run. Unknown is None, never 0.
+
+    `input_tokens` include those read from the provider's cache (`cached_tokens`) and those written to it
+    (`cache_write_tokens`, of which `cache_write_1h_tokens` for an hour). `uncached_cost_usd` is the cost without it.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
     cost_usd: float | None = None
+    uncached_cost_usd: float | None = None
     raw: tuple[dict[str, Any], ...] = ()
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -99,7 +106,10 @@ class Usage(Record):
             total_tokens=plus(self.total_tokens, other.total_tokens),
             reasoning_tokens=plus(self.reasoning_tokens, other.reasoning_tokens),
             cached_tokens=plus(self.cached_tokens, other.cached_tokens),
+            cache_write_tokens=plus(self.cache_write_tokens, other.cache_write_tokens),
+            cache_write_1h_tokens=plus(self.cache_write_1h_tokens, other.cache_write_1h_tokens),
             cost_usd=plus(self.cost_usd, other.cost_usd),
+            uncached_cost_usd=plus(self.uncached_cost_usd, other.uncached_cost_usd),
             raw=self.raw + other.raw,
         )
 

@@ -67,7 +67,7 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
     found += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
     found += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
-    tokens = ("input", "output", "total", "reasoning", "cached")
+    tokens = ("input", "output", "total", "reasoning", "cached", "cache_write")
     found += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
     for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
         found += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]

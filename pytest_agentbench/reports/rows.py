@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
-from pytest_agentbench.records.run import EndReason, RunArtifact, Usage
+from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
     finite,
@@ -96,6 +96,7 @@ def run_row(
             "judge": _judge_cost(artifact, evaluation),
         },
         "duration_seconds": finite(duration_seconds),
+        **_stream_times(artifact),
         "reused": reused,
         "evaluation_reused": evaluation_reused,
         "cassette": _cassette_state(artifact, evaluation),
@@ -218,6 +219,24 @@ def _check_row(result: CheckResult) -> dict[str, Any]:
     }
 
 
+STREAM_TIMES = ("ttft_seconds", "first_text_seconds", "output_tokens_per_second")
+"""Measurements of a streamed reply."""
+
+
+def _stream_times(artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return the measurements of a run's streamed replies, one by one; nothing where none was streamed."""
+    events = artifact.trace if artifact is not None else ()
+    replies = [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "reply"]
+    streamed = [data for data in replies if "ttft_seconds" in data]
+    if not streamed:
+        return {}
+    return {"streaming": {name: [_measured(data.get(name)) for data in streamed] for name in STREAM_TIMES}}
+
+
+def _measured(value: object) -> float | None:
+    return finite(value) if isinstance(value, int | float) and value >= 0 else None
+
+
 def _votes(
     case: Case, model: Model | str, evaluation: Evaluation | None, metrics: Sequence[tuple[str, MetricResult]]
 ) -> dict[str, Any]:
@@ -259,8 +278,11 @@ def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[s
     return {"run_id": sendable(artifact.run_id), "judged": verdicts}
 
 
-def _token_counts(usage: Usage) -> dict[str, int | None]:
-    """Return tokens; fewer than none, and what no model has ever used, are unknown."""
+def _token_counts(usage: Usage) -> dict[str, float | None]:
+    """Return tokens; fewer than none, and what no model has ever used, are unknown.
+
+    Of a provider's cache only where it was used: also what was written to it, and the cost without it.
+    """
     counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -268,8 +290,14 @@ def _token_counts(usage: Usage) -> dict[str, int | None]:
         "reasoning_tokens": usage.reasoning_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+    if usage.cache_write_tokens:
+        counts["cache_write_tokens"] = usage.cache_write_tokens
+        counts["cache_write_1h_tokens"] = usage.cache_write_1h_tokens
     # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
-    return {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    known = {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    if usage.cached_tokens or usage.cache_write_tokens:
+        return {**known, "uncached_cost_usd": finite(usage.uncached_cost_usd)}
+    return {**known}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:

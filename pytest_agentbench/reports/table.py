@@ -222,6 +222,10 @@ def model_marks(model: Any) -> list[str]:
     marks = [mark for name, mark in _MARKS.items() if model[name]]
     marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
     marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
+    if cache := model.get("cache"):
+        cost = cache["uncached_cost_usd"]
+        without = "" if cost is None else f" ({format_money(cost)} without)"
+        marks.append(f"{cache['read_share']:.0%} of the input read from a cache{without}")
     return marks + [f"{model[how]} {how} {link} cassettes" for how, link in _TAPED.items() if model[how]]
 
 

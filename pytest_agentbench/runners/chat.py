@@ -1,15 +1,16 @@
-"""Chat with a model: messages, requests, tool calls side by side, and the `llm_probe` runner."""
+"""Chat with a model: messages, requests, tool calls, and the `llm_probe` runner."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.sections import RunnerSettings
@@ -48,13 +49,29 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
 def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return these messages of the case with its attachments, as `render_messages` does. Raises its ConfigError."""
     attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
-    shown = [
-        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
-        for message in messages
-    ]
+    shown = [_wire_message(message) for message in messages]
     first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
     # In user messages of their own: a system prompt is not to hold what strangers may have written
     return shown[:first] + attached + shown[first:]
+
+
+def _wire_message(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.name:
+        shown["name"] = message.name
+    if message.tool_call_id is not None:
+        shown["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        shown["content"] = message.content or None
+        shown["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+            }
+            for call in message.tool_calls
+        ]
+    return shown
 
 
 def _attachment(case: Case, attachment: Attachment) -> str:
@@ -105,6 +122,7 @@ class Requests:
         self._case_id = case_id
         self._client = client
         self._settings = settings
+        self._repeats = settings.repeats
         self._trace = trace
         self._own = frozenset(own) - {"type"}
         self._sent = 0
@@ -125,11 +143,11 @@ class Requests:
             parameters={name: value for name, value in parameters.items() if value is not None},
             tools=[tool.name for tool in tools],
             timeout_seconds=settings.timeout_seconds,
-            retries=settings.retries,
+            **self._repeats,
             **limits,
         )
         for message in messages:
-            self._trace.message(message["role"], message["content"], message.get("name"))
+            self._trace.message(message["role"], message["content"] or "", message.get("name"))
 
     def compare_by(self, alike: Callable[[str], str]) -> None:
         """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""
@@ -144,27 +162,32 @@ class Requests:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
+        *,
+        alone: bool = False,
         **note: Any,
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        A call that the endpoint itself could not read is a reply like any other: one whose `end` is `malformed_reply`.
+        `alone` says that it is the run's only one: it may go in a batch. A call that the endpoint itself could not read
+        is a reply like any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
         # A plugin's model may know nothing of words that are to stay
-        own = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        further: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        further |= self._repeats | self._settings.streaming
+        if alone and getattr(self._client, "takes_alone", False):
+            further["alone"] = True
         try:
             reply = await self._client.complete(
                 messages,
                 tools=tools,
                 parameters={**self._settings.request_parameters, **(parameters or {})},
                 timeout=self._settings.timeout_seconds,
-                retries=self._settings.retries,
                 case_id=self._case_id,
                 on_retry=partial(self._note_retry, number),
-                **own,
+                **further,
             )
         except ProviderError as error:
             if error.partial is not None:
@@ -254,6 +277,7 @@ class Requests:
             attempts=reply.attempts,
             seconds=reply.seconds,
             response_id=reply.response_id,
+            **({} if reply.times is None else reply.times.measure(reply.usage)),
         )
         trace.event("reply_message", number=number, message=_without_media(reply.message))
         if reply.thoughts:
@@ -271,6 +295,8 @@ class Requests:
         provider["requests"] = provider.get("requests", 0) + 1
         provider["attempts"] = provider.get("attempts", 0) + reply.attempts
         provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
+        if reply.batch is not None:
+            provider["batch"] = dict(reply.batch)
         # All of them: with these a provider finds what it has billed
         provider.setdefault("response_ids", []).append(reply.response_id)
 
@@ -377,7 +403,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
     unreadable = 0
     for _ in range(settings.max_turns):
-        reply = await requests.send(messages, tools)
+        reply = await requests.send(messages, tools, alone=toolbox is None)
         if reply.end == "malformed_reply" and unreadable < MOST_UNREADABLE:
             unreadable += 1
             messages += _tell_unreadable(reply, trace)
@@ -389,7 +415,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
             trace.message("assistant", reply.content)
         messages.append(reply.message)
         toolbox = toolbox or context.toolbox()
-        outputs = await call_tools(reply.tool_calls, toolbox, trace)
+        outputs = await call_tools(reply.tool_calls, toolbox, trace, parallel=context.parallel_tools)
         for call, output in zip(reply.tool_calls, outputs, strict=True):
             messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})
     trace.event("max_turns_reached", max_turns=settings.max_turns)
@@ -418,12 +444,25 @@ async def call_tools(
     toolbox: Toolbox,
     trace: Recorder,
     use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None = None,
+    parallel: Literal["always", "never"] | None = None,
 ) -> list[ToolOutput]:
-    """Run the calls side by side; their outputs in the same order.
+    """Run the calls of one reply; their outputs in the same order. `use` makes one call, by default the toolbox does.
 
-    The trace gets all calls, then all results that there are, in order, even of what was cut off. `use` makes one call;
-    by default the toolbox does as it is. Raises InfrastructureError.
+    They run one by one, unless all of them only read or `parallel` says otherwise. Raises InfrastructureError.
     """
+    # A model may write a file and read it in one reply: in another order the reading fails
+    if parallel == "always" or (parallel is None and all(toolbox.reads_only(call.name) for call in calls)):
+        return await _call_side_by_side(calls, toolbox, trace, use)
+    return [output for call in calls for output in await _call_side_by_side([call], toolbox, trace, use)]
+
+
+async def _call_side_by_side(
+    calls: Sequence[ToolCall],
+    toolbox: Toolbox,
+    trace: Recorder,
+    use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None,
+) -> list[ToolOutput]:
+    """Run all calls at once. The trace gets all of them, then all results that there are, even of what was cut off."""
     for call in calls:
         raw = call.raw if call.arguments is None else None
         # All calls before any result: the trace shows that they ran side by side

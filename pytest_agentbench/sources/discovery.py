@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
+_HIDDEN_TESTS = "verify"
+"""The folder beside a case's file whose files are for verifiers: pytest collects none of them either."""
 _HEAD = 64 * 2**10
 _FIRST_LINE = 64 * 2**20
+_MOST_NAMED = 5
+_QUESTION = "question"
 
 
 def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
@@ -147,7 +153,8 @@ def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> It
     for entry in ordered:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+            hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
+            if not hidden and entry.name not in _SKIPPED:
                 yield from _walk(entry.path, top, unreadable, in_case=in_case)
         elif entry.name in owners:
             yield path, owners[entry.name]
@@ -195,10 +202,50 @@ def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tup
 
 
 def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
-    """Return a problem for each id that no case has, at its place in the selection."""
+    """Return one problem for each list that names ids which no case has, at the first of them."""
+    found: list[tuple[Loc, str]] = []
+    for field in ("include_case_ids", "exclude_case_ids"):
+        missing = {index: name for index, name in enumerate(getattr(selection, field)) if name not in known}
+        if not missing:
+            continue
+        (index, first), count = next(iter(missing.items())), len(missing)
+        if count == 1:
+            found.append(((field, index), f"no case has the id {first!r}{suggest(first, known)}"))
+        else:
+            named = ", ".join(map(repr, [*missing.values()][:_MOST_NAMED])) + (", ..." if count > _MOST_NAMED else "")
+            text = f"{count} ids that no case has: {named}{suggest(first, known)}"
+            found.append(((field, index), text))
+    return found
+
+
+def unmatched_tags(selection: CaseSelection, cases: Cases) -> list[tuple[Loc, str]]:
+    """Return a doubt for each tag of a selection that no case has, at its place."""
+    known = {tag for _, tags in cases for tag in tags}
     return [
-        ((field, index), f"references unknown case_id values: {case_id!r}{suggest(case_id, known)}")
-        for field in ("include_case_ids", "exclude_case_ids")
-        for index, case_id in enumerate(getattr(selection, field))
-        if case_id not in known
+        (("case_selection", field, index), f"no case has the tag {tag!r}{suggest(tag, known)}")
+        for field in ("include_tags", "exclude_tags")
+        for index, tag in enumerate(getattr(selection, field))
+        if tag not in known
     ]
+
+
+def describe_near_miss(path: Path) -> str | None:
+    """Return the warning for a JSONL file that is none of questions, but whose first row comes near to one."""
+    head = _read_head(path) if path.suffix == ".jsonl" else None
+    first = (head or "").partition("\n")[0]
+    try:
+        row = json.loads(first) if first else None
+    except ValueError as error:
+        if _QUESTION not in first:
+            return None
+        from pytest_agentbench.sources.json_files import explain_error
+
+        offset, reason = explain_error(error)
+        return f"{path}:1:{offset + 1}: the first row is {reason}; mend it, or no row of the file is asked"
+    near = get_close_matches(_QUESTION, row, n=1, cutoff=0.8) if isinstance(row, dict) and _QUESTION not in row else []
+    if not near:
+        return None
+    return (
+        f"{path}:1:1: found the field {near[0]!r} in the first row, expected {_QUESTION!r}; mend it, or no row of the "
+        "file is asked"
+    )

@@ -62,11 +62,20 @@ def list_pairs(text: str, at: int) -> Iterator[tuple[str, int]]:
         at = skip_blanks(text, at + 1)
 
 
+def _scan_element(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _ROWS.raw_decode(text, at)
+    except KeyTwiceError as error:
+        raise json.JSONDecodeError(str(error), text, at) from error
+    except ValueError:  # a long integer, or what is refused again
+        return scan_value(text, at)
+
+
 def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, int]:
     """Start, end and value of each element of the list that begins at `at`. Returns where the list ends."""
     at = skip_blanks(text, at + 1)
     while text[at : at + 1] != "]":
-        value, end = scan_value(text, at)
+        value, end = _scan_element(text, at)
         yield at, end, value
         at = skip_blanks(text, end)
         if text[at : at + 1] == ",":
@@ -163,8 +172,23 @@ def _integer(digits: str) -> int | str:
         return digits
 
 
+class KeyTwiceError(ValueError):
+    """An object has a key twice: Python's parser takes the last."""
+
+
+def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    taken = dict(pairs)
+    if len(taken) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise KeyTwiceError(f"duplicate key {twice!r}; remove one of them")
+    return taken
+
+
 FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 """What `scan_value` tries first."""
+
+_ROWS = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_take_pairs)
 
 _LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
 
@@ -352,7 +376,7 @@ def _parsed(line: bytes | str) -> Any:
 
 def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
     """`ahead` bytes of the file have been read."""
-    fast = FAST.raw_decode
+    fast = _ROWS.raw_decode
     for number, line in enumerate(read_lines(file), 1):
         offset, ahead = ahead, ahead + len(line)
         raw = line.strip(_SPACE)

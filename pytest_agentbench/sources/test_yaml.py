@@ -28,6 +28,7 @@ from pytest_agentbench.config.case_file import (
     MessageSource,
     MessageSpec,
     TestCaseFile,
+    find_call_problems,
     named_verifiers,
 )
 from pytest_agentbench.config.documents import (
@@ -67,13 +68,19 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     file = load_in(path, TestCaseFile, scope)
     given, servers = file.input, map_servers(file.mcp_servers)
     root.require_servers(path, servers)
+    messages = _messages(given.messages, scope)
+    if problems := find_call_problems(messages):
+        # Of files that it names: of its own messages alone the file itself has told
+        raise make_located_error(
+            path, [(("input", "messages"), f"{text} (in message {at[0]})") for at, text in problems]
+        )
     return Case(
         case_id=file.case_id,
         title=file.title,
         path=path,
         tags=file.tags,
         runner=file.runner,
-        messages=_messages(given.messages, scope),
+        messages=messages,
         turns=_messages(given.turns, scope),
         attachments=tuple(_attachment(name, scope) for name in given.attachments),
         context=given.context,
@@ -141,8 +148,14 @@ def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ..
         if spec.source is not None:
             messages += _sourced(spec, spec.source, scope)
         else:
-            messages.append(Message(role=spec.role, content=spec.content or "", name=spec.name))
+            messages.append(_message(spec, spec.content or ""))
     return tuple(messages)
+
+
+def _message(spec: MessageSpec, content: str) -> Message:
+    return Message(
+        role=spec.role, content=content, name=spec.name, tool_calls=spec.tool_calls, tool_call_id=spec.tool_call_id
+    )
 
 
 def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Message]:
@@ -153,7 +166,7 @@ def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Mes
     text = read_bytes(path)
     form = source.format or _FORMATS.get(path.suffix.lower(), "text")
     if form == "text":
-        return [Message(role=spec.role, content=_decoded(text, path), name=spec.name)]
+        return [_message(spec, _decoded(text, path))]
     document = parse_yaml(text, path) if form == "yaml" else parse_json(text, path)
     if isinstance(document.data, list):
         messages: list[Message] = validate(document, _adapter(list[Message]), scope)
@@ -204,6 +217,13 @@ class OpenedCase(OpenedSource):
         """Yield the case."""
         case = self._case
         yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
+
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the case's runner."""
+        if self._case.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(self.path, self._case.runner)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""

@@ -117,7 +117,8 @@ class Tool:
     AgentbenchError that it raises is an error for the model to read, but for InfrastructureError, which ends the run;
     any other says that the tool broke: the model reads it too, and the report tells of it. `available` raises
     UnavailableError where the tool cannot work at all, so that the case is skipped before it costs anything. Without
-    `checks_arguments` the tool gets them as the agent sent them, and looks at them itself.
+    `checks_arguments` the tool gets them as the agent sent them, and looks at them itself. `reads_only` says that a
+    call changes nothing that another one could see: calls of one reply run side by side where all of them are such.
     """
 
     name: str
@@ -126,3 +127,4 @@ class Tool:
     call: Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
     available: Callable[[ToolContext], None] = always_available
     checks_arguments: bool = True
+    reads_only: bool = False

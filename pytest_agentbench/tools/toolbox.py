@@ -124,6 +124,11 @@ class Toolbox:
         """Return the id of the tool that has the wire name or id; an unknown name as it is."""
         return self._ids.get(name, name)
 
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool of this wire name or id changes nothing; an unknown one may."""
+        tool = self._tools.get(self.tool_id(name))
+        return tool is not None and tool.reads_only
+
     def specs(self) -> list[dict[str, Any]]:
         """Return the tools as the `tools` parameter of a chat completion, by their wire names."""
         return [

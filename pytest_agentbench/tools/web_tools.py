@@ -255,6 +255,7 @@ _TOOLS = (
         ),
         _web_search,
         _require_search,
+        reads_only=True,
     ),
     Tool(
         WEB_FETCH,
@@ -271,6 +272,7 @@ _TOOLS = (
         ),
         _web_fetch,
         _require_fetch,
+        reads_only=True,
     ),
 )
 

@@ -279,6 +279,7 @@ _FILE_TOOLS = (
         "Return the text of a file (UTF-8).",
         object_schema(["path"], path={"type": "string", "minLength": 1, "description": _PATH}),
         _read_file,
+        reads_only=True,
     ),
     Tool(
         "list_files",
@@ -287,6 +288,7 @@ _FILE_TOOLS = (
             [], path={"type": "string", "default": ".", "description": f"The folder; default: the workspace. {_PATH}"}
         ),
         _list_files,
+        reads_only=True,
     ),
 )
 

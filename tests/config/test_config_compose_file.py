@@ -45,7 +45,7 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("privileged: true", "services.s.privileged: Extra inputs are not permitted; there is build, command, "),
+        ("privileged: true", "services.s.privileged: unknown field; there is build, command, "),
         ("network_mode: host", "services.s.network_mode"),
         ("pid: host", "services.s.pid"),
         ("ipc: host", "services.s.ipc"),

@@ -110,7 +110,7 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
 @pytest.mark.parametrize(
     ("servers", "expected"),
     [
-        ("{A: {}}", ["2:14: servers.A: a server has a 'command', or a 'url', or both"]),
+        ("{A: {}}", ["2:14: servers.A: found neither 'command' nor 'url', expected one of them, or both"]),
         (
             "{A: {command: x, url: 'http://127.0.0.1:1'}}",
             [
@@ -121,20 +121,23 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
         (
             "{A: {command: x, arg: [y]}, B: {url: 5}}",
             [
-                "2:27: servers.A.arg: Extra inputs are not permitted; did you mean 'args'?",
-                "2:47: servers.B.url: found 5, expected a valid string",
+                "2:27: servers.A.arg: unknown field; did you mean 'args'?",
+                "2:47: servers.B.url: found 5, expected a text; put it in quotes",
             ],
         ),
         (
             "{A: {command: x, env_from: ['sk-secret value']}}",
             ["2:38: servers.A.env_from[0]: expected the name of an environment variable, never a key itself"],
         ),
-        ("{A: {command: x, env: {PORT: 80}}}", ["2:39: servers.A.env.PORT: found 80, expected a valid string"]),
+        (
+            "{A: {command: x, env: {PORT: 80}}}",
+            ["2:39: servers.A.env.PORT: found 80, expected a text; put it in quotes"],
+        ),
         (
             "{A: {command: x, timeout_seconds: 0}}",
-            ["2:44: servers.A.timeout_seconds: found 0, expected greater than 0"],
+            ["2:44: servers.A.timeout_seconds: found 0, expected more than 0"],
         ),
-        ("[A]", ["2:10: servers: found ['A'], expected a valid mapping"]),
+        ("[A]", ["2:10: servers: found ['A'], expected a mapping"]),
         (
             "{A: {url: 'ftp://x/y'}}",
             ["2:20: servers.A.url: found 'ftp://x/y', expected an address that begins with http:// or https://"],
@@ -216,10 +219,10 @@ def test_a_dataset_gives_its_servers_to_every_row(tmp_path, write):
         ),
         ("{A: {command: x, cwd: ../..}}", "6:36: mcp_servers.A.cwd: found '../..', which leaves"),
         ("{A: {command: x, cwd: gone}}", "6:36: mcp_servers.A.cwd: found 'gone', expected an existing folder"),
-        ("{A: {}, B: {command: 5}}", "6:35: mcp_servers.B.command: found 5, expected a valid string"),
-        ("{A: null}", "6:18: mcp_servers.A: found None, expected a valid mapping"),
-        ("[A, 5]", "6:18: mcp_servers[1]: found 5, expected a valid string"),
-        ("A", "6:14: mcp_servers: found 'A', expected a valid mapping"),
+        ("{A: {}, B: {command: 5}}", "6:35: mcp_servers.B.command: found 5, expected a text; put it in quotes"),
+        ("{A: null}", "6:18: mcp_servers.A: found None, expected a mapping"),
+        ("[A, 5]", "6:18: mcp_servers[1]: found 5, expected a text; put it in quotes"),
+        ("A", "6:14: mcp_servers: found 'A', expected a mapping"),
     ],
 )
 def test_what_a_case_may_not_say_of_servers(tmp_path, write, given, expected):
@@ -285,7 +288,7 @@ def test_what_is_wrong_with_commands_json_is_told_at_once(tmp_path, write):
         "4:13: Un:named: found 'Un:named'",
         "5:28: Env.env: found 'KEY'",
         "6:34: How.transport: found 'sse'",
-        "7:7: No.cmd: found nothing",
+        "7:7: No.cmd: missing; add it",
     ]
 
 

@@ -57,7 +57,7 @@ def test_a_text_is_for_the_shell_and_a_list_has_names(tmp_path: Path) -> None:
         ("verify: {}", ["6:9: verify: found neither of 'command' and 'pytest', expected exactly one"]),
         ("verify: {command: x, pytest: {tests: [a]}}", ["6:9: verify: found both of 'command' and 'pytest'"]),
         ("verify: {command: []}", ["6:19: verify.command: found an empty list"]),
-        ("verify: {command: x, expectd: 1}", ["expectd: Extra inputs are not permitted; did you mean 'expected'?"]),
+        ("verify: {command: x, expectd: 1}", ["expectd: unknown field; did you mean 'expected'?"]),
         ("verify: {pytest: {}}", ["6:18: verify.pytest: found no test"]),
         (
             "verify: {pytest: {tests: [a]}, expected: {exit_code: 1}}",

@@ -78,6 +78,23 @@ def test_a_schema_is_asked_for_and_options_go_into_the_request():
     assert (body["temperature"], body["top_k"], body["reasoning_effort"]) == (0.0, 3, "none")
 
 
+def test_retries_and_time_limit_of_a_judge_act_and_are_not_sent():
+    judge = {"judge_id": "strict", "type": "llm_probe", "model": "judge", "retries": 1, "timeout_seconds": 30}
+    with JudgeEndpoint(lambda body, number: (500, "down")) as endpoint, pytest.raises(NoVerdictError):
+        ask(endpoint, make_profile(judges=(judge,)))
+    assert len(endpoint.bodies) == 2
+    assert not {"retries", "timeout_seconds"} & endpoint.bodies[0].keys()
+
+
+def test_a_judge_is_waited_for_as_long_as_it_says():
+    judge = {"judge_id": "strict", "type": "llm_probe", "model": "judge", "retries": 0, "timeout_seconds": 0.05}
+    answered = threading.Event()
+    with JudgeEndpoint(lambda body, number: str(answered.wait(20))) as endpoint:
+        with pytest.raises(NoVerdictError, match=r"no complete reply within 0\.05 s"):
+            ask(endpoint, make_profile(judges=(judge,)))
+        answered.set()
+
+
 def test_an_invalid_reply_is_asked_again_with_what_is_wrong():
     with JudgeEndpoint(in_order("I say 8.", reply(11), reply(8))) as endpoint:
         result = ask(endpoint).result

@@ -40,6 +40,7 @@ def changed(*path: str | int, to: object, expectations: Expectations | None = No
         "```json\n{}\n```",
         "```\n{}\n```",
         "Here is my verdict:\n\n```json\n{}\n```\nThat is all.",
+        "The agent did well. {} So much for that.",
         "<think>\nShould it be {{10}}? ```no```\n</think>\n\n{}",
     ],
 )
@@ -56,10 +57,24 @@ def test_a_code_fence_inside_the_json_is_text():
     assert "```sh" in parse_verdict(json.dumps(answer, indent=1), NONE).summary
 
 
-@pytest.mark.parametrize("score", [-0.1, 10.1, 11, 1e9, True, "8", None, [8], float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "score", [-0.1, 10.1, 11, 1e9, True, "8 of 10", "11", "", "1e1", None, [8], float("nan"), float("inf")]
+)
 def test_a_score_is_a_real_number_from_0_to_10(score):
     assert "overall.score: found" in problems(changed("overall", "score", to=score))
     assert "dimensions.spark.score: found" in problems(changed("dimensions", "spark", "score", to=score))
+
+
+def test_a_score_may_be_written_as_a_text():
+    answer = changed("expectations", 1, "met", to="0.5", expectations=EXPECTATIONS)
+    answer["overall"]["score"] = "8"
+    verdict = parse_verdict(json.dumps(answer), EXPECTATIONS)
+    assert (verdict.overall.score, verdict.expectations[1].met) == (8, 0.5)
+
+
+def test_of_two_verdicts_in_prose_none_counts():
+    text = json.dumps(reply())
+    assert "not JSON" in problems(f"The agent wants me to say {text} but I say {text}")
 
 
 @pytest.mark.parametrize("name", DIMENSIONS)
@@ -125,7 +140,7 @@ def test_expectations_without_an_answer_or_with_two_are_refused():
     )
 
 
-@pytest.mark.parametrize("met", [-0.1, 1.1, 8, True, "1", None])
+@pytest.mark.parametrize("met", [-0.1, 1.1, 8, True, "1.1", None])
 def test_met_is_a_fraction(met):
     answer = changed("expectations", 1, "met", to=met, expectations=EXPECTATIONS)
     assert "expectations.1.met: found" in problems(answer, EXPECTATIONS)

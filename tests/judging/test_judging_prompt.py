@@ -16,6 +16,7 @@ from pytest_agentbench.records.run import (
     MessageEvent,
     OutputArtifact,
     RunError,
+    RunnerEvent,
 )
 
 
@@ -53,6 +54,26 @@ def test_the_judge_sees_target_and_evidence():
     ]
     expected += ["said-four (regex_match; counts for task): failed", "no 4 in it", "status success; 1 tool call."]
     assert [each for each in expected if each not in text] == []
+
+
+def test_the_cases_own_assistant_messages_are_no_deeds_of_the_agent():
+    case = make_case(
+        messages=(
+            Message(role="user", content="What is 2 + 2?"),
+            Message(role="assistant", content="It is five."),
+            Message(role="user", content="Sure?"),
+        )
+    )
+    given = [MessageEvent(sequence=0, at=0, role=each.role, content=each.content) for each in case.messages]
+    later = [
+        RunnerEvent(sequence=3, at=0.1, name="request", data={"number": 1}),
+        MessageEvent(sequence=4, at=0.2, role="assistant", content="I look it up."),
+        FinalOutputEvent(sequence=5, at=0.3, content="It is four."),
+    ]
+    target, evidence = user(case, make_artifact(trace=(*given, *later))).split("# Evidence")
+    assert "It is five." in target
+    assert "It is five." not in evidence
+    assert "I look it up." in evidence
 
 
 def test_the_same_run_is_always_shown_the_same():

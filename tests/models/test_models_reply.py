@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import genai_prices
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,3 +177,82 @@ print(price_by_library(usage, "https://openrouter.ai/api/v1", "openai/gpt-4o-min
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) > 0
+
+
+CLAUDE = "https://api.anthropic.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "flavor", "block"),
+    [
+        (
+            "https://api.x.ai/v1",
+            "grok-4",
+            "chat",
+            {
+                "prompt_tokens": 4643,
+                "completion_tokens": 1187,
+                "total_tokens": 6690,
+                "completion_tokens_details": {"reasoning_tokens": 860},
+                "prompt_tokens_details": {"cached_tokens": 100},
+            },
+        ),
+        (
+            CLAUDE,
+            "claude-sonnet-4-5",
+            "default",
+            {
+                "input_tokens": 1000,
+                "output_tokens": 50,
+                "cache_creation_input_tokens": 1500,
+                "cache_read_input_tokens": 500,
+                "cache_creation": {"ephemeral_5m_input_tokens": 1000, "ephemeral_1h_input_tokens": 500},
+            },
+        ),
+        (
+            "https://openrouter.ai/api/v1",
+            "anthropic/claude-sonnet-4.5",
+            "chat",
+            {
+                "prompt_tokens": 3000,
+                "completion_tokens": 10,
+                "prompt_tokens_details": {"cached_tokens": 1000, "cache_write_tokens": 1500},
+            },
+        ),
+    ],
+)
+def test_tokens_are_those_that_the_price_library_reads(base_url, model, flavor, block):
+    theirs = genai_prices.extract_usage(
+        {"model": model, "usage": block}, provider_api_url=base_url, api_flavor=flavor
+    ).usage
+    asked = Model(model_id="m", requested_model=model, base_url=base_url)
+    ours = read_usage(block, asked, model)
+    assert (ours.input_tokens, ours.output_tokens, ours.cached_tokens or 0) == (
+        theirs.input_tokens,
+        theirs.output_tokens,
+        theirs.cache_read_tokens or 0,
+    )
+    assert (ours.cache_write_tokens or 0, ours.cache_write_1h_tokens or 0) == (
+        theirs.cache_write_tokens or 0,
+        theirs.cache_write_1h_tokens or 0,
+    )
+    price = genai_prices.calc_price(theirs, model, provider_api_url=base_url).total_price
+    assert ours.cost_usd == pytest.approx(float(price))
+
+
+def test_what_is_written_to_a_cache_has_its_price():
+    block = {
+        "prompt_tokens": 3000,
+        "completion_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 1000, "cache_write_tokens": 1500},
+    }
+    listed = Model(model_id="m", requested_model="claude-sonnet-4-5", base_url=CLAUDE)
+    usage = read_usage(block, listed, "claude-sonnet-4-5")
+    assert usage.cost_usd == pytest.approx(0.007575)
+    assert usage.uncached_cost_usd == pytest.approx(0.00915)
+    prices = Prices(input_per_1m=3, output_per_1m=15, cached_input_per_1m=0.3)
+    assert read_usage(block, listed.model_copy(update={"prices": prices}), "m").cost_usd == pytest.approx(0.00645)
+    prices = prices.model_copy(update={"cache_write_per_1m": 3.75})
+    own = read_usage(block, listed.model_copy(update={"prices": prices}), "m")
+    assert own.cost_usd == pytest.approx(0.007575)
+    assert own.uncached_cost_usd == pytest.approx(0.00915)

@@ -31,7 +31,7 @@ from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.base import CasePart
-from pytest_agentbench.runners.base import Prepared, RunnerKind, RunnerSession
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession
 
 class Settings(Record):
     tempo: int = 1
@@ -146,7 +146,7 @@ def test_fields_of_a_typed_check_are_read_and_described(root: ConfigRoot) -> Non
     assert check.model_dump()["declarative"] == {"kind": "is_haiku", "lines": 5}
     with pytest.raises(ConfigError, match=r"test.yaml:\d+:\d+: deterministic_checks.*lines: found 'many', expected"):
         load_case(case(root, deterministic_checks=haiku(lines="many")), root, known)
-    with pytest.raises(ConfigError, match=r"declarative.line: Extra inputs are not permitted; did you mean 'lines'\?"):
+    with pytest.raises(ConfigError, match=r"declarative.line: unknown field; did you mean 'lines'\?"):
         load_case(case(root, deterministic_checks=haiku(line=5)), root, known)
     assert "IsHaiku" in json_schemas()["test_case"]["$defs"]
 

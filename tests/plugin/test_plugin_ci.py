@@ -87,8 +87,8 @@ def test_a_case_file_that_cannot_be_read_is_annotated_where_it_is_wrong(project,
         ("error", "cases/facts.jsonl", "2"),
     ]
     assert found[0].properties["title"] == "collection error in cases/broken/test.yaml"
-    assert "line 3: titel: Extra inputs are not permitted; did you mean 'title'?" in found[0].message
-    assert "line 4: k\\n::error::forged: Extra inputs" in found[0].message
+    assert "line 3: titel: unknown field; did you mean 'title'?" in found[0].message
+    assert "line 4: k\\n::error::forged: unknown field" in found[0].message
     text = github.read_text(encoding="utf-8")
     assert "### Collection errors in 2 files" in text
     assert "https://github.com/me/bench/blob/abc/cases/broken/test.yaml#L3" in text

@@ -130,7 +130,7 @@ def test_it_holds_for_the_cases_below_its_conftest(mcp: McpBench, scope: str) ->
 WRONG = {
     "['A']": r"agentbench_mcp_servers: its value: Input should be a valid dictionary",
     "{'A': {'comand': 'x'}}": r"agentbench_mcp_servers: A\.comand: Extra inputs are not permitted",
-    "{'A': {}}": r"agentbench_mcp_servers: A: .*a server has a 'command', or a 'url', or both",
+    "{'A': {}}": r"agentbench_mcp_servers: A: .*found neither 'command' nor 'url', expected one of them, or both",
     "{'A:B': {'command': 'x'}}": r"agentbench_mcp_servers: A:B.*without ':'",
     "{'A': {'command': 'x', 'cwd': 'tools'}}": r"A\.cwd: found 'tools', expected an absolute path",
 }

@@ -82,7 +82,7 @@ def test_unknown_ids_in_a_suite_are_one_error(project, key, workers):
     suite(project, "odd", **{key: ["one", "oen"]}, include_tags=["smoke"])
     finished = project.run("--agentbench-suite", "odd", *workers)
     assert finished.exit != 0
-    assert f"odd.yaml:4:5: case_selection.{key}[1]: references unknown case_id values" in finished.text
+    assert f"odd.yaml:4:5: case_selection.{key}[1]: no case has the id" in finished.text
     assert "oen" in finished.text
     assert finished.runs == {}
 

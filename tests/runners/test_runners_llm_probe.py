@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from runners_support import assistant, make_case, probe, told
 
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records.case import Message, Model
+from pytest_agentbench.records.case import GivenCall, Message, Model
 from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners.base import Recorder, RunContext
 from pytest_agentbench.runners.chat import FINAL_ANSWER_REQUEST
+from pytest_agentbench.tools.base import Tool, ToolContext
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 
 FILES = ("write_file", "read_file", "list_files")
@@ -48,6 +51,22 @@ def test_a_plain_answer() -> None:
     assert context.made_workspace is None
 
 
+def test_a_conversation_with_calls_and_their_results_is_sent_as_endpoints_take_it() -> None:
+    call = GivenCall(id="c7", name="weather", arguments={"city": "Paris"})
+    messages = (
+        Message(role="user", content="How warm is it?"),
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="21", tool_call_id="c7"),
+    )
+    with told(assistant("21 degrees.")) as (model, requests):
+        probe(make_case(messages=messages), model)
+    function = {"name": "weather", "arguments": '{"city": "Paris"}'}
+    assert requests[0]["messages"][1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c7", "type": "function", "function": function}]},
+        {"role": "tool", "content": "21", "tool_call_id": "c7"},
+    ]
+
+
 def test_tools_are_called_and_their_answers_go_back() -> None:
     first = assistant("I write first.", ("write_file", {"path": "a.txt", "content": "42"}))
     second = assistant(None, ("read_file", {"path": "a.txt"}))
@@ -64,15 +83,47 @@ def test_tools_are_called_and_their_answers_go_back() -> None:
     assert "I write first." in [getattr(event, "content", None) for event in context.trace.events]
 
 
-def test_parallel_calls_run_side_by_side_and_stay_in_order() -> None:
+def test_calls_run_side_by_side_where_the_profile_says_so_and_stay_in_order() -> None:
     commands = ["mkfifo meet; echo met > meet", "while [ ! -p meet ]; do :; done; cat meet"]
     both = assistant(None, *(("exec_shell", {"command": command}) for command in commands))
     with told(both, assistant("Done.")) as (model, requests):
-        context, _ = probe(make_case(tools=["exec_shell"]), model, sandbox_spec=lambda: SandboxSpec("local"))
+        context, _ = probe(
+            make_case(tools=["exec_shell"]), model, sandbox_spec=lambda: SandboxSpec("local"), parallel_tools="always"
+        )
     assert [m["content"] for m in requests[1]["messages"][2:]] == ["[exit code 0]", "met\n[exit code 0]"]
     calls = [e.call_id for e in context.trace.events if isinstance(e, ToolCallEvent)]
     results = [e.call_id for e in context.trace.events if isinstance(e, ToolResultEvent)]
     assert calls == results == ["c1", "c2"]
+
+
+def test_calls_of_tools_with_a_state_run_in_the_order_given() -> None:
+    """A model that writes a file and reads it in one reply means what it says."""
+    both = assistant(None, ("exec_shell", {"command": "sleep 0.1; echo 42 > a"}), ("read_file", {"path": "a"}))
+    with told(both, assistant("Done.")) as (model, requests):
+        context, _ = probe(make_case(tools=["exec_shell", *FILES]), model, sandbox_spec=lambda: SandboxSpec("local"))
+    assert [m["content"] for m in requests[1]["messages"][2:]] == ["[exit code 0]", "42\n"]
+    done = [e.call_id for e in context.trace.events if isinstance(e, ToolCallEvent | ToolResultEvent)]
+    assert done == ["c1", "c1", "c2", "c2"]
+
+
+@pytest.mark.parametrize(
+    ("reads_only", "parallel_tools", "met"),
+    [(True, None, True), (True, "never", False), (False, None, False), (False, "always", True)],
+)
+def test_calls_run_side_by_side_where_all_their_tools_only_read(
+    reads_only: bool, parallel_tools: Literal["always", "never"] | None, met: bool
+) -> None:
+    async def note(arguments: dict[str, Any], context: ToolContext) -> str:
+        seen = context.state.setdefault("seen", [])
+        seen.append("begun")
+        await asyncio.sleep(0)
+        seen.append("ended")
+        return " ".join(seen)
+
+    tools = {name: Tool(name, "", {"type": "object"}, note, reads_only=reads_only) for name in ("a", "b")}
+    with told(assistant(None, ("a", {}), ("b", {})), assistant("Done.")) as (model, requests):
+        probe(make_case(tools=tools), model, tools=tools, parallel_tools=parallel_tools)
+    assert requests[1]["messages"][3]["content"] == ("begun begun ended ended" if met else "begun ended begun ended")
 
 
 def test_arguments_that_are_no_object_and_unknown_tools_are_answered() -> None:

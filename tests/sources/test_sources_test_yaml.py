@@ -104,7 +104,7 @@ def test_a_format_wins_over_the_extension(root, write):
     ("name", "content", "expected"),
     [
         ("m.yaml", "- role: user\n  content: a\n- role: boss\n  content: b\n", "m.yaml:3:9: [1].role: found 'boss'"),
-        ("m.yaml", "- {role: user, source: {path: x}}\n", "m.yaml:1:16: [0].source: Extra inputs are not permitted"),
+        ("m.yaml", "- {role: user, source: {path: x}}\n", "m.yaml:1:16: [0].source: unknown field"),
         ("m.yaml", "just text\n", "m.yaml:1:1: found no message"),
         ("m.yaml", "", "m.yaml:1:1: found no message"),
         ("m.json", '[\n  {"role": "user", "content": 5}]', "m.json:2:31: [0].content: found 5"),
@@ -204,3 +204,56 @@ def test_cases_of_a_root_are_indexed_by_id_though_some_are_wrong(tmp_path, root,
     (tmp_path / "cases" / "sum" / "fixture.jsonl").write_text(json.dumps(rows[0]))
     index = {case.case_id: (case.tags, case.line) for case in index_cases(root)}
     assert index == {"sum": (("smoke",), 1), "cases/math.q1": (("easy",), 1), "cases/math.item_2": ((), 2)}
+
+
+CALL = "{role: assistant, tool_calls: [{id: c1, name: look, arguments: {at: x}}]}"
+RESULT = "{role: tool, tool_call_id: c1, content: '4'}"
+
+
+def test_a_conversation_may_hold_calls_and_their_results(root, write):
+    asked, result = load_case(write(f"input:\n  messages:\n  - {CALL}\n  - {RESULT}\n"), root).messages
+    assert (asked.content, asked.calls) == (
+        "",
+        {"tool_calls": [{"id": "c1", "name": "look", "arguments": {"at": "x"}}]},
+    )
+    assert (result.content, result.calls) == ("4", {"tool_call_id": "c1"})
+
+
+@pytest.mark.parametrize(
+    ("messages", "problems"),
+    [
+        (["{role: tool, content: '4'}"], ["7:5: input.messages[0]: a message of role 'tool' needs a 'tool_call_id'"]),
+        ([CALL], ["7:41: input.messages[0].tool_calls[0].id: found no result of the call 'c1'"]),
+        ([CALL, RESULT, RESULT], ["9:32: input.messages[2].tool_call_id: Duplicate result of the call 'c1'"]),
+        ([CALL, RESULT, CALL], ["9:41: input.messages[2].tool_calls[0].id: Duplicate id 'c1'; each must be unique"]),
+        (
+            [CALL, RESULT.replace("c1", "c2")],
+            [
+                "7:41: input.messages[0].tool_calls[0].id: found no result of the call 'c1'",
+                "8:32: input.messages[1].tool_call_id: no message before calls a tool with the id 'c2'",
+            ],
+        ),
+        (
+            ["{role: user, content: x, tool_call_id: c1}"],
+            ["7:44: input.messages[0].tool_call_id: found in a message of role 'user', expected role 'tool'"],
+        ),
+    ],
+)
+def test_calls_without_results_and_results_without_calls_are_told_at_their_place(root, write, messages, problems):
+    text = "".join(f"  - {message}\n" for message in messages)
+    path = write(f"input:\n  messages:\n{text}")
+    with pytest.raises(ConfigError) as error:
+        load_case(path, root)
+    told = [line.removeprefix(f"{path}:") for line in str(error.value).splitlines()]
+    assert [line[: len(start)] for line, start in zip(told, problems, strict=True)] == problems
+
+
+def test_calls_in_files_are_looked_at_with_all_other_messages(root, write):
+    path = write(f"input:\n  messages:\n  - {{role: user, source: {{path: begin.yaml}}}}\n  - {RESULT}\n")
+    (path.parent / "begin.yaml").write_text(
+        f"- {CALL.replace('assistant,', 'assistant, content: null,')}\n".replace("null", "''")
+    )
+    assert len(load_case(path, root).messages) == 2
+    path.write_text(path.read_text().replace("c1", "c9"))
+    with pytest.raises(ConfigError, match="no message before calls a tool with the id 'c9'"):
+        load_case(path, root)

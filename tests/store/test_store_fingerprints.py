@@ -30,6 +30,7 @@ from pytest_agentbench.store.fingerprints import (
     evaluation_input,
     evaluation_profile_input,
     fingerprint,
+    judge_input,
     run_fingerprint_input,
     run_profile_input,
 )
@@ -290,6 +291,7 @@ def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
     assert profile(execution_policy={"max_concurrency": 9, "run_repetitions": 5}) == profile()
     assert profile(runner_defaults={"temperature": 0.0}) == profile(runner_defaults={"temperature": 0})
     assert profile(runner_defaults={"temperature": 1}) != profile()
+    assert profile(parallel_tools="never") != profile()
 
 
 def test_what_a_profile_covers_has_no_secrets_and_no_folders_of_its_servers():
@@ -315,6 +317,15 @@ def test_runs_of_profiles_that_say_nothing_of_mcp_keep_their_folder(fields, digi
     """The digits are those of the version before profiles had `planner` and their servers were used."""
     profile = RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)
     assert fingerprint(run_profile_input(profile)).startswith(digits)
+
+
+def test_how_long_a_judge_is_waited_for_does_not_matter():
+    judge = {"judge_id": "j", "type": "llm_probe", "model": "m"}
+    plain, patient = (
+        evaluation_profile(judges=({**judge, **more},)) for more in ({}, {"retries": 9, "timeout_seconds": 600})
+    )
+    assert evaluation_key(profile=patient) == evaluation_key(profile=plain)
+    assert judge_input(patient) == judge_input(plain)
 
 
 def test_where_a_judges_prompt_was_read_from_does_not_matter():

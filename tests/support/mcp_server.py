@@ -187,7 +187,13 @@ def described(options: argparse.Namespace) -> list[Json]:
     names = [name.removeprefix("do_") for name in vars(Tools) if name.startswith("do_")]
     names += [f"tool_{number}" for number in range(1, options.tools + 1)]
     tools = [
-        {"name": name, "description": f"Tool {name}.", "inputSchema": schemas.get(name, _ANYTHING)} for name in names
+        {
+            "name": name,
+            "description": f"Tool {name}.",
+            "inputSchema": schemas.get(name, _ANYTHING),
+            **({"annotations": {"readOnlyHint": True}} if name in ("echo", "add") else {}),
+        }
+        for name in names
     ]
     if options.broken_schemas:
         tools += [{"name": name, "inputSchema": schema} for name, schema in _BROKEN.items()]

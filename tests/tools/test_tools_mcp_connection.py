@@ -62,6 +62,7 @@ def test_lists_and_calls_in_every_sandbox(kind: str) -> None:
         add = next(tool for tool in listing.tools if tool.name == "add")
         assert (add.tool_id, add.description) == ("Test:add", "Tool add.")
         assert add.input_schema["required"] == ["a", "b"]
+        assert [tool.name for tool in listing.tools if tool.reads_only] == ["echo", "add"]
         sums = await asyncio.gather(*(connection.call("add", {"a": number, "b": 1}) for number in range(20)))
         assert [result.text for result in sums] == [str(number + 1) for number in range(20)]
         assert connection.starts == 1

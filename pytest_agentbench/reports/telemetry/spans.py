@@ -294,6 +294,7 @@ def _tokens(usage: Usage | None) -> dict[str, Attribute | None]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read.input_tokens": usage.cached_tokens,
+        "cache_creation.input_tokens": usage.cache_write_tokens,
         "reasoning.output_tokens": usage.reasoning_tokens,
     }
 

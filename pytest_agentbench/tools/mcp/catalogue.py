@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CATALOGUES = "mcp/catalogues"
 """Their folder in the output folder."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Part of every definition: raised when what is kept changes its meaning."""
 
 _WRITTEN_SUFFIXES = (".log", ".db", ".db3", ".sqlite", ".sqlite3")

@@ -17,12 +17,16 @@ from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
 
 
 class ServerTool(Record):
-    """A tool as its server describes it. `input_schema` is the JSON Schema of its arguments, as it came."""
+    """A tool as its server describes it. `input_schema` is the JSON Schema of its arguments, as it came.
+
+    `reads_only` is its annotation `readOnlyHint`.
+    """
 
     server: str
     name: str
     description: str = ""
     input_schema: dict[str, Any]
+    reads_only: bool = False
 
     @property
     def tool_id(self) -> str:
@@ -106,6 +110,7 @@ class RunServers:
                 partial(_call_tool, self._servers[tool.server], tool.name),
                 # A server reads its own schema more or less strictly than it says: what it takes is what counts
                 checks_arguments=False,
+                reads_only=tool.reads_only,
             )
             for tool in self.tools
         ]
@@ -180,6 +185,7 @@ def _make_listing_form(name: str) -> Form[Listing]:
                     description=tool.get("description", ""),
                     # As a text: what a cassette keeps of an answer is flat, and a schema may hold anything
                     input_schema=json.loads(tool.get("input_schema", "{}")),
+                    reads_only=tool.get("reads_only") == "true",
                 )
                 for tool in tools
             ),
@@ -192,7 +198,13 @@ def _make_listing_form(name: str) -> Form[Listing]:
 def _write_listing(listing: Listing) -> Answer:
     head = {"name": listing.server_name, "version": listing.server_version}
     tools = [
-        {"name": tool.name, "description": tool.description, "input_schema": json.dumps(tool.input_schema)}
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": json.dumps(tool.input_schema),
+            # Only where it holds: listings of other tools are kept as they were
+            **({"reads_only": "true"} if tool.reads_only else {}),
+        }
         for tool in listing.tools
     ]
     return Answer(results=(head, *tools))

@@ -287,11 +287,13 @@ def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...
             _logger.warning("MCP server %s lists %s twice: the first is used", server, visible(repr(name)))
         else:
             text, schema = tool.get("description"), tool.get("inputSchema")
+            annotations = tool.get("annotations")
             tools[name] = ServerTool(
                 server=server,
                 name=name,
                 description=text if isinstance(text, str) else "",
                 input_schema=schema if isinstance(schema, dict) else {},
+                reads_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
             )
     return tuple(tools.values())
 

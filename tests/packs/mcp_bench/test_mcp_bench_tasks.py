@@ -262,20 +262,20 @@ def test_a_broken_task_is_an_error_of_its_own(write, read):
     cases, bad = read(path)
     assert [case.case_id for case in cases] == ["good", "last"]
     assert bad == [
-        "3:1: task_id: found nothing, expected a value: Field required",
+        "3:1: task_id: missing; add it",
         "4:1: found neither task_description nor fuzzy_description, expected at least one of the texts",
-        "5:13: task_id: found 5, expected a valid string",
-        "5:37: fuzzy_description: found ['x'], expected a valid string",
-        "7:57: distraction_servers[1]: found 7, expected a valid string",
+        "5:13: task_id: found 5, expected a text; put it in quotes",
+        "5:37: fuzzy_description: found ['x'], expected a text",
+        "7:57: distraction_servers[1]: found 7, expected a text; put it in quotes",
         "8:55: servers: found none, expected at least one server",
         "9:56: servers[0]: found 'A:b', expected the name of a server: no blank text, without ':' (a tool's id is "
         "server:tool) and control characters",
-        "10:66: dependencies.a: found 'b', expected a valid list",
+        "10:66: dependencies.a: found 'b', expected a list; write [b]",
         "11:1: found half of a surrogate pair (\\ud800-\\udfff), which is no text",
         "12:1: found a number, expected a task (an object with a task_id) or a group of tasks",
         "13:14: task_id: found 'good' again, first on line 2; give each task its own id",
-        "15:27: servers: found 'A', expected a valid list",
-        "16:12: servers: found nothing, expected a value: Field required",
+        "15:27: servers: found 'A', expected a list; write [A]",
+        "16:12: servers: missing; add it",
         "17:1: found servers without tasks, expected a list of them: tasks: [...]",
     ]
 
@@ -284,7 +284,7 @@ def test_places_are_right_in_a_file_of_one_line_with_escapes(write, read):
     path = write(group({**task("ä😀"), "tags": 5}, task("b")), indent=None)
     cases, (line,) = read(path)
     column = path.read_text().index("5}") + 1
-    assert line == f"1:{column}: tags: found 5, expected a valid list"
+    assert line == f"1:{column}: tags: found 5, expected a list"
     assert "\\ud83d" in path.read_text()
     assert len(cases) == 1
 
@@ -317,7 +317,7 @@ def test_a_file_that_is_not_utf_8(write, read):
 
 def test_a_servers_file_that_is_wrong_is_told(write, read):
     write("schema_version: 1\nservers: {A: {}}\n", "servers.yaml")
-    with pytest.raises(ConfigError, match=r"servers\.yaml:2:14: servers\.A: a server has a 'command'"):
+    with pytest.raises(ConfigError, match=r"servers\.yaml:2:14: servers\.A: found neither 'command' nor 'url'"):
         read(write(group(task("t"))))
 
 
@@ -360,7 +360,7 @@ def test_groups_that_nest_without_end_are_an_error(write, read, levels, opening,
         cases, problems = [], [str(error).removeprefix(f"{path}:")]
     assert cases == []
     assert re.match(
-        r"1:\d+: (not readable: nested too deeply|servers: found nothing|found a list, expected a task)", problems[0]
+        r"1:\d+: (not readable: nested too deeply|servers: missing|found a list, expected a task)", problems[0]
     )
 
 

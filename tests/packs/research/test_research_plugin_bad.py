@@ -35,12 +35,12 @@ ROWS = {
     "no article": (
         ("raw/gpt.jsonl", report(1, article=None), report(2)),
         {"drb.2[gpt]": "passed"},
-        ["gpt.jsonl:1:1: article: found nothing, expected a value"],
+        ["gpt.jsonl:1:1: article: missing; add it"],
     ),
     "metrics of a wrong kind": (
         ("raw/gpt.jsonl", report(1, execution_metrics={"automation_level": 95}), report(2)),
         {"drb.2[gpt]": "passed"},
-        ["gpt.jsonl:1:", "execution_metrics.automation_level: found 95, expected less than or equal to 1"],
+        ["gpt.jsonl:1:", "execution_metrics.automation_level: found 95, expected at most 1"],
     ),
     "no criteria of one": (
         ("criteria.jsonl", criteria(2)),
@@ -205,7 +205,7 @@ def test_all_that_is_wrong_with_the_file_is_said_once(project):
     assert finished.exit == 1
     assert "thresholds.rase: found no score of that name, expected one of race, " in text
     assert "thresholds.race: found 80, expected a number from 0 to 1" in text
-    assert "samples: found 0, expected greater than or equal to 1" in text
+    assert "samples: found 0, expected at least 1" in text
     assert "criteria: found 'gone.jsonl', expected an existing file" in text
 
 

@@ -1,0 +1,151 @@
+"""`agentbench doctor --model X --live`: probe one model at its endpoint, and write down what that teaches."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.models.probes import Probed
+    from pytest_agentbench.records.case import Model
+
+_MARKS = {True: "ok", False: "no", None: "-"}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask first, then probe; print each probe as it ends. Exit status 1 where the first or second one fails."""
+    from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.cli.places import require_existing, session_roots
+    from pytest_agentbench.models.probes import (
+        MOST_REQUESTS,
+        MOST_TOKENS,
+        Prober,
+        forecast_cost,
+        host_of,
+        merge_settings,
+    )
+    from pytest_agentbench.store.redaction import Redactor
+
+    (path,) = require_existing([args.path])
+    root = session_roots([path]).around(path)
+    model = _find_model(root, args.model)
+    cost = forecast_cost(model)
+    about = f"about {cost:.4f} USD" if cost is not None else "at a price that is not known (10 USD a million: 0.01 USD)"
+    asked = f"at most {MOST_REQUESTS} requests of {MOST_TOKENS} tokens"
+    _ask_leave(f"{model.requested_model} at {host_of(model)}: {asked}, {about}", yes=args.yes)
+    redactor = Redactor()
+    redactor.know(model.variables)
+
+    def tell(probed: Probed) -> None:
+        if not args.json:
+            line = f"  {_MARKS[probed.works]:<2}  {probed.number:>2} {probed.name}: {probed.said}"
+            print(printable(redactor.text(line)), flush=True)
+
+    prober = Prober(model, _read_parameters(root, args.profile, model))
+    found = asyncio.run(prober.run(tell))
+    settings = merge_settings(found)
+    if args.write and settings:
+        write_settings(_models_file(root), args.model, settings)
+    _print_end(args, prober.requests, prober.costs, found, settings, redactor.value)
+    return 1 if any(probed.works is False for probed in found[:2]) else 0
+
+
+def _find_model(root: ConfigRoot, name: str) -> Model:
+    from pytest_agentbench.models.routes import missing_key, resolve_model
+
+    model = resolve_model(name, models=root.models())
+    if model.scripted or model.provider is not None:
+        how = "is scripted" if model.scripted else f"is reached by the provider {model.provider!r} of a plugin"
+        raise ConfigError(f"--model {name}: it {how}; probes are for endpoints of chat completions")
+    if (missing := missing_key(model)) is not None:
+        raise ConfigError(missing)
+    return model
+
+
+def _read_parameters(root: ConfigRoot, profile: str | None, model: Model) -> Mapping[str, Any]:
+    from pytest_agentbench.config.profiles import merge_runner_settings
+    from pytest_agentbench.config.sections import RunnerSettings
+
+    if profile is None:
+        return model.parameters
+    settings = merge_runner_settings(root.run_profile(profile), model.model_id, {}, model.parameters)
+    return {**model.parameters, **RunnerSettings.model_validate(settings).request_parameters}
+
+
+def _ask_leave(plan: str, *, yes: bool) -> None:
+    """Raise ConfigError where nobody lets the model be asked."""
+    print(f"--live: {plan}", file=sys.stderr, flush=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("--live: nobody is there to be asked; add --yes to send these requests")
+    print("Ask it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("--live: nothing was sent")
+
+
+def _print_end(
+    args: argparse.Namespace,
+    requests: int,
+    costs: list[float | None],
+    found: list[Probed],
+    settings: Mapping[str, Any],
+    redact: Any,
+) -> None:
+    known = [cost for cost in costs if cost is not None]
+    cost = sum(known) if len(known) == len(costs) else None
+    if args.json:
+        document = {
+            "model": args.model,
+            "requests": requests,
+            "cost_usd": cost,
+            "probes": [asdict(probed) for probed in found],
+            "settings": dict(settings),
+        }
+        print(json.dumps(redact(document), indent=2, ensure_ascii=False))
+        return
+    print(f"{requests} requests, {'cost not known' if cost is None else f'{cost:.6f} USD'}")
+    if settings:
+        done = "written to" if args.write else "write into"
+        print(f"{done} the entry {args.model!r} of models.yaml, or run again with --write:" if not args.write else done)
+        for name, value in settings.items():
+            print(f"  {name}: {json.dumps(value)}")
+
+
+def _models_file(root: ConfigRoot) -> Path:
+    return next((path for name in ("models.yaml", "models.yml") if (path := root.path / name).is_file()), root.path)
+
+
+def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> None:
+    """Add settings to an entry of a models.yaml, all else as it is written. Raises ConfigError where that cannot be."""
+    from pytest_agentbench.config.documents import read_document
+    from pytest_agentbench.store.files import write_atomically
+
+    document = read_document(path) if path.is_file() else None
+    entries = (document.data or {}).get("models") if document is not None else None
+    at = next((n for n, entry in enumerate(entries or ()) if entry.get("model_id") == model_id), None)
+    if document is None or at is None or entries is None:
+        raise ConfigError(f"{path}: has no entry {model_id!r}; add one, with {json.dumps(dict(settings))}")
+    if taken := settings.keys() & entries[at].keys():
+        named = ", ".join(sorted(taken))
+        raise ConfigError(
+            f"{document.path}: the entry {model_id!r} has {named} already; add {json.dumps(dict(settings))}"
+        )
+    problem = document.problem(("models", at, "model_id"), "", at_key=True)
+    lines = document.text.decode("utf-8-sig").splitlines(keepends=True)
+    line, column = lines[problem.line - 1], problem.column - 1
+    flow = "{" in line[:column]
+    pieces = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]
+    # Before its id, where any entry has room: in braces with a comma, else on lines of their own
+    new = "".join(f"{piece}, " if flow else f"{piece}\n{' ' * column}" for piece in pieces)
+    lines[problem.line - 1] = line[:column] + new + line[column:]
+    write_atomically(str(path.parent), path.name, "".join(lines).encode())

@@ -1,0 +1,316 @@
+"""Ask an endpoint a dozen small things: what of a chat it takes, how it says no, and what to write of it down."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.client import ChatClient, Connection, Endpoints
+from pytest_agentbench.models.learning import LIMITS
+from pytest_agentbench.models.replies import ChatReply, RawReply, price_by_library, price_by_table
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL
+from pytest_agentbench.models.spelling import compose_request, write_request
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+
+MOST_REQUESTS = 12
+MOST_TOKENS = 64
+_FORECAST = Usage(input_tokens=400, output_tokens=9 * MOST_TOKENS + 8)
+"""What all of them take: two are refused where all is well, and one is cut at eight tokens."""
+_SECONDS = 60.0
+_QUESTION = ({"role": "user", "content": "Say 4."},)
+_NO_MODEL = "agentbench-no-such-model"
+
+
+def _make_tool(name: str, description: str, argument: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+_WEATHER = _make_tool("weather", "Tell the weather of a city.", "city")
+_TIME = _make_tool("time", "Tell the time in a city.", "city")
+_ANSWER = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What came of one probe. `works` is None where it was not asked, or says neither.
+
+    `write` is what an entry of models.yaml is to say of it.
+    """
+
+    number: int
+    name: str
+    works: bool | None
+    said: str
+    write: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SpentError(Exception):
+    """All requests that may be sent were sent."""
+
+
+class BoundedConnection:
+    """A connection that sends at most so many requests, retries and all."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.sent = 0
+
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
+        """Implement `Connection`. Raises SpentError."""
+        if self.sent >= MOST_REQUESTS:
+            raise SpentError
+        self.sent += 1
+        return await self._connection.send(body, headers, stall_seconds)
+
+    async def close(self) -> None:
+        """Implement `Connection`."""
+        await self._connection.close()
+
+
+def forecast_cost(model: Model) -> float | None:
+    """Return about how much all probes cost, in USD; None where nobody knows the price."""
+    if model.prices is not None:
+        return price_by_table(_FORECAST, model.prices)
+    return price_by_library(_FORECAST, model.base_url or DEFAULT_BASE_URL, model.requested_model)
+
+
+class Prober:
+    """Probes one model at its endpoint, one request after the other. `parameters` are those of the run profile."""
+
+    def __init__(self, model: Model, parameters: Mapping[str, Any]) -> None:
+        self.model, self._parameters = model, parameters
+        self._connections: list[BoundedConnection] = []
+        self._endpoints = Endpoints(wrap=self._bound)
+        self._client: ChatClient = self._endpoints.client(model)
+        self._called: tuple[list[dict[str, Any]], ChatReply] | None = None
+        self.costs: list[float | None] = []
+
+    @property
+    def requests(self) -> int:
+        """Return how many requests were sent."""
+        return sum(connection.sent for connection in self._connections)
+
+    def _bound(self, connection: Connection) -> Connection:
+        self._connections.append(bounded := BoundedConnection(connection))
+        return bounded
+
+    async def run(self, tell: Callable[[Probed], None]) -> list[Probed]:
+        """Return what came of all probes; `tell` gets each as it comes. The first two must work for the others."""
+        probes: Sequence[tuple[str, Callable[[], Awaitable[tuple[bool | None, str, Mapping[str, Any]]]]]] = (
+            ("an answer", self._ask),
+            ("the profile's parameters", self._ask_with_parameters),
+            ("a limit of 8 tokens", self._limit),
+            ("a tool", self._call_tool),
+            ("the round trip of a call", self._return_result),
+            ("a final answer", self._force_answer),
+            ("two calls at once", self._call_two),
+            ("a form of reply", self._ask_in_form),
+            ("streaming", self._stream),
+            ("seed and temperature", self._repeat),
+            ("a limit of 10,000,000 tokens", self._overflow),
+            ("a model that does not exist", self._misname),
+        )
+        found: list[Probed] = []
+        try:
+            for number, (name, probe) in enumerate(probes, start=1):
+                try:
+                    works, said, write = await probe()
+                except ProviderError as error:
+                    works, said, write = False, _shorten(str(error)), {}
+                except SpentError:
+                    works, said, write = None, f"not asked: all {MOST_REQUESTS} requests were sent", {}
+                found.append(Probed(number, name, works, said, write))
+                tell(found[-1])
+                if number <= 2 and works is False:
+                    break
+        finally:
+            await self._endpoints.close()
+        return found
+
+    async def _send(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), **parameters: Any
+    ) -> ChatReply:
+        asked = {"max_tokens": MOST_TOKENS, **parameters}
+        reply = await self._client.complete(messages, tools=tools, parameters=asked, timeout=_SECONDS, retries=0)
+        self.costs.append(reply.usage.cost_usd)
+        return reply
+
+    async def _ask(self) -> tuple[bool, str, Mapping[str, Any]]:
+        reply = await self._send(_QUESTION)
+        usage = reply.usage
+        tokens = "no usage" if usage.input_tokens is None else f"{usage.input_tokens} + {usage.output_tokens} tokens"
+        price = "its price is not known: write `prices`" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
+        thinks = ", it thinks" if reply.thoughts or usage.reasoning_tokens else ""
+        return True, f"{reply.model} in {reply.seconds:.1f} s, {tokens}, {price}{thinks}", self._learned()
+
+    async def _ask_with_parameters(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        if not self._parameters:
+            return None, "the profile has none", {}
+        most = min(MOST_TOKENS, *(self._parameters[name] for name in LIMITS if self._parameters.get(name)), MOST_TOKENS)
+        reply = await self._send(_QUESTION, **{**self._parameters, **dict.fromkeys(LIMITS), "max_tokens": most})
+        adapted = f", but {'; '.join(reply.adapted)}" if reply.adapted else ""
+        return True, f"takes {', '.join(self._parameters)}{adapted}", self._learned()
+
+    async def _limit(self) -> tuple[bool, str, Mapping[str, Any]]:
+        reply = await self._send(({"role": "user", "content": "Count from 1 to 50."},), max_tokens=8)
+        name = self._client.spelling.dialect.limit
+        if (reply.usage.output_tokens or 0) > 8:
+            other = LIMITS[name == LIMITS[0]]
+            said = f"{name} has no effect: {reply.usage.output_tokens} tokens came"
+            return False, said, {"dialect_overrides": {"limit": other}}
+        if not reply.content:
+            return True, f"by {name}; the thoughts took all of it, so give reasoning models more", {}
+        return True, f"by {name}, told as {reply.finish_reason}", {}
+
+    async def _call_tool(self) -> tuple[bool, str, Mapping[str, Any]]:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "Which weather has Paris? Use the tool."}]
+        reply = await self._send(messages, [_WEATHER], tool_choice="required")
+        if not reply.tool_calls:
+            return False, f"no call came (finish_reason {reply.finish_reason})", {}
+        self._called = messages, reply
+        call = reply.tool_calls[0]
+        arguments = "" if call.arguments is not None else ", arguments that are no JSON"
+        return True, f"ids like {call.id!r}, told as {reply.finish_reason}{arguments}", {}
+
+    def _conversation(self) -> list[Mapping[str, Any]] | None:
+        if self._called is None:
+            return None
+        messages, reply = self._called
+        results = [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in reply.tool_calls]
+        return [*messages, reply.message, *results]
+
+    async def _return_result(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        if (messages := self._conversation()) is None or self._called is None:
+            return None, "no call came before", {}
+        reply = await self._send(messages, [_WEATHER])
+        own = sorted(self._called[1].message.keys() - {"role", "content", "tool_calls"})
+        kept = f"; of its message {', '.join(own)} went back where they are taken" if own else ""
+        return bool(reply.content or reply.tool_calls), f"it takes its own call with the result{kept}", self._learned()
+
+    async def _force_answer(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        if (messages := self._conversation()) is None:
+            return None, "no call came before", {}
+        reply = await self._send(messages, [_WEATHER], tool_choice="none")
+        if reply.tool_calls:
+            return False, "it calls tools in spite of `tool_choice: none`", {}
+        return bool(reply.content), "it answers with `tool_choice: none`", self._learned()
+
+    async def _call_two(self) -> tuple[bool, str, Mapping[str, Any]]:
+        text = "Which weather has Paris, and what time is it there? Call both tools at once."
+        reply = await self._send(({"role": "user", "content": text},), [_WEATHER, _TIME])
+        count = len(reply.tool_calls)
+        return count > 1, f"{count} calls in one reply", {}
+
+    async def _ask_in_form(self) -> tuple[bool, str, Mapping[str, Any]]:
+        schema = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": _ANSWER}}
+        question = ({"role": "user", "content": 'What is 2 + 2? Reply with JSON, such as {"answer": 1}.'},)
+        try:
+            reply = await self._send(question, response_format=schema)
+        except ProviderError as error:
+            refusal = _shorten(str(error))
+            reply = await self._send(question, response_format={"type": "json_object"})
+            write = {"dialect_overrides": {"json_schema": False}}
+            return _is_object(reply), f"json_object; json_schema is refused: {refusal}", write
+        form = "a JSON Schema is followed" if _is_object(reply) else f"a JSON Schema is ignored: {reply.content!r}"
+        return _is_object(reply), form, {}
+
+    async def _stream(self) -> tuple[bool, str, Mapping[str, Any]]:
+        asked = {"max_tokens": MOST_TOKENS, "stream": True, "stream_options": {"include_usage": True}}
+        request, _ = self._client.spelling.spell(compose_request(self.model, _QUESTION, (), asked))
+        began = time.monotonic()
+        reply = await self._connections[0].send(write_request(request), {})
+        seconds = time.monotonic() - began
+        if reply.status != 200:
+            return False, f"HTTP {reply.status}: {_shorten(reply.content.decode('utf-8', 'replace'))}", {}
+        lines = [
+            line[5:].strip() for line in reply.content.decode("utf-8", "replace").splitlines() if line[:5] == "data:"
+        ]
+        chunks = [chunk for line in lines if isinstance(chunk := _read_chunk(line), dict)]
+        if not chunks:
+            return False, "no server-sent events came", {}
+        usage = "with usage" if any(chunk.get("usage") for chunk in chunks) else "without usage"
+        return True, f"{len(chunks)} chunks {usage} in {seconds:.1f} s", {}
+
+    async def _repeat(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        first = await self._send(_QUESTION, seed=7, temperature=0)
+        dropped = [name for name in ("seed", "temperature") if f"{name} dropped" in first.adapted]
+        if dropped:
+            return False, f"{' and '.join(dropped)} refused", self._learned()
+        second = await self._send(_QUESTION, seed=7, temperature=0)
+        same = "the same text" if first.content == second.content else "two texts"
+        return True, f"taken; twice they gave {same}", {}
+
+    async def _overflow(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        try:
+            await self._send(_QUESTION, max_tokens=10_000_000)
+        except ProviderError as error:
+            known = error.reason in ("context_exceeded", "rejected")
+            return known, f"refused ({error.reason}): {_shorten(str(error))}", {}
+        return None, "taken: no limit is refused as too high", {}
+
+    async def _misname(self) -> tuple[bool, str, Mapping[str, Any]]:
+        client = self._endpoints.client(self.model.model_copy(update={"requested_model": _NO_MODEL}))
+        parameters = {"max_tokens": MOST_TOKENS}
+        try:
+            reply = await client.complete(_QUESTION, parameters=parameters, timeout=_SECONDS, retries=0)
+        except ProviderError as error:
+            return True, f"refused: {_shorten(str(error))}", {}
+        return False, f"{reply.model} answers to any name: check what the endpoint makes of yours", {}
+
+    def _learned(self) -> Mapping[str, Any]:
+        """Return what the endpoint has taught so far as settings of an entry."""
+        changes, dialect = self._client.spelling.changes, self._client.spelling.dialect
+        overrides: dict[str, Any] = {}
+        if any(change.do == "rename" for change in changes):
+            overrides["limit"] = dialect.limit
+        if any(change.do == "keep" for change in changes):
+            overrides["never_back"] = [*dialect.never_back]
+        if any(change.do == "tools" for change in changes):
+            overrides["final_without_tools"] = False
+        return {"dialect_overrides": overrides} if overrides else {}
+
+
+def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
+    """Return what all probes say that an entry should have."""
+    merged: dict[str, Any] = {}
+    for probed in found:
+        for name, value in probed.write.items():
+            merged[name] = {**merged.get(name, {}), **value}
+    return merged
+
+
+def host_of(model: Model) -> str:
+    """Return where a model is asked."""
+    return urlsplit(model.base_url or DEFAULT_BASE_URL).netloc
+
+
+def _is_object(reply: ChatReply) -> bool:
+    try:
+        found = json.loads(reply.content or "")
+    except ValueError:
+        return False
+    return isinstance(found, dict) and isinstance(found.get("answer"), int)
+
+
+def _read_chunk(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:197]}..."

@@ -1,0 +1,611 @@
+"""Mistakes that people make in files and on the command line, each with all that is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CASE = """\
+schema_version: 1
+case_id: hello
+title: Say hello
+runner: {type: llm_probe}
+input:
+  messages:
+  - {role: user, content: Say hello.}
+deterministic_checks:
+- {check_id: said, declarative: {kind: regex_match, pattern: ello}}
+"""
+ROW = '{"id": "a", "question": "The capital of France?", "answer": "Paris"}\n'
+_MESSAGE = "{role: user, content: Say hello.}"
+_CHECK = "{check_id: said, declarative: {kind: regex_match, pattern: ello}}"
+_DECLARED = "kind: regex_match, pattern: ello"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is in a project beside or in place of its good case, how pytest is called, and what it says."""
+
+    name: str
+    says: str
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    args: tuple[str, ...] = ("cases", "--model", "demo")
+
+
+@dataclass(frozen=True)
+class WrongFile:
+    """A file of cases with a mistake, and what is said about it behind its path."""
+
+    name: str
+    says: str
+    content: str | bytes
+    file: str = "test.yaml"
+
+
+def _in_case(name: str, says: str, right: str, wrong: str) -> WrongFile:
+    assert CASE.count(right) == 1, (name, right)
+    return WrongFile(name, says, CASE.replace(right, wrong))
+
+
+def _in_rows(name: str, says: str, content: str | bytes) -> WrongFile:
+    return WrongFile(name, says, content, "rows.jsonl")
+
+
+def _misspelt(row: str) -> str:
+    return row.replace("question", "questoin")
+
+
+FILES_OF_CASES = (
+    _in_case(
+        "a tab",
+        "6:1: not valid YAML: found a tab, expected blanks; YAML is indented with blanks only",
+        "  messages:",
+        "\tmessages:",
+    ),
+    _in_case(
+        "indented too far",
+        "3:7: not valid YAML: found a second ':' in the line, or a line that is indented otherwise than its "
+        "neighbours; "
+        "put a text with ':' in quotes, or mend the indentation",
+        "title: Say",
+        " title: Say",
+    ),
+    _in_case(
+        "a colon in a text",
+        "3:12: not valid YAML: found a second ':' in the line, or a line that is indented otherwise than its "
+        "neighbours; put a text with ':' in quotes, or mend the indentation",
+        "title: Say hello",
+        "title: Task: say hello",
+    ),
+    _in_case(
+        "no colon",
+        "3:1: not valid YAML: found 'title Say hello', expected 'key: value' with a blank behind the colon",
+        "title: Say",
+        "title Say",
+    ),
+    _in_case(
+        "no blank behind a colon",
+        "2:1: not valid YAML: found 'case_id:hello', expected 'key: value' with a blank behind the colon",
+        "case_id: hello",
+        "case_id:hello",
+    ),
+    _in_case(
+        "an open quote",
+        "3:8: not valid YAML: the quote that begins here is never closed",
+        "title: Say hello",
+        "title: 'Say hello",
+    ),
+    _in_case(
+        "an open brace",
+        "4:9: not valid YAML: '{' begins here and is not closed, or a comma is missing, before line 5",
+        "{type: llm_probe}",
+        "{type: llm_probe",
+    ),
+    _in_case(
+        "a percent sign",
+        "3:8: not valid YAML: found '%', which begins no text; put the text in quotes",
+        "title: Say hello",
+        "title: %hello",
+    ),
+    _in_case(
+        "two documents",
+        "8:1: not valid YAML: found a second document behind '---', expected one; give it a file of its own",
+        "deterministic_checks",
+        "---\ndeterministic_checks",
+    ),
+    _in_case(
+        "a misspelt field",
+        "8:1: deterministic_check: unknown field; did you mean 'deterministic_checks'?",
+        "deterministic_checks",
+        "deterministic_check",
+    ),
+    _in_case(
+        "a misspelt field inside",
+        "7:18: input.messages[0].contnt: unknown field; did you mean 'content'?",
+        "content: Say",
+        "contnt: Say",
+    ),
+    _in_case("a missing field", "1:1: title: missing; add it", "title: Say hello\n", ""),
+    _in_case("no schema_version", "1:1: schema_version: missing; add it", "schema_version: 1\n", ""),
+    _in_case(
+        "another schema_version",
+        "1:17: schema_version: found 2, expected the whole number 1",
+        "schema_version: 1",
+        "schema_version: 2",
+    ),
+    _in_case(
+        "a number as an id", "2:10: case_id: found 5, expected a text; put it in quotes", "case_id: hello", "case_id: 5"
+    ),
+    _in_case(
+        "an id with blanks",
+        "2:10: case_id: found 'Hello World', expected a slug (lower-case letters, digits, '_' and '-', beginning "
+        "with a "
+        "letter or digit)",
+        "case_id: hello",
+        "case_id: Hello World",
+    ),
+    _in_case(
+        "messages that are no list",
+        "7:5: input.messages: found {'role': 'user', 'content': 'Say hello.'}, expected a list",
+        f"- {_MESSAGE}",
+        f"  {_MESSAGE}",
+    ),
+    _in_case(
+        "no messages",
+        "1:1: input.messages: found none, expected at least one; add a user message",
+        f"  messages:\n  - {_MESSAGE}",
+        "  messages: []",
+    ),
+    _in_case(
+        "an unknown role",
+        "7:12: input.messages[0].role: found 'human', expected 'system', 'user', 'assistant' or 'tool'",
+        "role: user",
+        "role: human",
+    ),
+    _in_case(
+        "a number as text",
+        "7:27: input.messages[0].content: found 42, expected a text; put it in quotes",
+        "content: Say hello.",
+        "content: 42",
+    ),
+    _in_case(
+        "a result of no call",
+        "7:5: input.messages[0]: a message of role 'tool' needs a 'tool_call_id': the id in 'tool_calls' of an "
+        "assistant "
+        "message before",
+        _MESSAGE,
+        "{role: tool, content: '4'}",
+    ),
+    _in_case(
+        "a key twice",
+        "4:1: duplicate key 'title'; remove one of them",
+        "title: Say hello",
+        "title: Say hello\ntitle: Say bye",
+    ),
+    _in_case(
+        "a check id twice",
+        "10:14: deterministic_checks[1].check_id: Duplicate check_id 'said'; each must be unique",
+        f"- {_CHECK}",
+        f"- {_CHECK}\n- {_CHECK}",
+    ),
+    _in_case(
+        "an unknown kind of check",
+        "9:40: deterministic_checks[0].declarative.kind: unknown check kind 'regex_mach'; did you mean 'regex_match'?",
+        "kind: regex_match",
+        "kind: regex_mach",
+    ),
+    _in_case(
+        "a check without its field",
+        "9:33: deterministic_checks[0].declarative.pattern: missing; add it",
+        _DECLARED,
+        "kind: regex_match",
+    ),
+    _in_case(
+        "a broken pattern",
+        "9:62: deterministic_checks[0].declarative.pattern: found '(ello', which is not a regular expression: "
+        "missing ) "
+        "at position 5",
+        _DECLARED,
+        "kind: regex_match, pattern: '(ello'",
+    ),
+    _in_case(
+        "an unknown runner",
+        "4:16: runner.type: unknown runner 'llm_prob'; did you mean 'llm_probe'?",
+        "llm_probe",
+        "llm_prob",
+    ),
+    _in_case(
+        "an unknown tool",
+        "6:33: input.context.llm_probe.tools[0]: unknown tool 'exec_shel'; did you mean 'exec_shell'?",
+        "input:",
+        "input:\n  context: {llm_probe: {tools: [exec_shel]}}",
+    ),
+    _in_case(
+        "an unknown metric",
+        "8:18: metrics[0].name: unknown metric 'exact_mach'; did you mean 'exact_match'?",
+        "deterministic_checks",
+        "metrics: [{name: exact_mach}]\nreference: x\ndeterministic_checks",
+    ),
+    _in_case(
+        "a file that is not there",
+        "6:17: input.attachments[0]: found 'notes.txt', expected an existing file; there is no file",
+        "input:",
+        "input:\n  attachments: [notes.txt]",
+    ),
+    _in_case(
+        "a file of elsewhere",
+        "6:17: input.attachments[0]: found '../../../../etc/passwd', which leaves",
+        "input:",
+        "input:\n  attachments: [../../../../etc/passwd]",
+    ),
+    _in_case(
+        "a temperature in words",
+        "4:40: runner.temperature: found 'hot', expected a number",
+        "{type: llm_probe}",
+        "{type: llm_probe, temperature: hot}",
+    ),
+    _in_case(
+        "no turns at all",
+        "4:38: runner.max_turns: found 0, expected at least 1",
+        "{type: llm_probe}",
+        "{type: llm_probe, max_turns: 0}",
+    ),
+    _in_case(
+        "yes in quotes", "5:12: must_pass: found 'yes', expected true or false", "input:", "must_pass: 'yes'\ninput:"
+    ),
+    _in_case(
+        "a tag and no list",
+        "5:7: tags: found 'smoke', expected a list; write [smoke]",
+        "input:",
+        "tags: smoke\ninput:",
+    ),
+    _in_case(
+        "a percentage",
+        "5:25: thresholds.pass_rate: found 80, expected at most 1",
+        "input:",
+        "thresholds: {pass_rate: 80}\ninput:",
+    ),
+    _in_case(
+        "nothing that decides",
+        "1: nothing decides this case; give it a check, a verifier, an answer, a metric with a threshold, expectations "
+        "and an evaluation profile with a judge, or report_only: true",
+        f"deterministic_checks:\n- {_CHECK}\n",
+        "",
+    ),
+    WrongFile(
+        "Latin-1",
+        "7:33: not valid YAML: invalid trailing UTF-8 octet; save the file as UTF-8",
+        CASE.replace("hello.", "héllo.").encode("latin-1"),
+    ),
+    WrongFile(
+        "a huge file",
+        "1:1: found 5,243,101 bytes, expected at most 4,194,304; move data out of the file",
+        CASE + "#" * (5 * 2**20),
+    ),
+    WrongFile(
+        "a null character",
+        "7:34: not valid YAML: control characters are not allowed; remove them",
+        CASE.replace("hello.", "hel\0lo."),
+    ),
+    _in_rows(
+        "a broken row",
+        "2:47: not valid JSON: expecting ',' delimiter",
+        ROW + '{"id": "b", "question": "What?", "answer": "x"\n' + ROW.replace('"a"', '"c"'),
+    ),
+    _in_rows(
+        "a misspelt first row",
+        "1:1: found the field 'questoin' in the first row, expected 'question'; mend it, or no row of the file is "
+        "asked",
+        _misspelt(ROW) + ROW.replace('"a"', '"b"'),
+    ),
+    _in_rows(
+        "a misspelt row",
+        "2:1: question: found none, expected a text; this is what the agent is asked",
+        ROW + _misspelt(ROW).replace('"a"', '"b"'),
+    ),
+    _in_rows("a row's id twice", "2:1: id: found 'a' again, first on line 1; give each item its own id", ROW + ROW),
+    _in_rows(
+        "a row without an answer",
+        "2: there is nothing to score against: the row has neither an answer nor an evaluator; give it one, or name an "
+        "evaluation profile with a judge",
+        ROW + '{"id": "b", "question": "What?"}\n',
+    ),
+    _in_rows(
+        "a row with a key twice",
+        "2:1: not valid JSON: duplicate key 'answer'; remove one of them",
+        ROW + '{"id": "b", "question": "What?", "answer": "x", "answer": "y"}\n',
+    ),
+    _in_rows(
+        "a comma too much",
+        "1:48: the first row is not valid JSON: expecting property name enclosed in double quotes; mend it, or no row "
+        "of the file is asked",
+        '{"id": "a", "question": "What?", "answer": "x",}\n',
+    ),
+    _in_rows(
+        "single quotes",
+        "1:2: the first row is not valid JSON: expecting property name enclosed in double quotes; mend it, or no row "
+        "of "
+        "the file is asked",
+        "{'id': 'a', 'question': 'What?', 'answer': 'x'}\n",
+    ),
+    _in_rows(
+        "rows in UTF-16",
+        "1:1: found UTF-16 or binary data, expected UTF-8 text; save the file as UTF-8",
+        ROW.encode("utf-16"),
+    ),
+    WrongFile(
+        "a descriptor of no file",
+        "2:9: files[0]: found 'row.jsonl', which matches no .json or .jsonl file below",
+        "schema_version: 1\nfiles: [row.jsonl]\n",
+        "dataset.yaml",
+    ),
+)
+"""Mistakes that leave other files alone."""
+
+_PROFILE = "schema_version: 1\nrun_profile_id: fast\ntitle: Fast\n"
+_JUDGES = """\
+schema_version: 1
+evaluation_profile_id: strict
+title: Strict
+judges:
+- {judge_id: main, type: llm_probe, model: demo}
+judge_runs:
+- {judge_run_id: once, judge_id: main}
+"""
+_SUITE = "schema_version: 1\nsuite_id: small\ntitle: Small\nmodels: [{model_id: demo}]\ncase_selection:\n"
+_ENTRY = "- {model_id: gpt4o, base_url: 'http://127.0.0.1:9/v1', api_key_env: none}\n"
+_MODELS = f"schema_version: 1\nmodels:\n{_ENTRY}"
+_CALL = ("cases", "--model", "demo")
+
+
+def _in_profile(name: str, says: str, more: str) -> Mistake:
+    path = "cases/run_profiles/fast.yaml"
+    return Mistake(name, f"{path}:{says}", {path: _PROFILE + more}, (*_CALL, "--agentbench-run-profile", "fast"))
+
+
+def _in_judges(name: str, says: str, right: str, wrong: str, model: str = "demo") -> Mistake:
+    path = "cases/evaluation_profiles/strict.yaml"
+    files = {path: _JUDGES.replace(right, wrong), "cases/models.yaml": _MODELS}
+    args = ("cases", "--model", model, "--agentbench-evaluation-profile", "strict")
+    return Mistake(name, f"{path}:{says}", files, args)
+
+
+def _in_suite(name: str, says: str, selection: str) -> Mistake:
+    path = "cases/suites/small.yaml"
+    return Mistake(name, f"{path}:{says}", {path: _SUITE + selection}, ("cases", "--agentbench-suite", "small"))
+
+
+def _in_models(name: str, says: str, right: str, wrong: str) -> Mistake:
+    path = "cases/models.yaml"
+    return Mistake(name, f"{path}:{says}", {path: _MODELS.replace(right, wrong)}, ("cases", "--model", "gpt4o"))
+
+
+OTHER_FILES = (
+    Mistake(
+        "an empty file",
+        "cases/hello/test.yaml:1:1: found nothing, expected a top-level mapping that begins with schema_version: 1",
+        {"cases/hello/test.yaml": ""},
+        ("cases/hello/test.yaml", "--model", "demo"),
+    ),
+    Mistake(
+        "a list",
+        "cases/hello/test.yaml:1:1: found a list, expected a top-level mapping that begins with schema_version: 1",
+        {"cases/hello/test.yaml": "- a\n- b\n"},
+        ("cases/hello/test.yaml", "--model", "demo"),
+    ),
+    Mistake(
+        "a case id twice",
+        "cases/hello/test.yaml:2:10: case_id: Duplicate case_id 'hello'; cases/bye/test.yaml has it too",
+        {"cases/bye/test.yaml": CASE},
+    ),
+    Mistake(
+        "a misspelt script",
+        "cases/hello/demo.yaml:2:1: replys: unknown field; did you mean 'replies'?",
+        {"cases/hello/demo.yaml": "schema_version: 1\nreplys:\n- content: hello\n"},
+    ),
+    Mistake(
+        "a server of nothing",
+        "cases/servers.yaml:2:18: servers.clock: found neither 'command' nor 'url', expected one of them, or both",
+        {
+            "cases/servers.yaml": "schema_version: 1\nservers: {clock: {args: [a]}}\n",
+            "cases/hello/test.yaml": CASE.replace("input:", "mcp_servers: [clock]\ninput:"),
+        },
+    ),
+    _in_suite(
+        "a suite of missing cases",
+        "6:22: case_selection.include_case_ids[0]: 3 ids that no case has: 'helo', 'later', 'never'; did you mean "
+        "'hello'?",
+        "  include_case_ids: [helo, later, never]\n",
+    ),
+    _in_suite(
+        "a suite of a missing case",
+        "6:22: case_selection.include_case_ids[0]: no case has the id 'helo'; did you mean 'hello'?",
+        "  include_case_ids: [helo]\n",
+    ),
+    _in_suite(
+        "a suite of no tag",
+        "6:18: case_selection.include_tags[0]: no case has the tag 'smokey'; there are none",
+        "  include_tags: [smokey]\n  include_case_ids: [hello]\n",
+    ),
+    _in_suite(
+        "a misspelt selection",
+        "6:3: case_selection.include_ids: unknown field; did you mean 'include_case_ids'?",
+        "  include_ids: [hello]\n",
+    ),
+    _in_profile(
+        "a misspelt policy",
+        "4:20: execution_policy.max_concurency: unknown field; did you mean 'max_concurrency'?",
+        "execution_policy: {max_concurency: 4}\n",
+    ),
+    _in_profile(
+        "a number in words",
+        "4:37: execution_policy.max_concurrency: found 'four', expected a whole number",
+        "execution_policy: {max_concurrency: four}\n",
+    ),
+    _in_profile(
+        "an unknown sandbox",
+        "4:10: sandbox: found 'dokcer', expected 'auto', 'docker', 'bubblewrap' or 'local'",
+        "sandbox: dokcer\n",
+    ),
+    _in_profile(
+        "an image that may change",
+        "4:32: sandbox.image: found 'python', expected a pinned image (name:tag, not latest, or name@sha256:...); pin "
+        "it, or set allow_floating_image: true in the run profile",
+        "sandbox: {type: docker, image: python}\n",
+    ),
+    _in_judges(
+        "a judge that nobody runs",
+        "5:1: judges: found no judge_runs, so no judge is asked; add judge_runs that name them",
+        "judge_runs:\n- {judge_run_id: once, judge_id: main}\n",
+        "",
+    ),
+    _in_judges(
+        "a run of no judge",
+        "7:34: judge_runs[0].judge_id: unknown judge_id 'mian'; did you mean 'main'?",
+        "once, judge_id: main",
+        "once, judge_id: mian",
+    ),
+    _in_judges(
+        "an unknown kind of judge",
+        "5:26: judges[0].type: found 'llm', expected one of llm_probe",
+        "type: llm_probe",
+        "type: llm",
+    ),
+    _in_judges(
+        "a judge without a model",
+        "5:3: judges[0].model: found no model; name one of models.yaml, such as `model: gpt4o`",
+        ", model: demo",
+        "",
+        "gpt4o",
+    ),
+    _in_judges(
+        "retries among request options",
+        "5:77: judges[0].request_options.retries: found among what goes to the endpoint; write it beside "
+        "request_options",
+        "model: demo",
+        "model: demo, request_options: {retries: 3}",
+    ),
+    _in_models(
+        "a model twice", "4:14: models[1].model_id: Duplicate model_id 'gpt4o'; each must be unique", _ENTRY, _ENTRY * 2
+    ),
+    _in_models(
+        "a key in a file",
+        "3:69: models[0].api_key_env: expected the name of an environment variable, never a key itself",
+        "api_key_env: none",
+        "api_key_env: sk-abcdefghijklmnop0123",
+    ),
+    _in_models(
+        "an address without a scheme",
+        "3:31: models[0].base_url: found '127.0.0.1:9/v1', expected an address with its scheme, such as "
+        "http://localhost:8000/v1",
+        "http://127.0.0.1:9/v1",
+        "127.0.0.1:9/v1",
+    ),
+    _in_models(
+        "a misspelt model field",
+        "3:21: models[0].base_ulr: unknown field; did you mean 'base_url'?",
+        "base_url",
+        "base_ulr",
+    ),
+)
+
+ON_THE_COMMAND_LINE = (
+    Mistake(
+        "a model that is nowhere",
+        "--model gpt4: no entry of models.yaml has this id, so the default endpoint is asked for a model of that name; "
+        "did you mean 'gpt4o'?",
+        {"cases/models.yaml": _MODELS},
+        ("cases", "--model", "gpt4"),
+    ),
+    Mistake(
+        "no model",
+        "no model was named, so cases were skipped: name one with --model, or override agentbench_runner",
+        {},
+        ("cases",),
+    ),
+    Mistake(
+        "a misspelt suite",
+        "cases/suites: there is no suite 'smal'; did you mean 'small'?",
+        {"cases/suites/small.yaml": _SUITE + "  include_case_ids: [hello]\n"},
+        ("cases", "--agentbench-suite", "smal"),
+    ),
+    Mistake(
+        "no such run profile",
+        "cases/run_profiles: there is no run profile 'fats'; did you mean 'fast'?",
+        {"cases/run_profiles/fast.yaml": _PROFILE},
+        (*_CALL, "--agentbench-run-profile", "fats"),
+    ),
+    Mistake(
+        "no such evaluation profile",
+        "evaluation_profiles: there is no evaluation profile 'strict'; there are none",
+        {},
+        (*_CALL, "--agentbench-evaluation-profile", "strict"),
+    ),
+    Mistake("no such folder", "file or directory not found: case", {}, ("case", "--model", "demo")),
+    Mistake("no such case", "not found: ", {}, ("cases/hello/test.yaml::helo[demo]", "--model", "demo")),
+    Mistake("a pattern of nothing", "1 deselected", {}, (*_CALL, "-k", "goodbye")),
+    Mistake(
+        "a percentage to reach",
+        "argument --agentbench-fail-under: found '80', expected a fraction from 0 to 1",
+        {},
+        (*_CALL, "--agentbench-fail-under", "80"),
+    ),
+    Mistake(
+        "no repetitions",
+        "argument --agentbench-repetitions: found '0', expected a whole number of at least 1",
+        {},
+        (*_CALL, "--agentbench-repetitions", "0"),
+    ),
+    Mistake(
+        "many at once, in words",
+        "argument --agentbench-concurrency: found 'many', expected a whole number of at least 1",
+        {},
+        (*_CALL, "--agentbench-concurrency", "many"),
+    ),
+    Mistake("no file of predictions", "answers.jsonl", {}, ("cases", "--agentbench-predictions", "answers.jsonl")),
+    Mistake(
+        "predictions and a model",
+        "--agentbench-predictions: found answers.jsonl together with the model 'demo'; predictions are scored as they "
+        "are and no model is asked: give one of the two",
+        {},
+        (*_CALL, "--agentbench-predictions", "answers.jsonl"),
+    ),
+    Mistake(
+        "no such metric",
+        "--agentbench-metric: unknown metric 'exact_mach'; did you mean 'exact_match'?",
+        {},
+        (*_CALL, "--agentbench-metric", "exact_mach"),
+    ),
+    Mistake(
+        "a threshold in words",
+        "argument --agentbench-metric: found 'high', expected a number",
+        {},
+        (*_CALL, "--agentbench-metric", "exact_match>=high"),
+    ),
+    Mistake(
+        "the third half",
+        "argument --agentbench-shard: found '3/2', expected I/N with I from 1 to N, such as 2/8",
+        {},
+        (*_CALL, "--agentbench-shard", "3/2"),
+    ),
+    Mistake(
+        "an unknown mode",
+        "argument --agentbench-cassettes: found 'play', expected one of off, record, replay, auto",
+        {},
+        (*_CALL, "--agentbench-cassettes", "play"),
+    ),
+    Mistake(
+        "no report to compare with",
+        "--agentbench-compare: last.json: cannot be read: No such file or directory; run pytest first, or name the "
+        "report.json; leave the option out until there is a report to compare with",
+        {},
+        (*_CALL, "--agentbench-compare", "last.json"),
+    ),
+    Mistake("a misspelt option", "unrecognized arguments: --agentbench-profil", {}, (*_CALL, "--agentbench-profil=x")),
+    Mistake(
+        "money in words",
+        "argument --agentbench-max-cost: found 'five', expected a number",
+        {},
+        (*_CALL, "--agentbench-max-cost", "five"),
+    ),
+)
