@@ -164,7 +164,7 @@ judge_system_prompt_path: gone.md
     assert main(["validate", str(path)]) == 1
     told = [line.removeprefix(f"{path}:") for line in capsys.readouterr().out.splitlines()]
     assert [line.split(" found")[0].split("; ")[0].split(" (")[0] for line in told[:-1]] == [
-        "1:1: title:",
+        "1:1: title: missing",
         "3:1: titel: Extra inputs are not permitted",
         "5:65: judges[0].temperature:",
         "6:28: judges[1].type: unknown judge type 'llm_prob'",
