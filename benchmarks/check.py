@@ -68,6 +68,7 @@ PARTS = {
     "files": Part(throughput.SCENARIOS["files"], quick=1),
     "http": Part(throughput.SCENARIOS["http"], quick=2),
     "wait": Part(throughput.SCENARIOS["wait"]),
+    "stream": Part(throughput.SCENARIOS["stream"]),
     "workers": Part(reuse.SCENARIOS["workers"]),
     "session": Part(Scenario(session), quick=2),
     "start": Part(throughput.SCENARIOS["start"], quick=1),

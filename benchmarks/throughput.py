@@ -5,6 +5,7 @@ How it is measured: `processes.py`. `check.py` keeps what is measured here.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -226,6 +227,32 @@ def questions(bench: Bench, count: int, at_once: int, *, target: float) -> Itera
     name, against = f"{count:,} questions of 200 ms, {at_once} at once", "`AsyncOpenAI` in `asyncio.gather`"
     yield Line(f"{name}: wall", mine.wall, "s", peer.wall, against, target)
     yield Line(f"{name}: CPU", mine.cpu, "s", peer.cpu, against)
+
+
+@SCENARIOS.add()
+def stream(bench: Bench) -> Iterator[Line]:
+    """2,000 answers of 200 ms, 200 at once, in a stream and whole: of a word, and of 40 in 42 events."""
+    yield from streamed(bench, 2_000 // bench.scale, 1, target=1.1)
+    yield from streamed(bench, 2_000 // bench.scale, 40)
+
+
+def streamed(bench: Bench, count: int, words: int, *, target: float | None = None) -> Iterator[Line]:
+    """Measure wall, of which the target is, and CPU of answers of so many words in a stream, against whole ones."""
+    answers = {f"q{n}": " ".join(map(str, range(n, n + words))) for n in range(count)}
+    asked = ({"id": name, "question": f"Count on from {name[1:]}.", "answer": answers[name]} for name in answers)
+    items = {"items.jsonl": "".join(json.dumps(item) + "\n" for item in asked)}
+    scripts = {"items.demo.yaml": json.dumps({"schema_version": 1, "answers": answers})}
+    with endpoint(bench.project(f"words-{words}", items | scripts), latency=0.2) as base_url:
+        entry = {"model_id": "slow", "requested_model": "demo", "base_url": base_url, "api_key_env": "none"}
+        argv = (*OURS, "--model=slow", "--agentbench-concurrency=200")
+        ours, whole = (
+            bench.project(f"stream-{wanted}-{words}", items | {"models.yaml": models(**entry, stream=wanted)})
+            for wanted in (True, False)
+        )
+        mine, peer = bench.alternate((argv, ours), (argv, whole))
+    name = f"{count:,} answers of 200 ms and {words} words in a stream"
+    yield Line(f"{name}: wall", mine.wall, "s", peer.wall, "the same, whole", target)
+    yield Line(f"{name}: CPU", mine.cpu, "s", peer.cpu, "the same, whole")
 
 
 @SCENARIOS.add()

@@ -23,6 +23,10 @@ class ConfigError(AgentbenchError):
         super().__init__(visible(message))
 
 
+class CodeNotRun(ConfigError):
+    """The dataset is read by code, which this command does not run: that is no fault of the dataset."""
+
+
 class InfrastructureError(AgentbenchError):
     """Something around the agent failed, so the run says nothing about the agent: pytest reports an error."""
 
@@ -62,6 +66,10 @@ class UnwritableError(InfrastructureError):
 
 class UnreachableError(InfrastructureError):
     """The shared store does not answer: what it holds would be paid for again."""
+
+
+class BatchWaitsError(InfrastructureError):
+    """A batch is not done in the time that the session waits for it: a later session collects it."""
 
 
 class SandboxError(InfrastructureError):

@@ -49,6 +49,8 @@ class Settings(NamedTuple):
     dry_run: bool = False
     keep_workspaces: bool = False
     cassettes: CassetteMode = "off"
+    batch: bool = False
+    batch_wait: float = 24 * 3600
     output: Path = Path("outputs")
     store: str | None = None
     store_key: str | None = None
@@ -195,6 +197,7 @@ OPTIONS = (
         "MODE",
         parse_cassettes,
     ),
+    _Option("batch-wait", "wait so long for batches; a later session collects the rest (86400)", "N", parse_seconds),
     _Option("output", "write results below this folder (outputs)", "DIR", Path),
     _Option(
         "store-key",
@@ -211,6 +214,7 @@ OPTIONS = (
 )
 
 FLAGS = (
+    _Option("batch", "put requests that stand alone into batches, at half the price, where the endpoint has them"),
     _Option("strict", "make what cannot run here an error, not a skip"),
     _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
@@ -288,7 +292,7 @@ def read_settings(config: pytest.Config) -> Settings:
     _refuse_shared_paths(values)
     _refuse_uneven_deal(config, values["shard"])
     _refuse_lone_comparison(config, values["compare"], values["shard"])
-    for name in ("min_completion", "cassettes"):
+    for name in ("min_completion", "cassettes", "batch_wait"):
         if values[name] is None:
             del values[name]
     return Settings(**values)

@@ -136,7 +136,8 @@ class SessionReport:
         if number := self.ended_by or (self.link and self.link.ended_by):
             exitstatus = session.exitstatus = 128 + number  # as shells tell it
         unread = self.uncollected and exitstatus != pytest.ExitCode.USAGE_ERROR
-        if (self.rows or self.lost or idle or unread) and not session.config.getoption("collectonly"):
+        reports = self.rows or self.lost or idle or unread or self._ended_early(exitstatus)
+        if reports and not session.config.getoption("collectonly"):
             self._make_report(session, exitstatus)
         elif self.journal is not None:
             self.journal.discard()
@@ -223,7 +224,7 @@ class SessionReport:
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, {**self._facts}, self._spent_usd())
-        faults = self._list_faults()
+        faults = self._list_faults(exitstatus)
         gate = self._decide_gate(rows, [*self._compare_baseline(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = self._decide_exit_status(gate, exitstatus)
@@ -235,7 +236,8 @@ class SessionReport:
         self._write_report(session, report)
         self._write_outputs(session, report)
         if self.journal is not None:
-            self.journal.end(report)
+            written = self.written.get("report") == self.settings.output / "report.json"
+            self.journal.end(report, written=written)  # that is whole, and on the disk
         self.report = report
         session.config.pluginmanager.register(FoldedErrors())
         for plugin in session.config.pluginmanager.get_plugins():
@@ -279,6 +281,11 @@ class SessionReport:
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome in _WORST_LAST}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
+    def _ended_early(self, exitstatus: int) -> bool:
+        """Return whether Ctrl-C or a signal ended the session before it could report any of the runs that it began."""
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED or exitstatus > 128
+        return interrupted and not self.rows and self.journal is not None
+
     def _decide_gate(self, rows: Sequence[Mapping[str, Any]], failures: Sequence[str]) -> Gate:
         from pytest_agentbench.reports.gate import Counts, apply_gate
 
@@ -300,7 +307,7 @@ class SessionReport:
         report["comparison"] = comparison.as_dict()
         return comparison.failures
 
-    def _list_faults(self) -> list[str]:
+    def _list_faults(self, exitstatus: int) -> list[str]:
         """Return what went wrong beside the cases: it fails a gated session whatever its pass rate."""
         crashes = self.link.unplaced if self.link is not None else []
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
@@ -312,6 +319,7 @@ class SessionReport:
             *(f"{crash}." for crash in crashes),
             *([f"The session stopped early: {stopped}."] if stopped else []),
             *([f"{self.lost} collected items were never reported."] if self.lost else []),
+            *(["The session was interrupted before any run was reported."] if self._ended_early(exitstatus) else []),
             *(f"{text}." for text in self._list_unshared()),
         ]
 

@@ -16,16 +16,16 @@ errors extensions fixtures hookspecs options plugin session terminal_text user_f
 bounded: files patterns
 checks: base run
 collection: items planning reporting start
-config: base case_file documents profiles roots sections session_roots
+config: base case_file documents profiles request_fields roots sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead services
 engine: subject user_code
 metrics: registry
 records: base case check_specs evaluation run
 reports: gate journal kept_rows report rows sections table terminal
-runners: base subjects
+runners: base kinds subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
-store: artifacts database documents encodings files fingerprints redaction
+store: artifacts connection database documents encodings files fingerprints redaction
 tools: builtin
 """
 """Ours, by their rooms. A module that is new here is time that every session pays: import it where it is needed."""

@@ -133,7 +133,7 @@ def read_results(path: Path) -> Saved:
     if problems:
         raise ConfigError(f"{path}:1:1: these are no saved results: {'; '.join(problems[:5])}")
     results = [_restore_result(entry) for entry in document["evaluation_results"]]
-    return Saved(document["benchmark_info"], results, document["summary"])
+    return Saved(document["benchmark_info"], results, {**document["summary"], **_scores_of(document["summary"])})
 
 
 def _find_problems(document: Any) -> Iterator[str]:
@@ -159,14 +159,19 @@ def _find_entry_problems(entry: Any) -> Iterator[str]:
         if not isinstance(entry.get(name, ""), str):
             yield f".{name}: found {type(entry[name]).__name__}, expected a text"
     score = entry.get("score")
-    if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1):
-        yield f".score: found {score!r}, expected a number from 0 to 1, or null"
+    if score is not None and (not isinstance(score, (int, float)) or not 0 <= score <= 1):
+        yield f".score: found {score!r}, expected a number from 0 to 1, true, false, or null"
     if not isinstance(entry.get("details", {}), dict):
         yield f".details: found {type(entry['details']).__name__}, expected an object"
 
 
+def _scores_of(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scores that are true or false as numbers: the original saved what its metrics returned."""
+    return {name: float(value) for name, value in entry.items() if "score" in name and isinstance(value, bool)}
+
+
 def _restore_result(entry: Mapping[str, Any]) -> EvaluationResult:
-    values = {name: entry[name] for name in _FIELDS}
+    values = {name: entry[name] for name in _FIELDS} | _scores_of({"score": entry["score"]})
     if isinstance(values["prediction"], list):
         values["prediction"] = tuple(values["prediction"])
     return EvaluationResult(**values, details=entry.get("details", {}))

@@ -33,7 +33,7 @@ from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.sources.dataset import Dataset
 from pytest_agentbench.sources.items import BenchmarkItem
 from pytest_agentbench.sources.predictions import as_prediction
-from pytest_agentbench.sources.rows import deciders
+from pytest_agentbench.sources.rows import deciders, evaluator_of
 
 Lookup = Callable[[str], Metric | None]
 
@@ -192,7 +192,7 @@ class Scorer:
         if output is None or output == ():
             return _make_result(item, output, self.missing, asked.spec.name, {"missing": True})
         # Before the check for an answer: a row that says how it is decided may need none
-        evaluator = item.metadata.get("evaluator") if item.metadata else None
+        evaluator = evaluator_of(item.metadata)
         if evaluator is not None:
             return self._score_by_row(item, output, {"evaluator": evaluator})
         if asked.needs_answer and not item.answer:

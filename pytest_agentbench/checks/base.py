@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import stat
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn
 
 from pytest_agentbench.bounded.files import FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import Metric
 from pytest_agentbench.records.base import Dimension, Record
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.check_specs import Check
-from pytest_agentbench.records.evaluation import CheckOutcome
-from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:
+    from pytest_agentbench.metrics.registry import Metric
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.records.check_specs import Check
+    from pytest_agentbench.records.evaluation import CheckOutcome
+    from pytest_agentbench.records.run import RunArtifact
     from pytest_agentbench.workspaces.workspace import Kind, Workspace
 
 MAX_DEPTH = 64
@@ -72,6 +72,12 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def normalized(text: str) -> str:
+    """Return the NFKD of the case-folded text without combining characters; white space is kept."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in decomposed if not unicodedata.combining(each))
+
+
 def loads(text: str) -> Any:
     """Return the text as JSON: no NaN, nothing that nests too deep. Raises ValueError."""
     try:
@@ -93,6 +99,12 @@ _MAX_EXCERPT = 400
 _MAX_LINES = 8
 
 
+async def _run_in_thread(call: Callable[[], Any]) -> Any:
+    import asyncio  # here: a case file that names a pack's kind imports this module, wherever the file is read
+
+    return await asyncio.to_thread(call)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """Facts that a check may look at.
@@ -107,7 +119,7 @@ class CheckContext:
     workspace: Workspace | None
     metrics: Mapping[str, Metric]
     compat: Literal["v1"] | None = None
-    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = _run_in_thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -196,12 +195,6 @@ def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) 
     listed = ", ".join(f"{each.artifact_id} ({each.artifact_type}, {each.uri})" for each in artifacts) or "none"
     message = f"{'an' if found else 'no'} output artifact of {len(artifacts)} matches"
     return verdict(found, message, ", ".join(f"{name}={value}" for name, value in wanted.items()), listed)
-
-
-def normalized(text: str) -> str:
-    """Return the NFKD of the case-folded text without combining characters; white space is kept."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(each for each in decomposed if not unicodedata.combining(each))
 
 
 def status_is(spec: StatusIs, context: CheckContext) -> Verdict:

@@ -6,6 +6,7 @@ Others use: commands, dataset_guesses, doctor_needs, list, merging, output, plac
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ _SUMMARIES = {
     "report": "show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
     "review": "say of judged runs whether they passed, to compare judges with people",
     "watch": "show a session while it runs, as a page on loopback",
+    "batch": "list the batches that wait to be collected, and cancel one",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",
@@ -35,6 +37,8 @@ _SUMMARIES = {
 }
 COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}
 """The package's own; packs add theirs."""
+_GARBAGE = 100_000
+"""How many new objects a look for garbage waits for: modules are none, and else it is a tenth of a short command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,9 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
     shown: Any = [stream and DefusingStream(stream) for stream in streams]
+    command = COMMANDS.get(args.command) or find_commands(COMMANDS)[args.command]
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_GARBAGE)
     try:
         with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
-            code: int = find_commands(COMMANDS)[args.command].load().run(args)
+            code: int = command.load().run(args)
             sys.stdout.flush()
     except AgentbenchError as error:
         print(visible(str(error)), file=sys.stderr)
@@ -64,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    finally:
+        gc.set_threshold(*thresholds)
     return code
 
 

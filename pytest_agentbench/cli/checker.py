@@ -10,23 +10,28 @@ from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.verifying.run import canary_problems
+from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
 from pytest_agentbench.cli.list import cases_below
+from pytest_agentbench.cli.obstacles import Obstacles
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.engine.subject import case_spec
-from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.errors import AgentbenchError, CodeNotRun, ConfigError
+from pytest_agentbench.metrics.registry import metric_problems
+from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
@@ -46,9 +51,8 @@ from pytest_agentbench.sources.discovery import (
     named_source,
     suite_problems,
 )
-from pytest_agentbench.sources.items import CodeNotRun
 from pytest_agentbench.sources.rows import DATASETS, unregistered
-from pytest_agentbench.sources.test_yaml import TEST_YAML
+from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -63,25 +67,36 @@ _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 
 
 class Checker:
-    """A check of paths, one after the other; `errors` and `warnings` are lines for people."""
+    """A check of paths, one after the other; `errors` and `warnings` are lines for people.
 
-    def __init__(self, roots: SessionRoots) -> None:
-        self._roots = roots
+    Cases have to run under the profiles that are named, else under any that their root has.
+    """
+
+    def __init__(self, roots: SessionRoots, run_profile: str | None = None, evaluation: str | None = None) -> None:
+        self._roots, self._profiles = roots, (run_profile, evaluation)
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.files = 0
         self.cases = 0
-        self._known = build_registry().known
+        self._registry = build_registry()
+        self._known = self._registry.known
         self._scripts = Scripts()
         self._first: dict[tuple[Path, str], Path] = {}
         self._indexes: dict[Path, dict[str, IndexedCase]] = {}
+        self._obstacles: dict[ConfigRoot, Obstacles] = {}
 
     def check(self, given: Path) -> None:
         """Check everything below a folder, or one file."""
+        before = self.files
         try:
             for path, kind in self._list_files(given):
                 self.files += 1
                 self._check_file(path, kind, self._roots.of(path))
+            if self.files == before and given.is_dir():
+                self.errors.append(
+                    f"{given}:1:1: found nothing to check, expected cases (test.yaml, questions in .jsonl or .json, "
+                    "dataset.yaml) or configuration files (suites/, run_profiles/, models.yaml, ...)"
+                )
         except ConfigError as error:  # of folders that cannot be read
             self.errors += str(error).splitlines()
 
@@ -90,6 +105,11 @@ class Checker:
             if path.name == COMMANDS_FILE:
                 read_commands(path)
             elif kind is TestCaseFile:
+                if path.name not in CASE_FILES:
+                    raise ConfigError(
+                        f"{path}:1:1: found a test case in a file that pytest does not collect, expected the name "
+                        "test.yaml in a folder of its own; rename it"
+                    )
                 self._check_source(TEST_YAML, path, root)
             elif kind is None or kind is DatasetDescriptor:
                 self._check_source(named_source(path, root) or DATASETS, path, root)
@@ -116,8 +136,11 @@ class Checker:
             )
 
     def _check_source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
-        opened = source.open(path, SourceRequest(root))
-        doubts = list(opened.doubts(self._known))
+        added = additions_for(path.parent)
+        opened = source.open(path, SourceRequest(root, verified_names(self._known, added)))
+        if problems := metric_problems(opened.metrics, None, self._registry.metrics):
+            self.errors.append(f"{opened.path}:1:1: {'; '.join(text for _, text in problems)}")
+        doubts = [*opened.doubts(self._known), *opened.field_doubts()]
         self.warnings += [_mark_as_warning(placed) for placed, _ in doubts]
         # Nothing is downloaded to check it.
         if opened.is_remote:
@@ -125,23 +148,40 @@ class Checker:
         # What is doubtful about the whole file is not said again for each of its rows.
         told = {text for _, text in doubts}
         try:
-            self.warnings += opened.row_doubts(self._check_rows(opened, root, told))
+            self.warnings += opened.row_doubts(self._check_rows(opened, root, told, added))
         except CodeNotRun as reason:
             self.warnings.append(_mark_as_warning(f"{reason}; its rows were not checked"))
 
-    def _check_rows(self, opened: OpenedSource, root: ConfigRoot, told: set[str]) -> Iterator[SourceCase]:
+    def _check_rows(
+        self, opened: OpenedSource, root: ConfigRoot, told: set[str], added: frozenset[str]
+    ) -> Iterator[SourceCase]:
         """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
+        alike: dict[str, list[str]] = {}
         for row in chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
                 self.errors += row.message.splitlines()
                 continue
             try:
-                self._check_case(row.make(), root, told)
+                self._check_case(case := row.make(), root, told)
+                found = list(self._obstacles_of(root).find(case, opened, row))
             except ConfigError as error:
                 self.errors += str(error).splitlines()
+            else:
+                for message, unless in found:
+                    if unless & added:
+                        self.warnings.append(_mark_as_warning(f"{message}; {_ADDED}"))
+                    else:
+                        alike.setdefault(_without_place(message), []).append(message)
             yield row
+        for first, *others in alike.values():
+            self.errors.append(f"{first} (so it is with {count_things(len(others), 'more row')})" if others else first)
 
-    def _check_case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
+    def _obstacles_of(self, root: ConfigRoot) -> Obstacles:
+        if root not in self._obstacles:
+            self._obstacles[root] = Obstacles(root, self._registry, *self._profiles)
+        return self._obstacles[root]
+
+    def _check_case(self, case: Case, root: ConfigRoot, told: set[str]) -> None:
         """Check a case, and note each doubt that is not `told` yet."""
         self.cases += 1
         # By root: two projects may have equal ids, one may not.
@@ -154,17 +194,17 @@ class Checker:
         for name, server in case.mcp_servers.items():
             if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
                 raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
-        told = set() if told is None else told
-        doubts = [*_list_doubts(case, self._known), *_list_undeclared(case, root)]
-        new = [text for text in doubts if text not in told]
+        new = [text for text in _list_doubts(case, self._known) if text not in told]
         told.update(new)
         self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
         # Raises where the script beside it is wrong.
         self._scripts.load_beside(case)
 
     def _check_config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
-        file = load(path, kind).read_by(root.origin(path))
+        names = verified_names(self._known, additions_below(root.path))
+        file = load(path, kind, names).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
+        self.warnings += map(_mark_as_warning, place_doubts(file))
         problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
@@ -184,6 +224,7 @@ class Checker:
                 yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
         if isinstance(file, RunProfile) and file.origin is not None:
             root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            yield from find_unknown_overrides(file, root, {OWN_AGENT})
             for name, server in file.mcp_servers.items():
                 if problem := server_refusal(name, server, root, file):
                     yield ("mcp_servers", name), problem
@@ -233,6 +274,14 @@ def _is_described(path: Path) -> bool:
         return True  # checking it says the same
 
 
+_ADDED = "unless a conftest.py or plugin brings what can, which is not loaded here"
+_PLACE = re.compile(r"^.*?:\d+:\d+: ")
+
+
+def _without_place(problem: str) -> str:
+    return _PLACE.sub("", problem, count=1)
+
+
 def _mark_as_warning(problem: str) -> str:
     return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
 
@@ -251,22 +300,6 @@ def _list_doubts(case: Case, known: Known) -> Iterator[str]:
         spec = check.declarative
         if isinstance(spec, FileExists | PathExists | FileContains) and _is_satisfied(spec, case.path.parent):
             yield f"check {check.check_id!r}: {spec.path} in the case's folder satisfies it before any agent has run"
-
-
-def _list_undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
-    """Yield the same of servers that no file near the case declares.
-
-    Raises ConfigError for such a file that is wrong.
-    """
-    further = [name for part in case.case_parts for name in part.named_servers]
-    named = [name for name in dict.fromkeys((*case.mcp_servers, *further)) if case.mcp_servers.get(name) is None]
-    declared = root.mcp_servers(case.path) if named else {}
-    for name in named:
-        if name not in declared:
-            yield (
-                f"no servers.yaml or {COMMANDS_FILE} beside or above it declares the MCP server {name!r}; a run "
-                "profile or the fixture agentbench_mcp_servers must"
-            )
 
 
 def _is_satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:

@@ -8,11 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.errors import CodeNotRun, ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
 from pytest_agentbench.sources.discovery import find_cases, open_source
-from pytest_agentbench.sources.items import CodeNotRun
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile

@@ -64,10 +64,9 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
 
 
 def _read_cases(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
-    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.errors import CodeNotRun, ConfigError
     from pytest_agentbench.sources.case_source import BadRow, SourceRequest
     from pytest_agentbench.sources.discovery import open_source
-    from pytest_agentbench.sources.items import CodeNotRun
 
     try:
         opened = open_source(path, SourceRequest(root))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,27 +70,15 @@ def _read_pytest_ini(project: Path) -> dict[str, list[str]]:
 
     Raises ConfigError where it cannot be read.
     """
-    import configparser
-    import shlex
-    import tomllib
-
     found: dict[str, list[str]] = {}
     for name, section in _CONFIGURATIONS.items():
         path = project / name
         if not path.is_file():
             continue
         try:
-            if path.suffix == ".toml":
-                tables: Any = tomllib.loads(read_file(path, MAX_TEXT).decode())
-                # pytest 9 reads `[tool.pytest]` and the older `[tool.pytest.ini_options]`.
-                given = {**tables.get("tool", {}).get("pytest", {}), **tables.get("pytest", {})}
-                given = {**given, **given.pop("ini_options", {})}
-            else:
-                # As iniconfig reads it: a `%` in another tool's section is no interpolation.
-                parser = configparser.ConfigParser(interpolation=None, strict=False)
-                parser.read_string(read_file(path, MAX_TEXT).decode(), name)
-                given = dict(parser[section]) if parser.has_section(section) else {}
-        except (OSError, ValueError, configparser.Error) as error:
+            text = read_file(path, MAX_TEXT).decode()
+            given = _read_toml(text) if path.suffix == ".toml" else _read_ini(text, name, section)
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from error
         for key in ("agentbench_configs", "agentbench_trust"):
             value = given.get(key) or []
@@ -98,6 +87,27 @@ def _read_pytest_ini(project: Path) -> dict[str, list[str]]:
         if given or name in ("pytest.ini", ".pytest.ini"):
             break  # pytest reads one of them
     return found
+
+
+def _read_toml(text: str) -> dict[str, Any]:
+    import tomllib  # here, as configparser below: a project has one of the two
+
+    tables: Any = tomllib.loads(text)
+    # pytest 9 reads `[tool.pytest]` and the older `[tool.pytest.ini_options]`.
+    given = {**tables.get("tool", {}).get("pytest", {}), **tables.get("pytest", {})}
+    return {**given, **given.pop("ini_options", {})}
+
+
+def _read_ini(text: str, name: str, section: str) -> dict[str, Any]:
+    import configparser
+
+    # As iniconfig reads it: a `%` in another tool's section is no interpolation.
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text, name)
+    except configparser.Error as error:
+        raise ValueError(str(error)) from error
+    return dict(parser[section]) if parser.has_section(section) else {}
 
 
 def enclosing_root(path: Path) -> ConfigRoot:

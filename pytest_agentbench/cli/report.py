@@ -103,7 +103,7 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     ConfigError.
     """
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports.journal import journals, read_journal
+    from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal
     from pytest_agentbench.reports.reading import read_report
 
     if not source.is_dir():
@@ -113,8 +113,13 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     path = source / "report.json"
     found = read_report(path) if path.is_file() else None
     # The newest journal: a killed session has no report.json, or an older session's lies there.
-    if journal := next(iter(journals(source)), None):
-        told = read_journal(journal)
+    for journal in journals(source)[:1]:
+        try:
+            told = read_journal(journal)
+        except RowsGoneError:
+            if found is None:
+                raise
+            break  # of two sessions that wrote to one report.json the other one ended last
         if found is None or (told["session"]["started_at"] or "") > (found["session"]["started_at"] or ""):
             return journal, told
     if found is None:

@@ -130,7 +130,7 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
 
 def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
     """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
-    from pytest_agentbench.store.artifacts import PROFILE_FILE
+    from pytest_agentbench.store.files import PROFILE_FILE
 
     covered = _read_document(contents, f"{run.removesuffix('.json')}.fingerprint_input.json")
     # runs/SUITE/PROFILE/MODEL/CASE/run_n.json: the profile's folder is three above.

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.session_roots import SessionRoots
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,7 +24,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="store_true",
         help="run the cases' verifiers on solutions that are known to be wrong: a case that one passes is an error",
     )
-    parser.add_argument("--run-profile", metavar="NAME", help="whose sandbox --canary uses; default: auto")
+    parser.add_argument(
+        "--run-profile", metavar="NAME", help="under which cases have to run, and whose sandbox --canary uses"
+    )
+    parser.add_argument(
+        "--evaluation-profile", metavar="NAME", help="by which cases have to be decided; default of both: any there is"
+    )
+    parser.add_argument(
+        "--show-request", metavar="CASE", help="print the first request of a case's run, and ask no one"
+    )
+    parser.add_argument("--model", metavar="ID", help="the model whose request --show-request prints")
+    parser.add_argument("--suite", metavar="NAME", help="the suite whose model that is")
+    parser.add_argument("--json", action="store_true", help="print the request as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
 
     paths, tried = require_existing(args.paths), ""
     roots = session_roots(paths)
-    checker = Checker(roots)
+    if args.show_request is not None:
+        return _show_request(paths, roots, args)
+    checker = Checker(roots, args.run_profile, args.evaluation_profile)
     for path in paths:
         checker.check(path)
     if args.canary:
@@ -44,3 +61,18 @@ def run(args: argparse.Namespace) -> int:
     print(f"{tried}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
     print(f"{count_things(len(errors), 'error')}, {count_things(len(warnings), 'warning')}")
     return 1 if errors else 0
+
+
+def _show_request(paths: list[Path], roots: SessionRoots, args: argparse.Namespace) -> int:
+    from pytest_agentbench.cli.first_request import Asked, find_first_request
+    from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.errors import ConfigError
+
+    if args.model is None:
+        raise ConfigError("--show-request: found no --model, expected the one whose request is shown")
+    request = find_first_request(paths, roots, Asked(args.model, args.show_request, args.run_profile, args.suite))
+    if args.json:
+        print(request.to_json())
+    else:
+        print("\n".join(map(printable, request.to_text().splitlines())))
+    return 0

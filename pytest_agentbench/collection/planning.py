@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.documents import Loc, make_located_error
+from pytest_agentbench.config.base import ConfigFile, suggest
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.engine.driver import overrides_runner
-from pytest_agentbench.engine.job import CHAT_JUDGE, Plan, judge_of
+from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import Metric, asks_model, refusal
+from pytest_agentbench.metrics.registry import Metric, asks_model, case_metric_problems, metric_problems
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records.case import Case, MetricSpec, Model
-from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""
 TRUSTED = pytest.StashKey[Trust]()
-OWN_AGENT = "agent"
-"""The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
 
 
@@ -65,7 +62,8 @@ class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
-    `left_out` says which of the session's models have no stored answers, `unasked` which guests' plugins add nothing.
+    `doubts` are what files ask of requests that no endpoint is known to take. `left_out` says which of the session's
+    models have no stored answers, `unasked` which guests' plugins add nothing.
     `subjects` are the files of all that sources could have scored together, selected or not.
     """
 
@@ -78,6 +76,7 @@ class Planner:
     problem: str | None = None
     predicted: Predicted | None = None
     unasked: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -147,6 +146,7 @@ class Planner:
         Its paths may go where the run profile allows. Where that has failed already, nobody knows what it allows.
         """
         opened = source.open(path, self._make_request(path, plans, may_lack_plans=source.brings_subjects))
+        self.doubts += (placed for placed, _ in opened.field_doubts())
         self.subjects += opened.subjects
         return opened
 
@@ -208,7 +208,7 @@ class Planner:
         """
         case = row.make()
         for plan in plans[:1]:
-            if problems := self._case_problems(case, plan.evaluation_profile):
+            if problems := case_metric_problems(case, plan.evaluation_profile.compat, self.registry.metrics):
                 raise opened.explain(row, problems)
         return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
@@ -217,7 +217,7 @@ class Planner:
     ) -> Iterator[SourceCase | BadRow]:
         """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
         for plan in plans[:1]:
-            refused = self._refuse_metrics(_place_metrics(opened.metrics), plan.evaluation_profile)
+            refused = metric_problems(opened.metrics, plan.evaluation_profile.compat, self.registry.metrics)
             if reasons := [reason for _, reason in refused]:  # they may come from the command line
                 raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
         rows = opened.rows(subject)
@@ -243,7 +243,10 @@ class Planner:
         """Note whose case ids begin with a name, so that no other file's do. Raises ConfigError."""
         first = self._files.setdefault(root, {}).setdefault(f"{name}.", file)  # no case id ends in a dot
         if first != file:
-            raise ConfigError(f"{file}:1:1: name: found {name!r}, which {first} has too; give it another name")
+            raise ConfigError(
+                f"{file}:1:1: name: found {name!r}, which {first} has too; name one of them in a dataset.yaml; "
+                "without one, files are named by their path below the config root, else the project (pytest.ini)"
+            )
 
     def repetitions(self, plan: Plan) -> int:
         """Return how often each case runs on the plan's model: as often as asked, else as there are predictions for."""
@@ -259,8 +262,16 @@ class Planner:
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
-        self.store.redactor.know(name for entry in root.models().models for name in entry.variables)
-        return _Session(suite, run_profile, self._evaluation_profile(root), () if self.predicted is not None else ids)
+        models = root.models()
+        self.store.redactor.know(name for entry in models.models for name in entry.variables)
+        if run_profile.model_overrides:
+            from pytest_agentbench.models.routes import find_unknown_overrides
+
+            if problems := find_unknown_overrides(run_profile, root, {OWN_AGENT, *ids}):
+                raise make_located_error(root.find("run_profiles", settings.run_profile or ""), problems)
+        evaluation = self._evaluation_profile(root)
+        self.doubts += _list_doubts(file for file in (suite, run_profile, evaluation, models) if file is not None)
+        return _Session(suite, run_profile, evaluation, () if self.predicted is not None else ids)
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)
@@ -284,7 +295,7 @@ class Planner:
         if name is None:
             return EvaluationProfile.default()
         profile = root.evaluation_profile(name, self.registry.known)
-        if problems := list(self._refuse_metrics(_place_metrics(profile.metrics), profile)):
+        if problems := metric_problems(profile.metrics, profile.compat, self.registry.metrics):
             raise make_located_error(root.find("evaluation_profiles", name), problems)
         return profile
 
@@ -335,10 +346,6 @@ class Planner:
         for judge in evaluation.judges:
             if judge.judge_id not in used or judge.type in self.registry.judges:
                 continue
-            if judge.type != CHAT_JUDGE:
-                known = ", ".join(sorted({CHAT_JUDGE, *self.registry.judges}))
-                text = f"found {judge.type!r}, expected one of {known}"
-                raise self._judge_error(root, evaluation, judge, "type", text)
             name = judge_of(subject, judge.model)
             if name is None:
                 text = "found no model; name one of models.yaml, such as `model: gpt4o`"
@@ -365,25 +372,6 @@ class Planner:
             tuple(_asked_models(plan, (*own, *plan.evaluation_profile.metrics), known, place).values())
             for plan in plans
         ]
-
-    def _case_problems(self, case: Case, profile: EvaluationProfile) -> list[tuple[Loc, str]]:
-        """Return what keeps metrics, and checks of metrics, of a case from being computed, each at its field."""
-        checked = [
-            (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
-            for index, check in enumerate(case.checks)
-            if isinstance(asked := check.declarative, MetricAtLeast)
-        ]
-        refused = self._refuse_metrics(checked, profile, checked=True)
-        return [*self._refuse_metrics(_place_metrics(case.metrics), profile), *refused]
-
-    def _refuse_metrics(
-        self, metrics: Iterable[tuple[Loc, MetricSpec]], profile: EvaluationProfile, *, checked: bool = False
-    ) -> Iterator[tuple[Loc, str]]:
-        """Yield why metrics cannot be computed here, each at its place."""
-        known = self.registry.metrics
-        for loc, metric in metrics:
-            if metric.name in known and (reason := refusal(metric, known, profile.compat, checked=checked)):
-                yield loc, reason
 
     def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
         """Return a sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
@@ -456,6 +444,16 @@ def session_trust(config: pytest.Config, settings: Settings) -> Trust:
     return config.stash[TRUSTED]
 
 
+def _list_doubts(files: Iterable[ConfigFile]) -> list[str]:
+    """Return the doubts about request fields of files that were read; most sessions of one case read none."""
+    read = [file for file in files if file.origin is not None and file.origin.path is not None]
+    if not read:
+        return []
+    from pytest_agentbench.config.field_doubts import place_doubts
+
+    return [text for file in read for text in place_doubts(file)]
+
+
 def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     """Return whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered
     last.
@@ -475,11 +473,6 @@ def _list_near_names(session: _Session, root: ConfigRoot) -> Iterator[str]:
                 f"--model {name}: no entry of models.yaml has this id, so the default endpoint is asked for a model of "
                 f"that name; did you mean {near[0]!r}?"
             )
-
-
-def _place_metrics(metrics: Iterable[MetricSpec]) -> Iterator[tuple[Loc, MetricSpec]]:
-    for index, metric in enumerate(metrics):
-        yield ("metrics", index), metric
 
 
 def _asked_models(

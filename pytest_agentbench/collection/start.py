@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, 
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
 from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.session_roots import find_project
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.job import Result
     from pytest_agentbench.engine.limits import WorkerThrottles
     from pytest_agentbench.engine.lookahead import LookAhead
+    from pytest_agentbench.models.batches.collector import Batches
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.options import Settings
     from pytest_agentbench.reports.progress import Progress, StatusLine
@@ -216,7 +219,8 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
         from pytest_agentbench.engine.limits import WorkerThrottles
 
         throttles = WorkerThrottles(channel.send)
-    services = _make_services(config, settings, workspaces, limits, telling, throttles)
+    batched = settings.batch or any(map(_names_batches, jobs))
+    services = _make_services(config, settings, workspaces, limits, telling, throttles, batched)
     if settings.otel and not settings.dry_run:
         try:
             services.rules.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
@@ -234,7 +238,7 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     if report is not None:
         report.attach(ahead, services.rules.dry_run)
     planner = config.stash[PLANNER]
-    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked)
+    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked, *planner.doubts)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _register_plugins(config, settings, ahead, services, telling, len(jobs))
@@ -395,6 +399,11 @@ def _read_limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits
     return RunLimits(max(most.values(), default=1), most, workers)
 
 
+def _names_batches(job: Job) -> bool:
+    models = (job.plan.model, *job.plan.judges.values(), *job.judges)
+    return any(model is not None and model.batch is not None for model in models)
+
+
 def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
     """Let no more runs be in flight than this process can have files open for; returns what to say of that.
 
@@ -433,6 +442,17 @@ def _refuse(session: pytest.Session, *reasons: str) -> None:
     session.shouldfail = visible("; ".join(reasons))  # xdist takes a usage error in a worker for a crash
 
 
+def _find_code_folder(config: pytest.Config) -> Path:
+    """Return the folder that paths in what agents hold are told from: an agent is the same wherever pytest is started.
+
+    The project of the outermost conftest.py; pytest's rootdir moves with its arguments where there is no ini-file.
+    """
+    names = (name for name, _ in config.pluginmanager.list_name_plugin())
+    conftests = [Path(name).parent for name in names if os.path.basename(name) == "conftest.py"]
+    folder = min(conftests, key=lambda each: len(each.parts), default=config.rootpath)
+    return Path(find_project(str(folder)) or folder)
+
+
 def _make_services(
     config: pytest.Config,
     settings: Settings,
@@ -440,6 +460,7 @@ def _make_services(
     limits: RunLimits,
     telling: Messages,
     throttles: WorkerThrottles | None,
+    batched: bool,
 ) -> Services:
     registry, store = config.stash[PLANNER].registry, config.stash[PLANNER].store
 
@@ -455,12 +476,24 @@ def _make_services(
             shared=shared,
             tell=lambda said: telling.warn(store.redactor.text(said)),
             learned=store.output / LEARNED,
+            batches=open_batches if batched else None,
+        )
+
+    def open_batches() -> Batches:
+        from pytest_agentbench.models.batches.collector import Batches
+
+        return Batches(
+            settings.output,
+            every=settings.batch,
+            wait=settings.batch_wait,
+            park=lambda run, waits: config.stash[AHEAD].engine.park(run, waits=waits),
+            tell=lambda said: telling.warn(store.redactor.text(said)),
         )
 
     def open_reader() -> CodeReader:
         from pytest_agentbench.engine.agent_code import CodeReader
 
-        return CodeReader(config.rootpath, config.stash[BEGAN])
+        return CodeReader(_find_code_folder(config), config.stash[BEGAN])
 
     store.warn = telling.warn
     rules = SessionRules(
@@ -486,6 +519,7 @@ def _make_services(
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         cassette_mode=settings.cassettes,
         session_id=_session_id(config),
+        batched=batched,
         rules=rules,
     )
     return services

@@ -43,6 +43,7 @@ class Known(NamedTuple):
     tools: frozenset[str] | None = None
     checks: frozenset[str] | None = None
     metrics: frozenset[str] | None = None
+    judges: frozenset[str] | None = None
     find_runner: Callable[[str], Any] = _RUNNERS
     find_check: Callable[[str], Any] = _CHECKS
 
@@ -319,8 +320,9 @@ class Written(Record):
     def read_by(self, origin: Origin) -> Self:
         """Note where the model, and each model that it declares, comes from."""
         self._origin = origin
-        for part in getattr(self, "models", ()):
-            part.read_by(origin)
+        if "models" in type(self).model_fields:  # else it may be a request field of that name
+            for part in self.models:  # type: ignore[attr-defined]
+                part.read_by(origin)
         return self
 
 

@@ -34,6 +34,7 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import (
+    RUN_SETTINGS,
     CaseServers,
     ProfileSection,
     SectionedFile,
@@ -276,8 +277,16 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
     found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
-    complain(found + find_settings_problems(runner.model_extra or {}))
+    found += find_settings_problems(runner.model_extra or {})
+    if known_of(info).runner_says(runner.type, "sends_requests") is False:
+        found += [((name,), refuse_request_field(runner.type)) for name in runner.overrides.keys() - RUN_SETTINGS]
+    complain(found)
     return runner
+
+
+def refuse_request_field(runner: str) -> str:
+    """Return what is said of a request field for a runner that sends no requests."""
+    return f"is a request field, and the runner {runner} sends no requests; leave it out"
 
 
 def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:

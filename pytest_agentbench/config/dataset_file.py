@@ -1,7 +1,5 @@
 """`dataset.yaml` (or `<name>.dataset.yaml`): how files of questions, or a Hugging Face dataset, become cases."""
 
-from __future__ import annotations
-
 import fnmatch
 import glob
 import os
@@ -249,7 +247,9 @@ class DatasetDescriptor(ConfigFile):
     """A dataset: where its rows are, how each becomes a case, and what decides it."""
 
     name: Text | None = None
-    """Begins the case ids; default: the path of the only data file below the config root, else the folder's."""
+    """Begins the case ids; default: below the config root the path of the only data file, if it is named, else the
+    folder's.
+    """
     description: str = ""
     """For people."""
     files: tuple[Text, ...] | None = None
@@ -335,6 +335,11 @@ class DatasetDescriptor(ConfigFile):
         """Return the path that `source` names, as it is written; None where it names a dataset of the hub."""
         place = (self.source or "").removeprefix("hf:")
         return place if place.startswith(_LOCAL) else None
+
+    @property
+    def names_one_file(self) -> bool:
+        """Return whether its only data file is named, and not whichever a pattern matches by now."""
+        return len(self.files or ()) == 1 and not glob.has_magic((self.files or ("",))[0])
 
     @property
     def is_remote(self) -> bool:

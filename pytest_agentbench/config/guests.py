@@ -12,6 +12,7 @@ from pydantic import Field
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelEntry, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
@@ -25,6 +26,11 @@ _BUILT_IN = "demo"
 def _more(found: Any, most: Any) -> bool:
     """Return whether a number or flag allows more: of numbers None is no limit, of flags true allows."""
     return most is not None and (found is None or found > most)
+
+
+def _longer_outage(found: float, most: float) -> bool:
+    """Return whether an outage may last longer: 0 is without a limit."""
+    return most != 0 and (found == 0 or found > most)
 
 
 def _less(found: Any, most: Any) -> bool:
@@ -92,7 +98,7 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "on_filtered": _excuses,
 }
 """The same of an evaluation profile."""
-RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")
+RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "outage_seconds", "max_tokens")
 _SUITE_MODEL = {"model_id", "label"}
 """What a guest's suite says of a model: which one, not how it is reached."""
 
@@ -140,10 +146,13 @@ def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, 
 
 
 def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
+    held, limit = spread_extra_body(found), spread_extra_body(limit)
     for name in RUNNER_LIMITS:
         most = limit.get(name, RunnerSettings.model_fields[name].default)
-        if found.get(name) is not None and _more(found[name], most):
-            yield (*loc, name), found[name], most
+        loosens = _longer_outage if name == "outage_seconds" else _more
+        for said in (name, "max_completion_tokens") if name == "max_tokens" else (name,):  # two names of one setting
+            if held.get(said) is not None and loosens(held[said], most):
+                yield (*loc, said) if said in found else (*loc, EXTRA_BODY, said), held[said], most
 
 
 def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:

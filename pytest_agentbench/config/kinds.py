@@ -102,7 +102,7 @@ def _kind_of_name(name: str) -> type[ConfigFile] | None:
 def find_commands(folder: Path) -> Iterator[Path]:
     """Yield every commands.json below a folder; hidden folders and agents' workspaces are left out."""
     for place, folders, files in os.walk(folder):
-        folders[:] = _visited(folders)
+        folders[:] = visited_folders(folders)
         if COMMANDS_FILE in files:
             yield Path(place, COMMANDS_FILE)
 
@@ -113,8 +113,8 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
     Other YAML files in a case's folder are the case's own; hidden folders and agents' workspaces are left out.
     """
     for place, folders, files in os.walk(folder):
-        folders[:] = _visited(folders)
         case_files = [name for name in files if name in ("test.yaml", "test.yml")]
+        folders[:] = [each for each in visited_folders(folders) if not (case_files and each == "verify")]
         for name in sorted(case_files or files):
             path = Path(place, name)
             kind = kind_of(path)
@@ -122,7 +122,8 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
                 yield path, kind
 
 
-def _visited(folders: list[str]) -> list[str]:
+def visited_folders(folders: list[str]) -> list[str]:
+    """Return the folders that may hold configuration, sorted: none that is hidden, built or a workspace."""
     return sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
 
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -14,7 +14,6 @@ from pydantic import (
     StrictInt,
     StringConstraints,
     ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -26,6 +25,8 @@ from pytest_agentbench.config.base import (
     Written,
     complain,
     find_duplicates,
+    find_unregistered,
+    known_of,
     require_unique,
     resolve_file,
     suggest,
@@ -33,16 +34,19 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc, read_bytes
+from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.sections import (
     PlacedServers,
     RequestParameters,
     SectionedFile,
     SettingsLayer,
+    find_parameter_problems,
     find_temperature_problems,
 )
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
+    BatchKind,
     CassetteMode,
     Dialect,
     DialectName,
@@ -52,6 +56,7 @@ from pytest_agentbench.records.case import (
     Prices,
     SandboxChoice,
     SandboxSettings,
+    Streamed,
     header_variable,
 )
 from pytest_agentbench.records.check_specs import Fraction, Text
@@ -67,7 +72,7 @@ class ExecutionPolicy(Record):
     fail_fast: StrictBool = False
     """Stop after the first case that fails."""
     stop_on_runner_error: StrictBool = True
-    """Stop a model's remaining runs after three errors in a row with the same text that no retry mends."""
+    """Stop a model's remaining runs after three in a row that could not be made, with the same error each."""
 
 
 def _host(text: str) -> str:
@@ -188,7 +193,8 @@ def merge_runner_settings(
     A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
     no setting and left out: the case says which runner runs it.
     """
-    merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
+    layers = (profile.runner_defaults, profile.model_overrides.get(model_id, {}), case_overrides)
+    merged = {name: value for layer in layers for name, value in spread_extra_body(layer).items()}
     kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
     return {name: value for name, value in merged.items() if name in kept and name != "type"}
 
@@ -228,7 +234,7 @@ class JudgeConfig(Record):
     @property
     def options(self) -> dict[str, Any]:
         """Return what goes into each request beside model and messages."""
-        return {**(self.model_extra or {}), **self.request_options}
+        return {**spread_extra_body(self.model_extra or {}), **spread_extra_body(self.request_options)}
 
 
 class JudgeRunConfig(Record):
@@ -291,16 +297,17 @@ class SecurityPolicy(Record):
     """Secrets are removed before anything is written or sent."""
 
 
-def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    found = find_duplicates(runs, "judge_run_id")
-    if "judges" in info.data:  # not there where the judges themselves are wrong: one mistake, one message
-        declared = {judge.judge_id for judge in info.data["judges"]}
-        found += [
-            ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
-            for index, run in enumerate(runs)
-            if run.judge_id not in declared
-        ]
-    return found
+def _judge_problems(judges: tuple[JudgeConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    types: list[tuple[Loc, str]] = [((index, "type"), judge.type) for index, judge in enumerate(judges)]
+    return find_duplicates(judges, "judge_id") + find_unregistered(types, known_of(info).judges, "judge type")
+
+
+def _texts_at(elements: object, name: str) -> list[tuple[int, str]]:
+    """Return the texts that elements of a list, as it is written, have under a name, with their places."""
+    listed = [*elements] if isinstance(elements, list | tuple) else []
+    return [
+        (at, each[name]) for at, each in enumerate(listed) if isinstance(each, dict) and isinstance(each.get(name), str)
+    ]
 
 
 class EvaluationProfile(SectionedFile):
@@ -312,9 +319,9 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], require_unique("judge_id")] = ()
+    judges: Annotated[tuple[JudgeConfig, ...], validate_together(_judge_problems)] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], validate_together(_judge_run_problems)] = ()
+    judge_runs: Annotated[tuple[JudgeRunConfig, ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
     aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
@@ -335,12 +342,16 @@ class EvaluationProfile(SectionedFile):
     judge_sees_reasoning: StrictBool = False
     """Judges are shown what the model told of its reasoning, as far as it did."""
 
-    @field_validator("judge_system_prompt")
     @classmethod
-    def _one_prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
-        if prompt is not None and info.data.get("judge_system_prompt_path") is not None:
-            raise ValueError("Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'")
-        return prompt
+    def find_contradictions(cls, given: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+        """Yield a second system prompt, and judge runs of judges that there are not."""
+        if given.get("judge_system_prompt_path") is not None and given.get("judge_system_prompt") is not None:
+            message = "Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'"
+            yield ("judge_system_prompt",), message
+        declared = {name for _, name in _texts_at(given.get("judges"), "judge_id")}
+        for index, name in _texts_at(given.get("judge_runs"), "judge_id"):
+            if name not in declared:
+                yield ("judge_runs", index, "judge_id"), f"unknown judge_id {name!r}{suggest(name, declared)}"
 
     @property
     def system_prompt(self) -> str | None:
@@ -430,6 +441,14 @@ class ModelEntry(EndpointFields):
     """What the endpoint bears."""
     cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
     """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false (the default), or auto: where a request may take over a minute, or
+    stall_seconds is set. Profile and case win over it."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: 60."""
+    batch: BatchKind | None = None
+    """Put requests that stand alone into batches, at half the price, within a day: auto (by the host), or openai,
+    anthropic, gemini."""
 
     @property
     def variables(self) -> list[str]:
@@ -471,36 +490,44 @@ class ModelsFile(ConfigFile):
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class SuiteModel(EndpointFields):
-    """A model of the suite. Other fields are passed to the runner."""
+class SuiteModel(ModelEntry):
+    """A model of the suite: what its entry of models.yaml has, over that. Other fields are request fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     model_id: Slug
     """Its name in paths and reports, and for --model."""
-    label: str | None = None
-    """For people."""
     requested_model: Text | None = None
     """The endpoint's name for it, such as openai/gpt-4o-mini."""
+    provider: Text | None = None
+    """Before `model_name`: the first part of the endpoint's name for it."""
+    model_name: Text | None = None
+    """The endpoint's name for it after `provider/`, where neither requested_model nor openrouter_model is given."""
+    openrouter_model: Text | None = None
+    """The endpoint's name for it, where requested_model is not given."""
+    primary_params: RequestParameters = Field(default_factory=dict)
+    """Request fields; they win over all others of the model."""
 
     @model_validator(mode="after")
-    def _sound_temperature(self) -> Self:
-        complain(find_temperature_problems(self.extras))
+    def _sound_fields(self) -> Self:
+        problems = find_parameter_problems(self.request_fields)
+        if self.provider is not None and self.declared_name is None:
+            problems.append((("provider",), "found no model_name, which it belongs to; give the suite's model both"))
+        complain(problems)
         return self
 
     @property
-    def extras(self) -> dict[str, Any]:
-        """Return the fields that are passed to the runner."""
+    def request_fields(self) -> dict[str, Any]:
+        """Return the fields that are no field of ours."""
         return dict(self.model_extra or {})
 
     @property
     def declared_name(self) -> str | None:
         """`requested_model`, else `openrouter_model`, else `provider/model_name`; None where none is given."""
-        extras = self.extras
-        name = self.requested_model or extras.get("openrouter_model")
-        if name is None and extras.get("provider") and extras.get("model_name"):
-            name = f"{extras['provider']}/{extras['model_name']}"
-        return None if name is None else str(name)
+        named = self.requested_model or self.openrouter_model
+        if named is not None or self.model_name is None:
+            return named
+        return self.model_name if self.provider is None else f"{self.provider}/{self.model_name}"
 
 
 class CaseSelection(Record):

@@ -182,6 +182,17 @@ class ConfigRoot:
         made = guests.models_of_guest(own, declared, held, self._where_models_stand(), self.guest)
         return made.read_by(self.origin(own))
 
+    def list_model_ids(self) -> set[str]:
+        """Return the ids of all models that models.yaml and the suites declare, those of the session's root too."""
+        found = {model.model_id for model in self.models().models}
+        for root in filter(None, (self, self.host)):
+            for path in sorted((root.path / "suites").glob("*.*")):
+                try:
+                    found.update(model.model_id for model in root.load(path, SuiteFile).models)
+                except ConfigError:
+                    continue  # it is told of where it is named
+        return found
+
     def _where_models_stand(self) -> str:
         if self.host is None:
             return "the models.yaml of the session's root, which agentbench_configs names"

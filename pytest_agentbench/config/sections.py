@@ -38,6 +38,7 @@ from pytest_agentbench.config.base import (
     scope_of,
 )
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.request_fields import find_misplaced
 from pytest_agentbench.extensions import (
     cache_extensions,
     extension_names,
@@ -46,8 +47,10 @@ from pytest_agentbench.extensions import (
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
-from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
+
+_SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class RunnerSettings(BaseModel):
@@ -65,12 +68,24 @@ class RunnerSettings(BaseModel):
     """Reproducibility seed."""
     timeout_seconds: Seconds = 30
     """Wall-clock limit of one request."""
-    retries: Annotated[StrictInt, Field(ge=0)] = 5
-    """Retries of a request after a transient failure."""
+    retries: Annotated[StrictInt, Field(ge=0)] | None = None
+    """Most repeats of a request after transient failures; unsaid: as many as `outage_seconds` let."""
+    outage_seconds: Annotated[float, Field(strict=True, ge=0)] = 300
+    """Seconds for which a request is repeated after its first transient failure; 0: as long as the run may last."""
     max_turns: AtLeastOne = 8
     """Most requests before a final answer is forced."""
+    stream: Streamed | None = None
+    """Ask for replies in a stream: true, false, or auto: where timeout_seconds is over 60 or stall_seconds is set.
+    Default: the model's own."""
+    stall_seconds: Seconds | None = None
+    """Longest silence in the middle of a streamed reply; default: the model's own, else 60."""
     keep_reasoning_tags: StrictBool = False
     """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
+
+    @property
+    def streaming(self) -> dict[str, Any]:
+        """Return what is said of streams, and nothing that is left to the model's entry."""
+        return {name: value for name in STREAMING if (value := getattr(self, name)) is not None}
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -78,31 +93,44 @@ class RunnerSettings(BaseModel):
         return dict(self.model_extra or {})
 
     @property
+    def repeats(self) -> dict[str, Any]:
+        """Return how a client is to repeat requests, as far as it is said: plugins' clients may know none of it."""
+        return self.model_dump(include={"retries", "outage_seconds"}, exclude_unset=True)
+
+    @property
     def request_parameters(self) -> dict[str, Any]:
         """Return what goes into every request: the sampling fields that are given, and the extras.
 
         A None stands for a parameter of the model's own that the request is to leave out.
         """
-        sampling = ("temperature", "top_p", "max_tokens", "seed")
-        return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
+        return {name: getattr(self, name) for name in _SAMPLING if name in self.model_fields_set} | self.extras
+
+
+RUN_SETTINGS = frozenset(RunnerSettings.model_fields) - set(_SAMPLING)
+"""Settings that are no fields of requests."""
+
+
+STREAMING = ("stream", "stall_seconds")
+"""Settings of how replies come, which change nothing in them."""
 
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
+    found = list(find_misplaced(layer))
     known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
     if not known:
-        return []
+        return found
     try:
         RunnerSettings.model_validate(known)
     except ValidationError as error:
-        return [
+        found += [
             (
                 tuple(item["loc"]),
                 f"found {item['input']!r}, expected {say_expected(item['msg'].removeprefix('Input should be '))}",
             )
             for item in error.errors(include_url=False)
         ]
-    return []
+    return found
 
 
 def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
@@ -113,9 +141,14 @@ def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
 
 
-def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
-    complain(find_temperature_problems(settings))
-    return settings
+def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    complain(find_parameter_problems(parameters))
+    return parameters
+
+
+def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with the request fields of a model: what no request has, and a temperature that none may."""
+    return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
@@ -126,7 +159,7 @@ def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, st
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
 
 
-RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
 
 
 _ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -259,6 +292,11 @@ class SectionedFile(ConfigFile):
         """Return the model with all sections that are added as fields."""
         return _with_sections(cls)
 
+    @classmethod
+    def find_contradictions(cls, given: Mapping[str, Any]) -> Found:
+        """Yield what fields say against each other, as they are written: told also where one of them is wrong."""
+        return ()
+
     @model_validator(mode="wrap")
     @classmethod
     def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
@@ -266,6 +304,8 @@ class SectionedFile(ConfigFile):
             return handler(given)
         # Around the fields, not after them: people see what is wrong with sections and with fields at once.
         read, lines = dict(given), list[InitErrorDetails]()
+        if against := tuple(cls.find_contradictions(given)):
+            lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))
         for name in given.keys() - cls.model_fields.keys():
             section = cls.find_section(name)
             if section is None:

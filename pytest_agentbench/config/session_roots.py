@@ -361,6 +361,38 @@ def _find_above(folder: str, rootdir: str) -> str | None:
     return _find_above(parent, rootdir) if parent != folder else None
 
 
+_PROJECT = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", ".git")
+
+
+def naming_folder(path: Path, root: ConfigRoot) -> Path:
+    """Return the folder below which a data file's path names its rows, the same wherever a session is started.
+
+    The config root. A session that sees none (pytest's rootdir moves with its arguments and where it is started) takes
+    the nearest folder above the file with configuration, inside of its repository, else the project, else its own.
+    """
+    if _is_marked(str(root.path)):
+        return root.path
+    folder = str(path.parent)
+    return Path(_find_marked(folder) or find_project(folder) or folder)
+
+
+@lru_cache(maxsize=100_000)
+def _find_marked(folder: str) -> str | None:
+    if _is_marked(folder):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder or os.path.exists(f"{folder}/.git") else _find_marked(parent)
+
+
+@lru_cache(maxsize=100_000)
+def find_project(folder: str) -> str | None:
+    """Return the nearest folder, this one or one above, that holds what marks a project; None where none does."""
+    if any(os.path.exists(f"{folder}/{name}") for name in _PROJECT):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder else find_project(parent)
+
+
 @lru_cache(maxsize=100_000)
 def _is_marked(folder: str) -> bool:
     return any(os.path.exists(f"{folder}/{marker}") for marker in root_markers())

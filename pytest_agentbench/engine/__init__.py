@@ -1,5 +1,5 @@
 """The engine: runs jobs ahead of pytest, within limits and budget, and splits them over xdist's workers.
 
 Others use: agent_code, budget, driver, evaluation, execution, forecast, grading, identities, job, limits, lookahead,
-services, subject, user_code
+servers, services, subject, user_code
 """

@@ -63,13 +63,16 @@ class RunAhead:
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
+        policies = {job.group: job.plan.run_profile.execution_policy for job in jobs}
         stops = config.getoption("maxfail") or config.getoption("stepwise", False)
-        profiles = {job.group: job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
+        stops = stops or any(policy.fail_fast for policy in policies.values())
+        profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
+        at_once = min(concurrency, max(profiles.values(), default=concurrency) if limits.profiles else concurrency)
         self.engine = LookAhead(
             limits.within(work, throttles) if throttles is not None else work,
             concurrency=concurrency,
-            window=concurrency if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
-            limits={group: limits.share(most) for group, most in profiles.items()} if limits.profiles else None,
+            window=at_once - 1 if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
+            limits=profiles if limits.profiles else None,
             on_close=close,
             warn=warn,
         )

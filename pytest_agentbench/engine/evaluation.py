@@ -78,19 +78,20 @@ def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[G
         return
     if case.checks:
         raise ConfigError(
-            f"{case.path}:{case.line}: nothing decides this case: its only checks are Python hooks, which are off; "
+            f"{case.path}:{case.line}:1: nothing decides this case: its only checks are Python hooks, which are off; "
             "set security_policy.allow_local_python_hooks: true in an evaluation profile that you trust them with"
         )
     if (said := next(filter(None, (grader.undecided(case) for grader in graders)), None)) is not None:
-        raise ConfigError(f"{case.path}:{case.line}: {said}")
+        raise ConfigError(f"{case.path}:{case.line}:1: {said}")
     if case.dataset is not None and not case.reference:
         raise ConfigError(
-            f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
-            "evaluator; give it one, or name an evaluation profile with a judge"
+            f"{case.path}:{case.line}:1: there is nothing to score against: the row has neither an answer nor an "
+            "evaluator that is a check or metric; give it one, decide it by a metric of your own "
+            "(--agentbench-metric), or name an evaluation profile with a judge"
         )
     raise ConfigError(
-        f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a "
-        "threshold, expectations and an evaluation profile with a judge, or report_only: true"
+        f"{case.path}:{case.line}:1: nothing decides this case; give it a check, a verifier, an answer, a metric with "
+        "a threshold, expectations and an evaluation profile with a judge, or report_only: true"
     )
 
 
@@ -126,7 +127,7 @@ def verdict(
     elif errors:
         outcome = "error"
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         fingerprint=fingerprint,
         run_fingerprint=artifact.fingerprint,
@@ -375,7 +376,7 @@ def _unjudged(
 ) -> Evaluation:
     """Return what is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
-        case_id=case.case_id,
+        case_id=artifact.case_id,
         run_id=artifact.run_id,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,

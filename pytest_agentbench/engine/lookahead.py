@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.limits import Throttling
 
 
-_QUIET, _BURST = 0.002, 0.02
-"""Seconds without the end of a run that was as short as a burst, after which pytest is answered, and of a burst.
+_QUIET, _BURST = 0.01, 0.2
+"""Seconds of the longest run that is short, and without the end of such a run; and those of a burst.
 
 Python lets one thread run at a time: where agents answer at once, pytest's thread and the engine's taking turns within
-each run cost a sixth of a session's CPU. By bursts they do not.
+each run cost a sixth of a session's CPU. So they work by bursts: pytest is answered when the window is full or all is
+quiet, and while it has results to take, the engine starts nothing.
 """
 _BATCH = 128
 """So many results are taken at most before more runs start: 60 ms of pytest's."""
@@ -64,7 +65,6 @@ class LookAhead:
         self.at = self.planned = 0
         self.starved = 0
         self.short_ended = 0.0
-        self.resting = False
         self.closed = False
         self.stopped: str | None = None
         self.drained: str | None = None
@@ -78,8 +78,11 @@ class LookAhead:
         self.over = self.ending = False
         self.died: BaseException | None = None
         self.death = ""
+        self.asked = 0
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
+        self.parked: dict[asyncio.Task[Any], int] = {}
+        self.groups: dict[asyncio.Task[Any], Hashable] = {}
         self.busy: dict[Hashable, int] = {}
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
@@ -219,7 +222,6 @@ class LookAhead:
             flight.task.cancel()
 
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
-        self.resting = False
         self.at = max(self.at, job.rank)  # here, not in result(): by then the plan that ranks the job has arrived
         if shared:
             self.runners.setdefault(job.group, runner)  # opens the group
@@ -240,16 +242,21 @@ class LookAhead:
             if flight is not None:
                 flight.task.cancel()
             flight = self._start(job, runner)
+        self.asked += 1
         flight.task.add_done_callback(lambda _: self._guard(self._answer, job, runner, answer, time.perf_counter()))
         self._pump()
 
     def _answer(self, job: Job, runner: Any, answer: queue.SimpleQueue[Result], ended_at: float) -> None:
-        now = time.perf_counter()
-        if now - self.short_ended < _QUIET and now - ended_at < _BURST:
-            self.loop.call_later(_QUIET, self._guard, self._answer, job, runner, answer, ended_at)
+        # Without a run in flight the window is full, or there is no more to do
+        if self.running and self._is_busy() and time.perf_counter() - ended_at < _BURST:
+            self.loop.call_later(_QUIET / 5, self._guard, self._answer, job, runner, answer, ended_at)
             return
-        self.resting = now - self.short_ended < _QUIET  # pytest has enough to do until it asks again
+        self.asked -= 1
         answer.put(self._fetched(job, runner))
+
+    def _is_busy(self) -> bool:
+        """Return whether a short run has just ended: as many more may have by the time that pytest has read one."""
+        return time.perf_counter() - self.short_ended < _QUIET
 
     def _fetched(self, job: Job, runner: Any) -> Result:
         ready = self.done.pop(job, None)
@@ -257,19 +264,36 @@ class LookAhead:
 
     def _pump(self) -> None:
         self.starved = 0
-        while len(self.running) < self.concurrency and not (self.stopped or self.drained or self.over or self.resting):
+        if not self.asked and self.done and self._is_busy():
+            return  # pytest has enough to do until it asks again
+        while len(self.running) - len(self.parked) < self.concurrency and not (
+            self.stopped or self.drained or self.over
+        ):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             # In pytest's order over all groups: what it asks for next must not wait behind what comes later
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
                 break
-            if first[0].rank > self.at + self.window:
+            if first[0].rank > self.at + self.window + len(self.parked):
                 self.starved = first[0].rank
                 break
             if first[0].rank > self._next_suspect():
                 break  # until pytest is past it, and asks for the next
             job = first.popleft()
             self._start(job, self.runners[job.group])
+
+    def park(self, run: asyncio.Task[Any], *, waits: bool) -> None:
+        """Note that a run begins to wait for a batch, or ends: until all its waits end it takes no place among those
+        in flight.
+        """
+        before = self.parked.pop(run, 0)
+        after = before + (1 if waits else -1)
+        if after:
+            self.parked[run] = after
+        if run in self.groups and not (before and after):
+            self.busy[self.groups[run]] += -1 if waits else 1
+        if waits:
+            self._pump()
 
     def _next_suspect(self) -> float:
         while self.suspects and self.suspects[0] < self.at:
@@ -282,11 +306,13 @@ class LookAhead:
     def _start(self, job: Job, runner: Any) -> _Flight:
         flight = self.running[job] = _Flight(self.loop.create_task(self._run(job, runner)), runner)
         self.busy[job.group] = self.busy.get(job.group, 0) + 1
+        self.groups[flight.task] = job.group
         flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
         return flight
 
     def _landed(self, job: Job, flight: _Flight) -> None:
         self.busy[job.group] -= 1
+        del self.groups[flight.task]
         if self.running.get(job) is flight:
             del self.running[job]
         self._pump()
@@ -305,7 +331,7 @@ class LookAhead:
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
             result = Result(error=error)
         ended = time.perf_counter()
-        if ended - begun < _BURST:
+        if ended - begun < _QUIET:
             self.short_ended = ended
         result.runner, result.seconds = runner, result.seconds or ended - begun
         flight = self.running.get(job)

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from functools import cache, lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import RunProfile, pinning_problem
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job
 from pytest_agentbench.errors import ConfigError
@@ -70,19 +72,25 @@ def _adapter() -> TypeAdapter[dict[str, McpServer]]:
 
 
 def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str, McpServer]:
-    """Return the run's servers by name, where the fixture gives `given`.
+    """Return the run's servers by name, where the fixture gives `given`. Raises ConfigError as `list_servers` does."""
+    return {} if job.plan.predictions is not None else list_servers(job.plan.root, job.plan.run_profile, case, given)
+
+
+def list_servers(
+    root: ConfigRoot, profile: RunProfile, case: Case, given: Mapping[str, McpServer] = MappingProxyType({})
+) -> dict[str, McpServer]:
+    """Return the servers of a case by name, where the fixture gives `given`.
 
     Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
     Where a part of the case chooses the servers, these and its own are given by name, so that nothing shows which are
     which; any other run has those of its case, the run profile and the fixture. Raises ConfigError for a server
     that nobody declares, and for an image of one that is not pinned.
     """
-    profile = job.plan.run_profile
-    if job.plan.predictions is not None or not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
+    if not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
     # None: the case only names it, and its declaration stands in a file above
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
-    known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
+    known = {**root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
     if offered:
         # Sorted, not in the order of declaration: which ones distract is not to be guessed from their places
@@ -92,12 +100,12 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"{case.path}:{case.line}: no MCP server {name!r} is declared{suggest(name, known)}; {_HOW}"
+                f"{case.path}:{case.line}:1: no MCP server {name!r} is declared{suggest(name, known)}; {_HOW}"
             )
         if problem := _floating_image(known[name], profile):
-            raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: sandbox.image: {problem}")
-        if name not in given and (problem := server_refusal(name, known[name], job.plan.root, profile)):
-            raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: {problem}")
+            raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: sandbox.image: {problem}")
+        if name not in given and (problem := server_refusal(name, known[name], root, profile)):
+            raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
     return {name: known[name] for name in names}
 
 

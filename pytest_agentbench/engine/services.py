@@ -14,12 +14,14 @@ from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.engine.grading import Grader, GradingServices
 from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.engine.user_code import DaemonThreads
-from pytest_agentbench.errors import UNREACHABLE, ConfigError, JudgeError, ProviderError, UnavailableError, as_alike
+from pytest_agentbench.errors import UNREACHABLE, ConfigError, ProviderError, UnavailableError, as_alike
 from pytest_agentbench.extensions import WithExtensions, installed_names, session_extensions
 from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
-from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner, RunnerKind, RunnerSession, SessionParts
+from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
+from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES
@@ -92,6 +94,7 @@ class Registry:
             tools=frozenset(self.tools),
             checks=frozenset(self.checks),
             metrics=frozenset(self.metrics),
+            judges=frozenset({CHAT_JUDGE, *self.judges}),
         )
 
 
@@ -159,32 +162,36 @@ class ModelStops:
         """Return why the job is not to be run, None where it is."""
         return self._reasons.get(_model_of(job)) if self._reasons else None
 
-    def note(self, job: Job, error: BaseException | None) -> None:
-        """Count what a run ended with. What the case file or this machine is to blame for is no error of the model."""
+    def note(self, job: Job, result: Result) -> None:
+        """Count what a run ended with. What the case file, this machine, a judge or a hook is to blame for is no error
+        of the model.
+        """
+        error, artifact = result.error, result.artifact
+        if artifact is not None and artifact.status != "provider_error":
+            error = None  # the run has ended by itself, whatever its verdict came to
         if error is None and not self._rows:  # nearly always
             return
         model = _model_of(job)
         # These say nothing of the model: the next case may be well
-        if isinstance(error, (ConfigError, UnavailableError, JudgeError)) or model in self._reasons:
+        if isinstance(error, (ConfigError, UnavailableError)) or model in self._reasons:
             return
         if error is None:
-            # One success in between says that the model works: what fails is then the cases'
+            # One run in between that ended says that the model works: what fails is then the cases'
             self._rows.pop(model, None)
             return
-        # The client has waited for the endpoint already (failures.py): the next run would wait as long again. And what
-        # one key may not, or one account cannot pay, no other run is spared.
-        if isinstance(error, ProviderError) and (error.code == UNREACHABLE or error.reason in _REFUSED):
-            self._stop(job, str(error))
-            return
-        if isinstance(error, ProviderError) and (error.retryable or error.reason == "filtered"):
-            return  # an outage: requests wait for its end; or one prompt that a filter withheld
+        if isinstance(error, ProviderError):
+            # Where the endpoint is gone the client has waited already: the next run would wait as long again. And what
+            # a key may not, or an account cannot pay, no other run is spared.
+            if error.code == UNREACHABLE or error.reason in _REFUSED:
+                self._stop(job, str(error))
+                return
+            if error.retryable:
+                return  # an outage: requests wait for its end
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)
         profile = job.plan.run_profile
-        if count < IN_A_ROW:
-            return
-        if profile.execution_policy.stop_on_runner_error:
+        if count >= IN_A_ROW and profile.execution_policy.stop_on_runner_error:
             by = f"execution_policy.stop_on_runner_error of run profile {profile.run_profile_id!r}"
             self._stop(job, f"{count} equal errors in a row ({by}): {error}")
 
@@ -218,8 +225,9 @@ class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `stops` are the models that get no more runs, `without_tools` says by a plan's id why its model
-    is not asked with tools, `differing` counts stored verdicts that runs no longer come to.
+    its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
+    `without_tools` says by a plan's id why its model is not asked with tools, `differing` counts stored verdicts that
+    runs no longer come to. `makes_runs` says that the last run was made, and not found in the store.
     """
 
     registry: Registry
@@ -229,8 +237,10 @@ class Services(GradingServices):
     rules: SessionRules
     cassette_mode: CassetteMode = "off"
     session_id: str | None = None
+    batched: bool = False
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     differing: int = 0
+    makes_runs: bool = False
     without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     _sandboxes: Sandboxes | None = None

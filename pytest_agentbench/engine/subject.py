@@ -8,19 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
-from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
+from pytest_agentbench.config.case_file import refuse_request_field
+from pytest_agentbench.config.profiles import (
+    EvaluationProfile,
+    RunProfile,
+    find_high_temperature,
+    merge_runner_settings,
+    pinning_problem,
+)
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import RUN_SETTINGS
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.metrics.registry import TOOL_USE_METRICS, metrics_of
-from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
+from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.runners.base import CaseRunner, Prepared, Runner, RunnerKind, RunRequest, agent_name
+from pytest_agentbench.runners.base import PROBE, CaseRunner, Runner, agent_name
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import (
     Plain,
     canonical_json,
@@ -61,21 +70,24 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
             f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
             f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.plea}"
         )
-    if case.sandbox is not None and not profile.allow_floating_image:
-        _refuse_floating(case, case.sandbox)
+    refuse_floating_images(case, profile)
     return sandboxes.spec(profile.sandbox_settings, case.sandbox)
 
 
-def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
+def refuse_floating_images(case: Case, profile: RunProfile) -> None:
+    """Raise ConfigError for an image of the case's that is not pinned, where the profile wants that."""
+    needs = case.sandbox
+    if needs is None or profile.allow_floating_image:
+        return
     if needs.image is not None and (problem := pinning_problem(needs.image)):
-        raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
+        raise ConfigError(f"{case.path}:{case.line}:1: sandbox.image: {problem}")
     if needs.dockerfile is None:
         return
     from pytest_agentbench.config.compose_file import list_base_images
 
     for image in list_base_images(needs.dockerfile):
         if problem := pinning_problem(image):
-            raise ConfigError(f"{needs.dockerfile}: {problem}")
+            raise ConfigError(f"{needs.dockerfile}:1:1: {problem}")
 
 
 async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
@@ -351,6 +363,10 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    _refuse_request_fields(plan, runner, runner_type, settings)
+    problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides)
+    if problem is not None:
+        raise ConfigError(f"{case.path}:{case.line}:1: model {model.model_id!r}: temperature: {problem}")
     extra = run_extra(services, job, case, agent, model)
     if services.uses_cassettes(job):
         extra |= run_cassette(services, job, case, model)
@@ -368,6 +384,30 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
             extra["mcp_servers"] = identity
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
+
+
+def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError for request fields of the run profile that a runner has no request for."""
+    if not isinstance(runner, RunnerKind) or runner.sends_requests:
+        return
+    if lost := sorted(settings.keys() - RUN_SETTINGS):
+        profile = plan.run_profile
+        place = profile.origin.path if profile.origin is not None and profile.origin.path is not None else None
+        at = f"{place}:1:1" if place is not None else f"run profile {profile.run_profile_id!r}"
+        raise ConfigError(f"{at}: {', '.join(lost)}: {refuse_request_field(runner_type)}")
+
+
+def require_input(runner: Runner, runner_type: str, case: Case) -> None:
+    """Raise ConfigError for a case whose messages or attachments its runner cannot take, before anything is paid.
+
+    The runner asks the same when it runs; what a user's own agent takes is its own matter.
+    """
+    if isinstance(runner, RunnerKind):
+        runner.require_input(case)
+    elif runner_type == PROBE:
+        from pytest_agentbench.runners.chat import render_messages
+
+        render_messages(case)
 
 
 def _servers(services: Services, job: Job, case: Case, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections import Counter
@@ -11,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pytest_agentbench.errors import JudgeError, ProviderError
+from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
 from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.learning import LIMITS, PLAIN_REPLIES
 from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.models.routes import Draw
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
@@ -100,6 +102,8 @@ async def ask(
             if error.reason == "filtered":
                 return ended("invalid_output", error=f"filtered: {error}")
             return ended("provider_error", error=str(error))
+        except BatchWaitsError:  # a later session has the answer
+            raise
         except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
             return ended("provider_error", error=f"{type(error).__name__}: {error}")
         usage = reply.usage if usage is None else usage + reply.usage
@@ -141,15 +145,20 @@ def chat_sender(
     wanted = response_format is not None and "response_format" not in options
     parameters = dict(options)
 
+    # What is asked again is asked at once
+    asked = itertools.count()
+
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        reply = await ask_in_form(conversation)
+        alone = next(asked) == 0 and getattr(client, "takes_alone", False)
+        reply = await ask_in_form(conversation, {"alone": True} if alone else {})
         for limit in LIMITS if reply.finish_reason == "length" else ():
             if isinstance(most := options.get(limit), int):
                 parameters[limit] = 2 * most
         return reply
 
-    async def ask_in_form(conversation: Sequence[dict[str, str]]) -> ChatReply:
-        ask = partial(client.complete, conversation, timeout=request_seconds, retries=retries, case_id=case_id)
+    async def ask_in_form(conversation: Sequence[dict[str, str]], alone: dict[str, Any]) -> ChatReply:
+        repeats: dict[str, Any] = {"timeout": request_seconds, "retries": retries, **alone}
+        ask = partial(client.complete, conversation, case_id=case_id, **repeats)
         if not wanted or (spelling is not None and not spelling.takes_forms):
             return await ask(parameters=parameters)
         form = response_format if spelling is None or spelling.dialect.json_schema else _ANY_OBJECT
@@ -306,6 +315,7 @@ async def _iterate(
     messages: Sequence[dict[str, str]],
     backoff_seconds: float,
 ) -> JudgeIteration:
+    Draw.mark(f"{run.judge_run_id} {repetition}")
     asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
     return JudgeIteration(
         judge_run_id=run.judge_run_id,

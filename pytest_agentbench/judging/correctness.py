@@ -28,6 +28,7 @@ from pytest_agentbench.models.prompts import (
     render_parts,
 )
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.models.routes import Draw
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import AnswerVerdict
 from pytest_agentbench.records.run import Usage
@@ -110,6 +111,7 @@ async def ask_vote(
     """Return one vote, asked again where the reply breaks the contract. Scripted models are told which repetition it
     is.
     """
+    Draw.mark(f"vote {repetition}")
     options = numbered_options(client, {}, repetition)
     send = chat_sender(client, case_id, None if compat else ANSWER_FORMAT, options)
     return await ask(send, messages, parse_word if compat else parse_answer_verdict, backoff_seconds)

@@ -278,16 +278,6 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     yield from blocks[last:]
 
 
-def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
-    """Yield the events without the assistant messages that the case itself gives: those before the first request."""
-    asked = next(
-        (at for at, event in enumerate(trace) if isinstance(event, RunnerEvent) and event.name == "request"), 0
-    )
-    for at, event in enumerate(trace):
-        if at >= asked or not (isinstance(event, MessageEvent) and event.role == "assistant"):
-            yield event
-
-
 def _reasoning(artifact: RunArtifact) -> _Parts:
     told = [e.data for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reasoning"]
     blocks = [Block(f"reasoning {each['number']}", clip_middle(str(each["text"]), MAX_OTHER)) for each in told]
@@ -299,6 +289,16 @@ def _reasoning(artifact: RunArtifact) -> _Parts:
     if last > first:
         yield f"[{last - first} parts left out here]"
     yield from blocks[last:]
+
+
+def _list_own_events(trace: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
+    """Yield the events without the assistant messages that the case itself gives: those before the first request."""
+    asked = next(
+        (at for at, event in enumerate(trace) if isinstance(event, RunnerEvent) and event.name == "request"), 0
+    )
+    for at, event in enumerate(trace):
+        if at >= asked or not (isinstance(event, MessageEvent) and event.role == "assistant"):
+            yield event
 
 
 def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:

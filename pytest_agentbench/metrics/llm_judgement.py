@@ -81,7 +81,7 @@ async def _vote(
     ask = partial(ask_vote, client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
     if context.cache is None or client.model.scripted or getattr(client, "taped", False):
         return await ask()
-    kept = Judgements(context.cache, context.redactor, context.remote, context.signer)
+    kept = Judgements(context.cache.parent, context.redactor, context.remote, context.signer)
     key = vote_key(client.model, messages, repetition, compat)
     anew = context.anew
     async with _asking.setdefault((asyncio.get_running_loop(), context.cache, key), asyncio.Lock()):

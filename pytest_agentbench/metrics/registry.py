@@ -17,10 +17,12 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.documents import Loc
     from pytest_agentbench.config.profiles import EvaluationProfile
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.store.documents import Signer
@@ -381,6 +383,39 @@ def refusal(
         return f"metric {spec.name}: it asks a model, which a check cannot; list it under `metrics` of the case"
     problem = wrong_names(function, spec.args) or _wrong_values(function, spec.args)
     return None if problem is None else f"metric {spec.name}: {problem}"
+
+
+def metric_problems(
+    specs: Iterable[MetricSpec], compat: Literal["v1"] | None, metrics: Mapping[str, Metric]
+) -> list[tuple[Loc, str]]:
+    """Return why metrics of a case, file or profile cannot be computed, each at its place there."""
+    return _refused(((("metrics", index), spec) for index, spec in enumerate(specs)), compat, metrics)
+
+
+def case_metric_problems(
+    case: Case, compat: Literal["v1"] | None, metrics: Mapping[str, Metric]
+) -> list[tuple[Loc, str]]:
+    """Return why metrics, and checks of metrics, of a case cannot be computed, each at its field."""
+    checked: Iterable[tuple[Loc, MetricSpec]] = (
+        (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
+        for index, check in enumerate(case.checks)
+        if isinstance(asked := check.declarative, MetricAtLeast)
+    )
+    return [*metric_problems(case.metrics, compat, metrics), *_refused(checked, compat, metrics, checked=True)]
+
+
+def _refused(
+    placed: Iterable[tuple[Loc, MetricSpec]],
+    compat: Literal["v1"] | None,
+    metrics: Mapping[str, Metric],
+    *,
+    checked: bool = False,
+) -> list[tuple[Loc, str]]:
+    return [
+        (loc, reason)
+        for loc, spec in placed
+        if spec.name in metrics and (reason := refusal(spec, metrics, compat, checked=checked))
+    ]
 
 
 def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:

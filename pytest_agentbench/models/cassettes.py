@@ -9,11 +9,12 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry
+from pytest_agentbench.models.limits import OUTAGE
 from pytest_agentbench.models.messages import read_message
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request, drop_empty, write_request
 from pytest_agentbench.models.tape import Form, Tape, map_texts
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
 
 _REFUSALS: Mapping[str, EndReason] = {
@@ -56,9 +57,13 @@ class TapedClient(ChatClient):
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 30,  # noqa: ASYNC109 - passed on
-        retries: int = 5,
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
+        stream: Streamed | None = None,
+        stall_seconds: float | None = None,
+        alone: bool = False,
         own: Collection[str] = (),
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
@@ -66,14 +71,19 @@ class TapedClient(ChatClient):
         """
 
         async def ask() -> ChatReply:
-            return await self._connect().complete(
+            client = self._connect()
+            return await client.complete(
                 messages,
                 tools=tools,
                 parameters=parameters,
                 timeout=timeout,
                 retries=retries,
+                outage_seconds=outage_seconds,
                 case_id=case_id,
                 on_retry=on_retry,
+                stream=stream,
+                stall_seconds=stall_seconds,
+                **({"alone": True} if alone and getattr(client, "takes_alone", False) else {}),
                 own=own,
             )
 

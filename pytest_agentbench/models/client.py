@@ -21,16 +21,31 @@ from pytest_agentbench.models.failures import (
     timed_out,
 )
 from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
-from pytest_agentbench.models.limits import Admission, Breaker, Passage, Patience, Throttle, Throttling
+from pytest_agentbench.models.limits import (
+    OUTAGE,
+    Admission,
+    Breaker,
+    Passage,
+    Patience,
+    Throttle,
+    Throttling,
+    longest_outage,
+)
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
-from pytest_agentbench.records.case import Limits, Model, header_variable
+from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 
 if TYPE_CHECKING:
+    from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
     from pytest_agentbench.models.scripts import Scripts
 
 _BYTES_PER_TOKEN = 4
+_STREAMED_FROM = 60
+"""`stream: auto` streams what may take more seconds than this."""
+_STALL_SECONDS = 60.0
+_BATCH_PRICE = 0.5
+"""What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
 
 OnRetry = Callable[..., None]
 """Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
@@ -45,8 +60,11 @@ Provider = Callable[[Model], "ChatClient"]
 class Connection(Protocol):
     """A way to one endpoint, which all requests to it share."""
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
-        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes."""
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
+        """Return the reply to a request, whatever its status. Raises RequestFailed where none comes.
+
+        With `stall_seconds` a reply that comes in events is joined, with so long at most between two of them.
+        """
         ...
 
     async def close(self) -> None:
@@ -61,7 +79,8 @@ class Endpoints:
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
     what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
     is over; `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
-    taught by refusals, None to forget that at the end.
+    taught by refusals, None to forget that at the end. `batches` opens those of the session, where a model may have
+    some.
     """
 
     def __init__(
@@ -77,11 +96,12 @@ class Endpoints:
         patience: Patience = Patience(),  # noqa: B008 - frozen
         wrap: Callable[[Connection], Connection] = lambda connection: connection,
         learned: Path | None = None,
+        batches: Callable[[], Batches] | None = None,
     ) -> None:
         self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
         self._tell, self._patience, self._wrap = tell, patience, wrap
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers: dict[tuple[str, str], Breaker] = {}
         self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
@@ -91,6 +111,8 @@ class Endpoints:
         self._connections: dict[Hashable, Connection] = {}
         self._spellings: dict[Hashable, Spelling] = {}
         self._throttles: dict[Metered, Throttling] = {}
+        self._open_batches = batches
+        self._batches: Batches | None = None
 
     def client(self, model: Model) -> ChatClient:
         """Return a client for `model`; cheap, as connections and limits are shared by endpoint.
@@ -111,17 +133,25 @@ class Endpoints:
             lessons = None if model.scripted else self._lessons
             spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
-        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling)
+        batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
+        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher)
+
+    def _batcher(self, model: Model) -> Batcher | None:
+        if self._batches is None and self._open_batches is not None:
+            self._batches = self._open_batches()
+        return None if self._batches is None else self._batches.batcher(model, *read_keys(model, self._environ))
 
     def _breaker(self, model: Model) -> Breaker:
         where = model.base_url or DEFAULT_BASE_URL
-        if where not in self._breakers:
-            self._breakers[where] = Breaker(where, self._tell, self._patience)
-        return self._breakers[where]
+        key = where, model.requested_model
+        if key not in self._breakers:
+            self._breakers[key] = Breaker(where, self._tell, self._patience)
+        return self._breakers[key]
 
     def describe_pauses(self) -> str:
         """Return which endpoints requests wait for, empty where they wait for none."""
-        return ", ".join(filter(None, (breaker.describe_pause() for breaker in self._breakers.values())))
+        pauses = ((where, breaker.describe_pause()) for (where, _), breaker in self._breakers.items())
+        return ", ".join({where: said for where, said in pauses if said is not None}.values())
 
     def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
         throttle = self._throttles.get(metered)
@@ -156,6 +186,9 @@ class Endpoints:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            await batches.close()
 
     def _connect(self, model: Model) -> Connection:
         # Imported where one is asked: OpenAI's client takes half a second of CPU, and scripts need none.
@@ -166,18 +199,26 @@ class Endpoints:
             return ScriptedConnection(Scripts() if self._scripts is None else self._scripts)
         from pytest_agentbench.models.connections import HttpConnection
 
-        key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
-        headers = {
-            name: value if (variable := header_variable(value)) is None else self._environ.get(variable, "").strip()
-            for name, value in model.headers.items()
-        }
-        return HttpConnection(model, key, headers, dialect_of(model).auth_header)
+        return HttpConnection(model, *read_keys(model, self._environ), dialect_of(model).auth_header)
+
+
+def read_keys(model: Model, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the key, empty where there is none, and the headers with the keys in them."""
+    key = environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
+    headers = {
+        name: value if (variable := header_variable(value)) is None else environ.get(variable, "").strip()
+        for name, value in model.headers.items()
+    }
+    return key, headers
 
 
 class ChatClient:
-    """A client for one model. `taped` says that a cassette keeps what it answers."""
+    """A client for one model. `taped` says that a cassette keeps what it answers, `takes_alone` that `complete` takes
+    `alone`.
+    """
 
     taped = False
+    takes_alone = True
 
     def __init__(
         self,
@@ -187,7 +228,9 @@ class ChatClient:
         backoff: Backoff,
         breaker: Breaker | None = None,
         spelling: Spelling | None = None,
+        batcher: Batcher | None = None,
     ) -> None:
+        self._batcher = batcher
         self.model = model
         self.spelling = spelling or Spelling(dialect_of(model), model)
         self._connection = connection
@@ -202,29 +245,41 @@ class ChatClient:
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
         timeout: float = 30,  # noqa: ASYNC109 - of each request, not of the call with its retries
-        retries: int = 5,
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
         own: Collection[str] = (),
+        stream: Streamed | None = None,
+        stall_seconds: float | None = None,
+        alone: bool = False,
     ) -> ChatReply:
         """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
-        `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
-        of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
+        `timeout` (seconds) bounds each request. After its first transient failure it is repeated for `outage_seconds`
+        (0: as long as the run may last), and at most `retries` times, where that is given; waiting for the end of an
+        outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
         `case_id` reaches scripted models only. A request that the endpoint refuses for how it is written is written
-        otherwise, and sent again at once; the parameters that `own` names stay. Raises ProviderError when no usable
-        reply came.
+        otherwise, and sent again at once; the parameters that `own` names stay. `stream` asks for the reply in events,
+        of which one comes at most `stall_seconds` after the other; None: as the model's entry says. `alone` says that
+        no other request waits for the reply: it may come in a batch. Raises ProviderError when no usable reply came.
         """
         asked = compose_request(self.model, messages, tools, parameters or {})
+        stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
         request, adapted = self.spelling.spell(asked, own)
-        body = write_request(request)
+        body = self._write(request, stall)
         began = time.monotonic()
+        failing_since: float | None = None
+        outage = longest_outage(outage_seconds)
         sent = learned = 0
         while True:
             sent += 1
             try:
-                reply = await self._attempt(body, timeout, sent, case_id)
+                if batcher is not None and (found := await batcher.ask(request)) is not None:
+                    reply = self._read_collected(found, sent)
+                else:
+                    reply = await self._attempt(body, timeout, outage, sent, case_id, stall)
                 return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
                 if "response_format" in request and refuses_form(failed.status, failed.body):
@@ -232,36 +287,79 @@ class ChatClient:
                 if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
                     learned += 1
                     request, adapted = self.spelling.spell(asked, own)
-                    body = write_request(request)
+                    body = self._write(request, stall)
                     continue
+                batcher = None
+                now = time.monotonic()
+                failing_since = now if failing_since is None else failing_since
+                left = failing_since + outage - now
                 # Asked after the failure was noted: the one that opened the breaker counts as paused too.
-                paused = failed.outage and self._breaker is not None and self._breaker.paused
-                # During an outage the breaker bounds the waiting; retries are for failures of this very request.
-                retries -= not paused
-                if not failed.retryable or retries < 0:
-                    raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
-                wait = 0.0 if paused else self._backoff.seconds(sent, failed.retry_after)
+                paused = failed.is_transient and self._breaker is not None and self._breaker.paused
+                # During an outage the breaker bounds the waiting; these are for failures of this very request.
+                if retries is not None and not paused:
+                    retries -= 1
+                spent = not paused and (left <= 0 or (retries is not None and retries < 0))
+                if not failed.retryable or spent:
+                    raise failed.to_error(self.model, sent, now - began) from failed.__cause__
+                wait = 0.0 if paused else min(self._backoff.seconds(sent, failed.retry_after), left)
                 if on_retry is not None:
                     on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
 
-    async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+    @staticmethod
+    def _write(request: Mapping[str, Any], stall: float | None) -> bytes:
+        body = write_request(request)
+        if stall is None:
+            return body
+        from pytest_agentbench.models.streaming import ask_for_stream
+
+        return ask_for_stream(body)
+
+    def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
+        """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""
+        status, content = found.reply.status, found.reply.content
+        if status >= 300:
+            raise status_failed(status, content, self.model)
+        read = read_reply(content, "application/json", self.model, attempts=attempt, seconds=found.seconds)
+        cost = read.usage.cost_usd
+        usage = read.usage.model_copy(update={"cost_usd": None if cost is None else cost * _BATCH_PRICE})
+        return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
+
+    def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:
+        """Return the longest silence in the middle of a reply that is streamed, None where it is not."""
+        stall = self.model.stall_seconds if stall_seconds is None else stall_seconds
+        wanted = self.model.stream if stream is None else stream
+        if wanted == "auto":
+            wanted = timeout > _STREAMED_FROM or stall is not None
+        return (stall or _STALL_SECONDS) if wanted else None
+
+    async def _attempt(
+        self, body: bytes, limit: float, outage: float, attempt: int, case_id: str | None, stall: float | None
+    ) -> ChatReply:
         if self._breaker is None:
-            return await self._request_within_limits(body, limit, attempt, case_id)
-        async with Passage(self._breaker) as passage:
-            return await self._request_within_limits(body, limit, attempt, case_id, passage)
+            return await self._request_within_limits(body, limit, attempt, case_id, stall)
+        async with Passage(self._breaker, outage) as passage:
+            return await self._request_within_limits(body, limit, attempt, case_id, stall, passage)
 
     async def _request_within_limits(
-        self, body: bytes, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
+        self,
+        body: bytes,
+        limit: float,
+        attempt: int,
+        case_id: str | None,
+        stall: float | None,
+        passage: Passage | None = None,
     ) -> ChatReply:
         async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:
             if passage is not None:
                 passage.began = time.monotonic()
-            reply = await self._request(body, limit, attempt, case_id)
+            reply = await self._request(body, limit, attempt, case_id, stall)
             admission.used_tokens = reply.usage.total_tokens
         return reply
 
-    async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+    async def _request(
+        self, body: bytes, limit: float, attempt: int, case_id: str | None, stall: float | None
+    ) -> ChatReply:
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
@@ -270,7 +368,7 @@ class ChatClient:
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                reply = await self._connection.send(body, headers)
+                reply = await self._connection.send(body, headers, stall)
         except TimeoutError as error:
             raise timed_out(limit) from error
         if reply.redirect is not None:
@@ -280,4 +378,5 @@ class ChatClient:
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
         content_type = reply.headers.get("content-type", "")
-        return read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        return read if reply.times is None else replace(read, times=reply.times)

@@ -127,8 +127,8 @@ class ScriptedConnection:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
-        """Return the reply, with the status of an error where the scripts say so."""
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
+        """Return the reply, with the status of an error where the scripts say so; its events joined where asked to."""
         try:
             refuse_large(len(body))
             request = read_request(body)
@@ -138,7 +138,13 @@ class ScriptedConnection:
             return RawReply(refused.status, {"content-type": "application/json", **(refused.headers or {})}, content)
         if request.get("stream"):
             content = b"".join(list_events(completion, request.get("stream_options")))
-            return RawReply(200, EVENT_STREAM, content)
+            if stall_seconds is None:
+                return RawReply(200, EVENT_STREAM, content)
+            from pytest_agentbench.models.streaming import StreamReader
+
+            reader = StreamReader()
+            reader.feed(content)
+            return reader.finish(200, EVENT_STREAM)
         return RawReply(200, {"content-type": "application/json"}, json.dumps(completion).encode())
 
     async def close(self) -> None:
@@ -231,7 +237,7 @@ def _make_completion(step: Step, request: Mapping[str, Any], body: bytes) -> dic
         message["tool_calls"] = [_make_tool_call(call, len(messages), n) for n, call in enumerate(step.tool_calls)]
     return {
         # Of the body: equal requests get equal ids, so stored runs differ in nothing but times.
-        "id": f"chatcmpl-{hashlib.sha256(body).hexdigest()[:24]}",
+        "id": f"chatcmpl-{hashlib.sha256(_leave_stream_out(request, body)).hexdigest()[:24]}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": request.get("model") or "demo",
@@ -245,6 +251,14 @@ def _make_completion(step: Step, request: Mapping[str, Any], body: bytes) -> dic
         ],
         "usage": _count_usage(step, messages, message),
     }
+
+
+def _leave_stream_out(request: Mapping[str, Any], body: bytes) -> bytes:
+    """Return the JSON of a request without what says that it is answered in a stream."""
+    if "stream" not in request:
+        return body
+    rest = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
+    return json.dumps(rest, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _make_tool_call(call: ScriptedToolCall, turn: int, index: int) -> dict[str, Any]:

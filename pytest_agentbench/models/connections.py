@@ -14,11 +14,15 @@ from urllib.request import getproxies
 import httpx2
 
 from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
-from pytest_agentbench.models.failures import not_connected, refused_reply
+from pytest_agentbench.models.failures import not_connected, refused_reply, stalled
 from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.models.streaming import EVENT_STREAM, StreamReader
 from pytest_agentbench.records.case import Model
 
 _CONNECT_SECONDS = 10.0
+_END_SECONDS = 0.5
+"""So long the end of a body is waited for after its last event: one that is read to its end leaves its connection to
+the next request."""
 
 
 @cache
@@ -122,16 +126,42 @@ class HttpConnection:
         )
         self._sample: asyncio.Task[httpx2.Request] | None = None
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
         """Return the reply to a request with these headers beside the client's own, whatever its status.
 
+        With `stall_seconds` its events are joined, where it comes in events: so long at most between two of them.
         Raises RequestFailed where none comes, or one that is too long.
         """
+        request = await self.make_request(body, headers)
+        try:
+            if stall_seconds is not None:
+                return await self._send_for_stream(request, stall_seconds)
+            return _read_whole(await self._http.send(request))
+        except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
+            if isinstance(error, ReplyRefusedError):
+                raise refused_reply(str(error)) from error
+            raise not_connected(error, self._model) from error
+
+    async def _send_for_stream(self, request: httpx2.Request, stall_seconds: float) -> RawReply:
+        reader = StreamReader()  # its clock begins here
+        response = await self._http.send(request, stream=True)
+        try:
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if not response.is_success or kind != EVENT_STREAM:
+                await response.aread()
+                return _read_whole(response)
+            await _read_events(response, reader, stall_seconds)
+        finally:
+            await response.aclose()
+        return reader.finish(response.status_code, response.headers)
+
+    async def make_request(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Request:
+        """Return the request that `send` sends."""
         if self._sample is None:
             self._sample = asyncio.ensure_future(self._make_sample())
         # Shielded: the first request may be cut off, and the others wait for the same
         sample = await asyncio.shield(self._sample)
-        request = httpx2.Request(
+        return httpx2.Request(
             sample.method,
             sample.url,
             headers={**sample.headers, **headers} if headers else sample.headers,
@@ -139,14 +169,6 @@ class HttpConnection:
             content=body,
             extensions=sample.extensions,
         )
-        try:
-            response = await self._http.send(request)
-        except (httpx2.HTTPError, httpx2.StreamError) as error:
-            if isinstance(error, ReplyRefusedError):
-                raise refused_reply(str(error)) from error
-            raise not_connected(error, self._model) from error
-        target = str(response.url.join(response.headers["location"])) if response.has_redirect_location else None
-        return RawReply(response.status_code, response.headers, response.content, target)
 
     async def _make_sample(self) -> httpx2.Request:
         """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""
@@ -168,3 +190,32 @@ class HttpConnection:
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
+
+
+def _read_whole(response: httpx2.Response) -> RawReply:
+    target = str(response.url.join(response.headers["location"])) if response.has_redirect_location else None
+    return RawReply(response.status_code, response.headers, response.content, target)
+
+
+async def _read_events(response: httpx2.Response, reader: StreamReader, stall_seconds: float) -> None:
+    """Read a body to its end. What goes wrong once the answer is complete leaves it as it is."""
+    loop, heard, body = asyncio.get_running_loop(), 0.0, response.stream
+    assert isinstance(body, httpx2.AsyncByteStream)
+    try:
+        async with asyncio.timeout(None) as silence:
+            # Not `aiter_bytes`: its layers take as long as all else for a body in hundreds of parts, unpacked already
+            async for part in body:
+                # Comments do not count: a gateway sends them for as long as what is behind it hangs
+                if not reader.feed(part):
+                    continue
+                most, now = _END_SECONDS if reader.ended else stall_seconds, loop.time()
+                # Up to a sixteenth late: to move a timer takes longer than to read an event
+                if reader.ended or now - heard > most / 16:
+                    heard = now
+                    silence.reschedule(now + most * 17 / 16)
+    except TimeoutError as error:
+        if not reader.complete:
+            raise stalled(stall_seconds) from error
+    except (httpx2.HTTPError, httpx2.StreamError):
+        if not reader.complete:
+            raise

@@ -59,6 +59,11 @@ class RequestFailed(Exception):
         self.retry_after = retry_after
         self.outage = outage
 
+    @property
+    def is_transient(self) -> bool:
+        """Return whether the model may answer the same request later. A 429 is an answer: somebody is there."""
+        return self.outage or (self.retryable and self.code != "rate_limited")
+
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """Return the error that ends the call after `attempts` requests over `seconds`."""
         tried = f" ({attempts} attempts in {seconds:.1f} s)" if attempts > 1 else ""
@@ -168,6 +173,14 @@ def timed_out(seconds: float) -> RequestFailed:
     return RequestFailed("timeout", f"no complete reply within {seconds:g} s", advice, retryable=True)
 
 
+def stalled(seconds: float) -> RequestFailed:
+    """Return the failure of a stream that sends nothing more."""
+    advice = "Raise stall_seconds where the model may be silent for longer in the middle of an answer."
+    return RequestFailed(
+        "timeout", f"nothing came for {seconds:g} s in the middle of the reply", advice, retryable=True
+    )
+
+
 def not_connected(error: BaseException, model: Model) -> RequestFailed:
     """Return the failure of a connection: refused, reset, cut off, unknown host, bad certificate."""
     cause: BaseException = error
@@ -195,7 +208,7 @@ def clip(text: str) -> str:
 
 _SLOWER = (
     "The endpoint limits the rate: lower limits.max_concurrency, or set limits.rpm or limits.tpm, of the model's entry "
-    "in models.yaml, or raise retries in the run profile's runner_defaults."
+    "in models.yaml, or raise outage_seconds in the run profile's runner_defaults."
 )
 _LATER = "The endpoint has trouble: run again later; what is finished is kept."
 
@@ -244,7 +257,7 @@ class Backoff:
 
     first: float = 0.5
     longest: float = 30.0
-    longest_retry_after: float = 120.0
+    longest_retry_after: float = 3600.0
 
     def seconds(self, attempt: int, retry_after: float | None = None) -> float:
         """Return the seconds to wait after attempt number `attempt` (from 1) failed."""

@@ -1,12 +1,13 @@
 """Keep requests within what an endpoint bears, and from one that is down.
 
-Adaptive concurrency and rates per minute hold for a model, a breaker for all that is behind one address.
+Adaptive concurrency, rates per minute and a breaker hold for a model at its address.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -200,28 +201,36 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds to wait for an endpoint that has stopped answering.
+    """Seconds to wait for a model that has stopped answering.
 
-    `notice`: so long at least nothing was answered when requests begin to wait. `never`: so long for one that has not
-    answered at all. `outage`: so long for one that has. `first` and `longest` bound the time between two probes.
+    `quiet`: so long nothing succeeded when requests begin to wait for one that still answers, by errors. `never`: so
+    long at most for one that has not answered at all. `first` and `longest` bound the time between two probes.
     """
 
-    notice: float = 2.0
+    quiet: float = 10.0
     never: float = 8.0
-    outage: float = 300.0
     first: float = 1.0
     longest: float = 10.0
-    failures: int = 3
+    failures: int = 5
     """So many requests in a row have failed at least."""
 
 
-class Breaker:
-    """A watch on the requests to one endpoint. For one event loop.
+OUTAGE = 300.0
+"""Seconds for which a request is repeated, and waits, after its first transient failure, unless it says otherwise."""
 
-    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529), lets one through at a
-    time as a probe, and all of them when that one is answered: any other status is an answer. `tell` gets a sentence
-    then. An endpoint out of patience is dead for good: each further request raises RequestFailed before it is sent. A
-    reply that took too long says nothing of the endpoint.
+
+def longest_outage(seconds: float) -> float:
+    """Return the seconds that an outage may last by `outage_seconds`: 0 stands for as long as the run may."""
+    return seconds or math.inf
+
+
+class Breaker:
+    """A watch on the requests to one model of an endpoint. For one event loop.
+
+    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529), or another transient
+    failure while nothing succeeded for some time. One is let through at a time as a probe, and all of them when that
+    one is answered; a refusal and a 429 are answers. `tell` gets a sentence then. Once the probes have failed for as
+    long as an outage may last the model is gone for good: each further request raises RequestFailed before it is sent.
     """
 
     def __init__(self, where: str, tell: Callable[[str], None], patience: Patience) -> None:
@@ -247,10 +256,13 @@ class Breaker:
             return None
         return f"{self._where} does not answer ({time.monotonic() - self._since:.0f} s)"
 
-    async def admit(self) -> bool:
-        """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost."""
+    async def admit(self, outage: float) -> bool:
+        """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost.
+
+        `outage` is how many seconds it waits at most.
+        """
         if self._paused_at is not None:
-            with _stop_run_limit(self._patience.outage):
+            with stop_run_limit(outage):
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -280,17 +292,21 @@ class Breaker:
             self._wake()
         self._failures = 0
 
-    def failed(self, failure: RequestFailed, began: float) -> None:
-        """Note an outage that a request met which began at `began` (monotonic)."""
+    def failed(self, failure: RequestFailed, began: float, outage: float) -> None:
+        """Note a transient failure of a request that began at `began` (monotonic), and bears an outage so long."""
         now, patience = time.monotonic(), self._patience
         self._since = self._since if self._failures else began
         self._failures += 1
         self._last = failure
+        self._answered_ever = self._answered_ever or not (failure.outage or failure.code == "timeout")
         lasted = now - self._since
-        if self._failures < patience.failures or lasted < patience.notice or self._dead is not None:
+        if self._failures < patience.failures or self._dead is not None:
             return
-        if lasted >= (patience.outage if self._answered_ever else patience.never):
-            self._dead = f"nothing was answered for {lasted:.0f} s"
+        # Where nobody is there, waiting for long would only send more to a gateway that has enough to do
+        if self._paused_at is None and not failure.outage and lasted < patience.quiet:
+            return
+        if lasted >= (outage if self._answered_ever else min(patience.never, outage)):
+            self._dead = f"{self._where} has been down for {lasted:.0f} s"
         if self._paused_at is None:
             self._paused_at, self._interval = now, patience.first
         elif now >= self._next_probe:
@@ -310,34 +326,35 @@ class Breaker:
 
 
 class Passage:
-    """One request past a breaker: `async with`, and `began` is set when it is sent."""
+    """One request past a breaker, which bears an outage of so many seconds: `async with`, and `began` is set when it
+    is sent.
+    """
 
-    def __init__(self, breaker: Breaker) -> None:
-        self._breaker = breaker
+    def __init__(self, breaker: Breaker, outage: float = OUTAGE) -> None:
+        self._breaker, self._outage = breaker, outage
         self.began: float | None = None
 
     async def __aenter__(self) -> Self:
-        self._probe = await self._breaker.admit()
+        self._probe = await self._breaker.admit(self._outage)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.began is not None:
-            # A 429 or a 400 is an answer: somebody is there.
-            if error is None or (isinstance(error, RequestFailed) and not error.outage and error.code != "timeout"):
+            if isinstance(error, RequestFailed) and error.is_transient:
+                self._breaker.failed(error, self.began, self._outage)
+            elif error is None or isinstance(error, RequestFailed):
                 self._breaker.answered(self.began)
-            elif isinstance(error, RequestFailed) and error.outage:
-                self._breaker.failed(error, self.began)
         # Also after a cancelled probe: another request must get the chance, or all of them wait forever.
         if self._probe:
             self._breaker.end_probe()
 
 
 @contextlib.contextmanager
-def _stop_run_limit(longest: float) -> Iterator[None]:
+def stop_run_limit(longest: float) -> Iterator[None]:
     """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
     timer, began = RUN_LIMIT.get(), time.monotonic()
-    if timer is None or (due := timer.when()) is None or timer.expired():
-        yield
+    if timer is None or (due := timer.when()) is None or timer.expired() or longest == math.inf:
+        yield  # without a bound of its own the run's is what ends the wait
         return
     # A Timeout cannot be stopped, so it moves beyond the longest pause, and back by what the pause took.
     timer.reschedule(due + longest + 1)

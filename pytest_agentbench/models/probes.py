@@ -67,12 +67,12 @@ class BoundedConnection:
         self._connection = connection
         self.sent = 0
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> RawReply:
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
         """Implement `Connection`. Raises SpentError."""
         if self.sent >= MOST_REQUESTS:
             raise SpentError
         self.sent += 1
-        return await self._connection.send(body, headers)
+        return await self._connection.send(body, headers, stall_seconds)
 
     async def close(self) -> None:
         """Implement `Connection`."""

@@ -23,13 +23,39 @@ from pytest_agentbench.terminal_text import shorten_text
 
 
 @dataclass(frozen=True, slots=True)
+class StreamTimes:
+    """Seconds from a request to the first piece of its reply, whatever that is of, to the first text, to the last
+    piece.
+    """
+
+    first: float | None
+    first_text: float | None
+    last: float | None
+
+    def measure(self, usage: Usage) -> dict[str, float | None]:
+        """Return what is reported of a streamed reply. What it did not tell is None."""
+        speed = None
+        if usage.output_tokens and self.first is not None and self.last is not None and self.last > self.first:
+            speed = usage.output_tokens / (self.last - self.first)
+        return {
+            "ttft_seconds": self.first,
+            "first_text_seconds": self.first_text,
+            "output_tokens_per_second": speed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came. The names of `headers` are lower case, or found in any; `redirect` is where one leads."""
+    """A reply as it came, or its events joined to what would have come whole, with their times.
+
+    The names of `headers` are lower case, or found in any; `redirect` is where one leads.
+    """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
     redirect: str | None = None
+    times: StreamTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +67,8 @@ class ChatReply:
     fields of the message that hold the model's thoughts as text, for callers that show or return them; `thoughts` are
     all of them as one text, None where it told none. `end` is how a run ends by the reply, None where it calls tools,
     and `detail` what more is known of that. `unfiltered` says that the provider's filter did not run. `adapted` names
-    what the request had otherwise than asked for, as its endpoint takes it.
+    what the request had otherwise than asked for, as its endpoint takes it. `times` are those of a
+    reply that was streamed; `batch` has the id of the batch that it came in, and the seconds that took.
     """
 
     content: str | None
@@ -59,6 +86,8 @@ class ChatReply:
     detail: EndDetail | None = None
     unfiltered: bool = False
     adapted: tuple[str, ...] = ()
+    times: StreamTimes | None = None
+    batch: Mapping[str, Any] | None = None
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:

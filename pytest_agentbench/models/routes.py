@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.config.documents import make_located_error, read_document
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
-from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile, SuiteFile, SuiteModel
+from pytest_agentbench.config.request_fields import spread_extra_body
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, CassetteMode, Limits, Model, header_variable
 from pytest_agentbench.store.files import slug
@@ -29,6 +32,26 @@ DEMO = "demo"
 
 RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
 """The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which of several equal requests this is, by a text that says so, and the task of the run that it belongs to."""
+
+    text: str
+    owner: asyncio.Task[Any]
+
+    @classmethod
+    def mark(cls, text: str) -> None:
+        """Mark what this task asks from here on, within the draw that it is in."""
+        before, task = DRAW.get(), asyncio.current_task()
+        if before is not None:
+            DRAW.set(cls(f"{before.text} {text}", before.owner))
+        elif task is not None:
+            DRAW.set(cls(text, task))
+
+
+DRAW: ContextVar[Draw | None] = ContextVar("DRAW", default=None)
 
 CASSETTES = "cassettes"
 """The folder of the cassettes, beside the file of the case."""
@@ -43,11 +66,6 @@ OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
 
 _Written = Sequence[ModelEntry | SuiteModel]
-
-_OWN_FIELDS = frozenset(
-    {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
-    | {"judge", "parameters", "prices", "limits", "cassettes", "dialect", "dialect_overrides", "headers", "query"}
-)
 
 
 def resolve_model(
@@ -69,7 +87,7 @@ def resolve_model(
     names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
-    provider = entry.provider if entry else None
+    provider = entry.provider if entry else None  # of a suite's model it is a part of the name
     # No key is looked for where none is sent: a missing one must not stop an offline run.
     base_url, key = (None, None) if scripted or provider else _find_route(fields, requested, environ)
     headers = {} if scripted or provider else fields.get("headers", {})
@@ -92,12 +110,36 @@ def resolve_model(
         provider=provider,
         scripted=scripted,
         judge=fields.get("judge") or (model_id if scripted else None),
-        parameters=fields.get("parameters", {}),
+        parameters=_merge_parameters(entry, of_suite),
         prices=fields.get("prices"),
         limits=fields.get("limits", Limits()),
-        cassettes=entry.cassettes if entry else None,
-        options={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
+        cassettes=fields.get("cassettes"),
+        stream=fields.get("stream", False),
+        stall_seconds=fields.get("stall_seconds"),
+        batch=fields.get("batch"),
+        # No request has it: it stays for the fingerprints of what ran before
+        options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )
+
+
+def _merge_parameters(entry: ModelEntry | None, of_suite: SuiteModel | None) -> dict[str, Any]:
+    """Return the request fields of a model, those of the suite over those of models.yaml."""
+    layers: list[Mapping[str, Any]] = [] if entry is None else [entry.parameters]
+    if of_suite is not None:
+        layers += [of_suite.parameters, of_suite.request_fields, of_suite.primary_params]
+    return {name: value for layer in layers for name, value in spread_extra_body(layer).items()}
+
+
+def find_unknown_overrides(profile: RunProfile, root: ConfigRoot, named: Iterable[str] = ()) -> list[tuple[Loc, str]]:
+    """Return model_overrides of models that nobody declares: no models.yaml and no suite, and that are not `named`."""
+    if not profile.model_overrides:
+        return []
+    known = {*root.list_model_ids(), *named, DEMO}
+    return [
+        (("model_overrides", name), f"unknown model_id {name!r}{suggest(name, known)}")
+        for name in profile.model_overrides
+        if name not in known
+    ]
 
 
 def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | None:

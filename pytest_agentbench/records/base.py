@@ -55,6 +55,8 @@ RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error
 # write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models
 # in two threads at once.
 BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
+BUILT_FIRST = ConfigDict(defer_build=False)
+"""For a large model that several others contain: they take what was built, where each would build it anew."""
 
 
 class Record(BaseModel):

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from pytest_agentbench.records.base import (
+    BUILT_FIRST,
     AtLeastOne,
     CasePart,
     Record,
@@ -120,6 +121,8 @@ class McpServer(Record):
 
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
+
+    model_config = BUILT_FIRST
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
@@ -378,6 +381,15 @@ class Rubric(Record):
     """What else the judge is told."""
 
 
+COMPARING_METRICS = frozenset(
+    {
+        *("exact_match", "similarity", "contains_answer", "f1_score", "bleu_score", "rouge_score", "numeric_match"),
+        *("json_match", "llm_judgement", "math_equal", "multiple_choice", "pass_at_k", "pass_hat_k"),
+    }
+)
+"""This package's metrics that compare with an answer, so that they say nothing where there is none."""
+
+
 class MetricSpec(Record):
     """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails.
 
@@ -518,6 +530,14 @@ CassetteMode = Literal["off", "record", "replay", "auto"]
 """What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
 
 
+Streamed = Literal["auto"] | StrictBool
+"""Whether replies are asked for in a stream; auto: where a request may take over a minute, or stall_seconds is set."""
+
+
+BatchKind = Literal["auto", "openai", "anthropic", "gemini"]
+"""The protocol of an endpoint's batches; auto: by its host."""
+
+
 class Prices(Record):
     """USD per million tokens."""
 
@@ -549,7 +569,8 @@ class Model(Record):
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
     each request, the address has no query of its own. `dialect` "auto" is found by the endpoint's host, and
-    `dialect_overrides` holds what is otherwise there.
+    `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds` say how replies
+    come where a run's settings do not; with `batch` single requests go in batches.
     """
 
     model_id: str
@@ -564,6 +585,9 @@ class Model(Record):
     prices: Prices | None = None
     limits: Limits = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
+    stream: Streamed = False
+    stall_seconds: float | None = None
+    batch: BatchKind | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"

@@ -21,7 +21,7 @@ from pydantic import (
 
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
+from pytest_agentbench.records.base import BUILT_FIRST, Dimension, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -297,6 +297,8 @@ class PythonHook(Record):
 
 class Check(Record):
     """One deterministic check of a case. `dimensions` is empty where the file leaves the kind's default."""
+
+    model_config = BUILT_FIRST
 
     check_id: Slug
     """What reports call it; unique in the case."""

@@ -134,7 +134,15 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
         for line in section.evidence(evaluation)
     ]
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
-    lines += ["", *_broken_tool_lines(artifact), *_answer_lines(artifact.final_output), *_change_lines(artifact)]
+    # A run that failed by its end has it among its faults
+    ended = [_shorten_line(f"ended: {artifact.ending}")] if artifact.status == "success" and artifact.ending else []
+    lines += [
+        "",
+        *_broken_tool_lines(artifact),
+        *ended,
+        *_answer_lines(artifact.final_output),
+        *_change_lines(artifact),
+    ]
     if artifact_path is not None:
         lines.append(f"full trace: {visible_line(artifact_path)}")
     return "\n".join(lines)

@@ -10,7 +10,8 @@ It holds the session's rows: report.json is made of them. `agentbench watch` fol
   the names of the first of these
 - `run`: `at`, its place in the session's order, `row` as in report.json's `runs[]`, `spent_usd` of the session so far;
   a later line on the same node id takes the place of the earlier one
-- `end`: `report`, what report.json has that does not follow from its runs (`session`, a comparison), and `spent_usd`
+- `end`: `report`, what report.json has that does not follow from its runs (`session`, a comparison), and `spent_usd`;
+  with `rows` "report.json" the lines of the runs are gone, for that file in the output folder has them all
 
 The session holds a lock on its journal as long as it lives, so that one that was killed can be told.
 """
@@ -32,12 +33,14 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json
+from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json, encode_row
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock
+from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock, write_atomically
 
 FOLDER = ".journals"
 """The folder of the journals below the output folder. A session removes those of sessions that are over."""
+REPORT = "report.json"
+"""The name of the session's report in the output folder."""
 VERSION = 1
 PROGRESS_SECONDS = 1.0
 """How often a session notes what is under way, at most."""
@@ -67,6 +70,7 @@ class Journal:
         self._progress: tuple[int, int, list[str]] | None = None
         self._rows = RowKeeper(self)
         self._size = 0
+        self._begin = b""
         # Of each row the place of its text, its length, and its hash, whose key nobody outside of this process knows
         self._places, self._lengths, self._hashes = array("Q"), array("L"), array("q")
         self._unwritten: dict[int, bytes] = {}
@@ -78,7 +82,8 @@ class Journal:
             self.path, self._descriptor = _create(folder)
         except OSError as error:
             self._give_up(folder, error)
-        self._write("begin", journal=VERSION, session=dict(session))
+        self._begin = self._line("begin", journal=VERSION, session=dict(session))
+        self._append(self._begin)
 
     def plan(self, runs: int) -> None:
         """Note how many runs the session is to report."""
@@ -102,7 +107,7 @@ class Journal:
 
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, float | None]) -> KeptRow:
         """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
-        text = encode_json(dict(row)).encode()
+        text = encode_row(row)
         head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % encode_json(spent_usd).encode()
         number, place = len(self._places), self._append(head + text + tail)
         self._places.append(0 if place is None else place + len(head))
@@ -127,11 +132,16 @@ class Journal:
         # An agent may write wherever its user may
         return text if hash(text) == self._hashes[number] else None
 
-    def end(self, report: Mapping[str, Any]) -> None:
-        """Note that the session's report is complete, with what does not follow from its runs; rows can be read on."""
+    def end(self, report: Mapping[str, Any], *, written: bool = False) -> None:
+        """Note that the session's report is complete, with what does not follow from its runs; rows can be read on.
+
+        Where it is `written` to the output folder's report.json, the journal's file leaves the rows to that.
+        """
         # Rows are in the journal already: a second copy of 10,000 would double it
         rest = {name: value for name, value in report.items() if name not in _FOLLOWS}
-        self._write("end", report=rest, spent_usd=report["totals"]["spent_usd"])
+        end = {"report": rest, "spent_usd": report["totals"]["spent_usd"]}
+        if not (written and self._replace(self._begin, self._line("end", **end, rows=REPORT))):
+            self._write("end", **end)
         self._stop()
 
     def discard(self) -> None:
@@ -151,8 +161,25 @@ class Journal:
     def _head(self, event: str) -> bytes:
         return b'{"event":"%b","seconds":%.3f' % (event.encode(), time.perf_counter() - self._began)
 
+    def _line(self, event: str, **fields: Any) -> bytes:
+        return self._head(event) + b"," + encode_json(fields).encode()[1:]
+
     def _write(self, event: str, **fields: Any) -> None:
-        self._append(self._head(event) + b"," + encode_json(fields).encode()[1:])
+        self._append(self._line(event, **fields))
+
+    def _replace(self, *lines: bytes) -> bool:
+        """Put a file of these lines in the journal's place, and return whether that could be; the rows are read on from
+        the old one.
+        """
+        if self.path is None or self._descriptor is None or self._is_over or self.path.parent.is_symlink():
+            return False
+        try:
+            if not os.path.samestat(os.lstat(self.path), os.fstat(self._descriptor)):
+                return False
+            write_atomically(str(self.path.parent), self.path.name, b"".join(line + b"\n" for line in lines))
+        except OSError:  # the disk is full, or the file is gone: what is there is read as it is
+            return False
+        return True
 
     def _append(self, line: bytes) -> int | None:
         """Return the place of a line in the file, None where it could not be written whole."""
@@ -210,13 +237,18 @@ class JournalReader:
         self.is_over = False
         self.broken = 0
         self.taken = 0
+        self._file: os.stat_result | None = None
 
     def read(self) -> int:
-        """Return how many bytes were new. Raises ConfigError for a journal of another version, OSError where it is
-        gone.
+        """Return how many bytes were new. Raises ConfigError for a journal of another version and RowsGoneError where
+        its rows are nowhere, OSError where it is gone.
         """
         new = 0
         with open_file(self.path, MAX_DOCUMENT) as file:
+            found = os.fstat(file.fileno())
+            if self._file is not None and not os.path.samestat(self._file, found):
+                self.taken = 0  # the session has ended, and left another in its place
+            self._file = found
             file.seek(self.taken)
             for line in file:
                 if not line.endswith(b"\n"):  # it is being written
@@ -274,9 +306,26 @@ class JournalReader:
             self.rows[entry["row"]["nodeid"]] = at, entry["row"]
         elif event == "end":
             _require(facts_mistake(entry["report"]))
+            if entry.get("rows") == REPORT:
+                self.rows = {row["nodeid"]: (at, row) for at, row in enumerate(self._read_rows())}
             self.spent_usd, self.rest = _usd(entry["spent_usd"]), {**entry["report"]}
             self.session = self.rest.pop("session")
             self.is_over, self.in_flight, self.running = True, 0, []
+
+    def _read_rows(self) -> list[Row]:
+        from pytest_agentbench.reports.reading import read_report
+
+        path = self.path.parent.parent / REPORT
+        report = read_report(path) if path.is_file() else None
+        if report is None or report["session"]["started_at"] != self.session["started_at"]:
+            found = "a later session's report" if report is not None else "none"
+            raise RowsGoneError(f"{self.path}: its session left its runs in {path}, found {found} there")
+        rows: list[Row] = report["runs"]
+        return rows
+
+
+class RowsGoneError(ConfigError):
+    """Rows of a session that has ended are not where it left them."""
 
 
 def _require(mistake: str | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
 from pytest_agentbench.reports.kept_rows import KeptRow, encode_json
-from pytest_agentbench.reports.rows import HUMAN_FILE, Report, Row
+from pytest_agentbench.reports.rows import HUMAN_FILE, STREAM_TIMES, Report, Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
     FEWEST_JUDGED,
@@ -273,6 +273,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         **_sum_usage(rows),
         **_cache_use(rows),
         "duration_seconds": _spread_durations(row["duration_seconds"] for row in judged),
+        "streaming": _spread_stream_times(judged),
     }
 
 
@@ -322,6 +323,15 @@ def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | No
         "p95": known[-(-95 * len(known) // 100) - 1],
         "max": known[-1],
     }
+
+
+def _spread_stream_times(rows: Iterable[Row]) -> dict[str, Any] | None:
+    """Return median and 95th percentile of each measurement over all streamed replies; None where there are none."""
+    streamed = [times for row in rows if (times := row.get("streaming")) is not None]
+    if not streamed:
+        return None
+    spread = {name: _spread_durations(value for times in streamed for value in times[name]) for name in STREAM_TIMES}
+    return {name: {"p50": each["p50"], "p95": each["p95"]} for name, each in spread.items()}
 
 
 _by_k = lru_cache(maxsize=1024)(by_k)  # most cases have as many runs, and one object is enough for equal ones

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
-from pytest_agentbench.records.run import EndReason, RunArtifact, Usage
+from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
     finite,
@@ -96,6 +96,7 @@ def run_row(
             "judge": _judge_cost(artifact, evaluation),
         },
         "duration_seconds": finite(duration_seconds),
+        **_stream_times(artifact),
         "reused": reused,
         "evaluation_reused": evaluation_reused,
         "cassette": _cassette_state(artifact, evaluation),
@@ -216,6 +217,24 @@ def _check_row(result: CheckResult) -> dict[str, Any]:
         "message": sendable(result.message, CHECK_MESSAGE_LIMIT),
         **({"graded": graded} if graded in GRADED else {}),
     }
+
+
+STREAM_TIMES = ("ttft_seconds", "first_text_seconds", "output_tokens_per_second")
+"""Measurements of a streamed reply."""
+
+
+def _stream_times(artifact: RunArtifact | None) -> dict[str, Any]:
+    """Return the measurements of a run's streamed replies, one by one; nothing where none was streamed."""
+    events = artifact.trace if artifact is not None else ()
+    replies = [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "reply"]
+    streamed = [data for data in replies if "ttft_seconds" in data]
+    if not streamed:
+        return {}
+    return {"streaming": {name: [_measured(data.get(name)) for data in streamed] for name in STREAM_TIMES}}
+
+
+def _measured(value: object) -> float | None:
+    return finite(value) if isinstance(value, int | float) and value >= 0 else None
 
 
 def _votes(

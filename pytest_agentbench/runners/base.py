@@ -1,14 +1,14 @@
-"""Define what a runner is, what it is given, records, says of itself and returns."""
+"""Define what a runner is, what it is given, records and returns."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -34,10 +34,6 @@ from pytest_agentbench.records.run import (
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config.case_file import TestCaseFile
-    from pytest_agentbench.config.documents import Loc
-    from pytest_agentbench.config.profiles import RunProfile, SuiteFile
-    from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.tools.base import Fetch, Search, Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
@@ -76,7 +72,7 @@ class Recorder:
     @property
     def usage(self) -> Usage:
         """Return the sum of all that was added; all unknown where nothing was."""
-        return self._usage or Usage()
+        return self._usage or _unknown_usage()
 
     @property
     def seconds(self) -> float:
@@ -135,6 +131,11 @@ class Recorder:
         with self._lock:
             # Numbered under the lock: two threads of an agent must not share a number
             self._events.append(event(sequence=len(self._events), at=at, **fields))
+
+
+@cache
+def _unknown_usage() -> Usage:
+    return Usage()
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
@@ -389,93 +390,10 @@ def agent_name(agent: Any) -> str:
     return type(agent).__name__
 
 
-BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({"llm_probe": "pytest_agentbench.runners.chat"})
+PROBE = "llm_probe"
+"""The runner that asks a chat model."""
+BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
 """`runner.type` of a case -> how it is run, without what packs and plugins add."""
-
-
-@dataclass(frozen=True)
-class SessionParts:
-    """Hold what a session lends its runners.
-
-    `template_digest(folder)` is what fingerprints say of a workspace template.
-
-    `in_thread` runs a plain function off the event loop. All of them end with the session.
-    """
-
-    sandboxes: Sandboxes
-    template_digest: Callable[[Path], str]
-    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """A run to be prepared. `suite` is the suite that the session names; `settings` are the merged runner settings."""
-
-    case: Case
-    model: Model
-    settings: Mapping[str, Any]
-    root: ConfigRoot
-    profile: RunProfile
-    suite: SuiteFile | None = None
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Hold what the engine is to know of a run before it runs.
-
-    `identity` are parts of the run's fingerprint, by name. `sandbox()` is where it runs, in place of the sandbox that
-    the case's tools ask for; it is called when a run is made, so that a stored one is found where there is no such
-    sandbox. `template(context)` lends the folder that the workspace starts as a copy of, in place of the case's own.
-    `data` is `context.prepared`.
-    """
-
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    sandbox: Callable[[], SandboxSpec] | None = None
-    template: Callable[[RunContext], AbstractAsyncContextManager[Path | None]] | None = None
-    data: Any = None
-
-
-class RunnerSession:
-    """Hold what all runs of a session on one runner share; made when the first of them is prepared."""
-
-    def prepare(self, request: RunRequest) -> Prepared:
-        """Return what the engine is to know of a run. Asked for each item, also where its run is stored already.
-
-        Raises UnavailableError where it cannot run here, ConfigError for what a file has wrong.
-        """
-        return Prepared()
-
-    async def close(self) -> None:
-        """End what the session's runs have left running."""
-
-
-class RunnerKind:
-    """A runner with more than `(case, context)`. All of it has a default, so that one says only what is special."""
-
-    run_seconds: float | None = None
-    """Limit of a whole run where the run profile gives none."""
-    own_tools: bool = False
-    """It brings its own tools: a case that offers it tools or MCP servers is refused."""
-    has_turns: bool = False
-    """It holds a conversation: a case may have `turns`."""
-    answers_with_files: bool = False
-    """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
-
-    async def __call__(self, case: Case, context: RunContext) -> str | RunOutput | RunEnd | None:
-        """Run the case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
-        raise NotImplementedError
-
-    def open(self, parts: SessionParts) -> RunnerSession:
-        """Return what the session's runs share."""
-        return RunnerSession()
-
-    def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
-        """Yield what a `test.yaml` with this runner has wrong, each at its place."""
-        return ()
-
-    def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
-        """Yield what `input.context.<runner>` has wrong, each at its place below that."""
-        return ()
 
 
 def answers_with_files(runner_type: str) -> bool:

@@ -122,6 +122,7 @@ class Requests:
         self._case_id = case_id
         self._client = client
         self._settings = settings
+        self._repeats = settings.repeats
         self._trace = trace
         self._own = frozenset(own) - {"type"}
         self._sent = 0
@@ -142,7 +143,7 @@ class Requests:
             parameters={name: value for name, value in parameters.items() if value is not None},
             tools=[tool.name for tool in tools],
             timeout_seconds=settings.timeout_seconds,
-            retries=settings.retries,
+            **self._repeats,
             **limits,
         )
         for message in messages:
@@ -161,27 +162,32 @@ class Requests:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
         parameters: Mapping[str, Any] | None = None,
+        *,
+        alone: bool = False,
         **note: Any,
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        A call that the endpoint itself could not read is a reply like any other: one whose `end` is `malformed_reply`.
+        `alone` says that it is the run's only one: it may go in a batch. A call that the endpoint itself could not read
+        is a reply like any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
         # A plugin's model may know nothing of words that are to stay
-        own = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        further: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
+        further |= self._repeats | self._settings.streaming
+        if alone and getattr(self._client, "takes_alone", False):
+            further["alone"] = True
         try:
             reply = await self._client.complete(
                 messages,
                 tools=tools,
                 parameters={**self._settings.request_parameters, **(parameters or {})},
                 timeout=self._settings.timeout_seconds,
-                retries=self._settings.retries,
                 case_id=self._case_id,
                 on_retry=partial(self._note_retry, number),
-                **own,
+                **further,
             )
         except ProviderError as error:
             if error.partial is not None:
@@ -271,6 +277,7 @@ class Requests:
             attempts=reply.attempts,
             seconds=reply.seconds,
             response_id=reply.response_id,
+            **({} if reply.times is None else reply.times.measure(reply.usage)),
         )
         trace.event("reply_message", number=number, message=_without_media(reply.message))
         if reply.thoughts:
@@ -288,6 +295,8 @@ class Requests:
         provider["requests"] = provider.get("requests", 0) + 1
         provider["attempts"] = provider.get("attempts", 0) + reply.attempts
         provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
+        if reply.batch is not None:
+            provider["batch"] = dict(reply.batch)
         # All of them: with these a provider finds what it has billed
         provider.setdefault("response_ids", []).append(reply.response_id)
 
@@ -394,7 +403,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
     requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
     unreadable = 0
     for _ in range(settings.max_turns):
-        reply = await requests.send(messages, tools)
+        reply = await requests.send(messages, tools, alone=toolbox is None)
         if reply.end == "malformed_reply" and unreadable < MOST_UNREADABLE:
             unreadable += 1
             messages += _tell_unreadable(reply, trace)

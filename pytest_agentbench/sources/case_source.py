@@ -37,11 +37,16 @@ class SourceRequest:
     run_profile: RunProfile | None = None
 
 
+Earlier = tuple[tuple[str, str], ...]
+"""Beginnings of case ids, up to a dot, each with one that earlier versions gave the same cases."""
+
+
 class SourceCase(NamedTuple):
     """A case as collection keeps it: `make` builds the record when the case runs.
 
     `path` and `line` (1-based) say where it stands. `number` is its 0-based place among all rows, good or bad, where a
-    list of predictions can answer them in order. `own_metrics`: it names metrics beside those of its file.
+    list of predictions can answer them in order. `own_metrics`: it names metrics beside those of its file. `earlier`
+    tells the ids under which runs of it may be stored too.
     """
 
     case_id: str
@@ -51,6 +56,7 @@ class SourceCase(NamedTuple):
     make: Callable[[], Case]
     number: int | None = None
     own_metrics: bool = False
+    earlier: Earlier = ()
 
 
 class BadRow(NamedTuple):
@@ -162,6 +168,10 @@ class OpenedSource(ABC):
 
     def doubts(self, known: Known) -> Iterator[tuple[str, str]]:
         """Yield doubts about the file as a whole, each as `file:line:column: text` and as the text alone."""
+        yield from ()
+
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the same of request fields in the runner's settings that no endpoint is known to take."""
         yield from ()
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:

@@ -19,10 +19,11 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descript
 from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
+from pytest_agentbench.config.session_roots import naming_folder
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.case_source import CaseSource, Claims, legal_id
-from pytest_agentbench.sources.items import ItemParser, load_item_class
+from pytest_agentbench.sources.items import ItemParser, is_answered, load_item_class
 from pytest_agentbench.sources.json_files import first_element, first_object
 from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
@@ -140,8 +141,6 @@ EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
 """What decides a row unless something else is asked for."""
 
 _CASE_FILES = ("test.yaml", "test.yml")
-ANSWERED = frozenset({"prediction", "predictions"})
-"""What only answers to a dataset have."""
 
 
 class Row(NamedTuple):
@@ -179,6 +178,25 @@ class Dataset:
     parse: ItemParser | None = None
 
     @cached_property
+    def earlier(self) -> tuple[tuple[str, str], ...]:
+        """Return beginnings of case ids, each with one that it had while names depended on pytest's rootdir and on what
+        else there was.
+        """
+        recipe, descriptor = self.recipe, self.descriptor
+        if recipe is None or descriptor is None:
+            names = earlier_names(self.path.with_suffix(""), self.path.suffix)
+            return tuple((self.name, name) for name in names if name != self.name)
+        of_one = [*earlier_names(recipe.files[0].with_suffix(""), *DATA_SUFFIXES)] if len(recipe.files) == 1 else []
+        names_before = [self.name]
+        if descriptor.name is None:
+            names_before += [*of_one, *earlier_names(_named_place(recipe.path))]
+        pairs = [(self.name, name) for name in names_before]
+        if len(recipe.files) == 1 and not descriptor.names_one_file:
+            # The only file that a pattern matched gave its rows the ids of a file that is named
+            pairs += [(f"{self.name}.{recipe.place_of(recipe.files[0])}", name) for name in names_before]
+        return tuple(dict.fromkeys(pair for pair in pairs if pair[0] != pair[1]))
+
+    @cached_property
     def shots(self) -> Shots | None:
         """Return the examples that the descriptor shows before each question, read at the first need. Raises
         ConfigError.
@@ -195,11 +213,18 @@ def in_case_folder(folder: Path, top: Path) -> bool:
     return any((each / name).is_file() for each in folders[:reach] for name in _CASE_FILES)
 
 
-def dataset_name(path: Path, root: Path) -> str:
-    """Return the path below the config root without its suffix, which stays where two files differ in nothing else."""
-    relative = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
-    twins = sum(path.with_suffix(suffix).exists() for suffix in DATA_SUFFIXES)
-    return legal_id((relative if twins > 1 else relative.with_suffix("")).as_posix())
+def dataset_name(path: Path, root: ConfigRoot) -> str:
+    """Return the path without its suffix, below the folder that names it: what else lies there changes no id."""
+    top = naming_folder(path, root)
+    relative = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
+    return legal_id(relative.with_suffix("").as_posix())
+
+
+def earlier_names(place: Path, *suffixes: str) -> Iterator[str]:
+    """Yield what may have been named after a place while names were paths below pytest's rootdir, wherever that was."""
+    parts = place.parts[1:]
+    for at in range(len(parts)):
+        yield from (legal_id("/".join(parts[at:]) + suffix) for suffix in ("", *suffixes))
 
 
 def open_dataset(
@@ -217,17 +242,16 @@ def open_dataset(
     `benchmark` is imported only with `run_code`; without, `read_rows` raises CodeNotRun. `allow_outside`: its paths may
     lead anywhere. Raises ConfigError.
     """
-    top = root.path
-    described = path if is_descriptor_name(path.name) else _the_descriptor(path, top)
+    described = path if is_descriptor_name(path.name) else _the_descriptor(path, root.path)
     if described is None:
-        return Dataset(path, dataset_name(path, top), metrics or (EXACT_MATCH,), known)
+        return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
     descriptor = load_in(described, DatasetDescriptor, scope)
     root.require_servers(described, map_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)
     return Dataset(
         path=path,
-        name=_name(descriptor, described, files, top),
+        name=_name(descriptor, described, files, root),
         metrics=metrics if metrics else _metrics(descriptor),
         known=known,
         description=descriptor.description,
@@ -255,13 +279,13 @@ def shows_questions(path: Path, text: str | None) -> bool:
         return False
     shown = first_element(text)
     if shown is not None:
-        return shown.get("question") == '"' and ANSWERED.isdisjoint(shown)
+        return shown.get("question") == '"' and not is_answered(shown)
     first, newline, _ = text.partition("\n")
     return bool(newline) and _asks(first_object(first))
 
 
 def _asks(item: dict[str, Any] | None) -> bool:
-    return item is not None and isinstance(item.get("question"), str) and ANSWERED.isdisjoint(item)
+    return item is not None and isinstance(item.get("question"), str) and not is_answered(item)
 
 
 def _the_descriptor(path: Path, root: Path) -> Path | None:
@@ -278,18 +302,22 @@ def _files(descriptor: DatasetDescriptor, folder: Path) -> tuple[Path, ...]:
     )
 
 
-def _name(descriptor: DatasetDescriptor, path: Path, files: tuple[Path, ...], root: Path) -> str:
-    """Return the declared name, else that of the only data file, else the path of the folder (or of
+def _name(descriptor: DatasetDescriptor, path: Path, files: tuple[Path, ...], root: ConfigRoot) -> str:
+    """Return the declared name, else that of the only data file that is named, else the path of the folder (or of
     `<name>.dataset.yaml`).
     """
     if descriptor.name is not None:
         return legal_id(descriptor.name)
-    if len(files) == 1:
+    if descriptor.names_one_file and files:
         return dataset_name(files[0], root)
-    stem = path.stem.removesuffix("dataset").rstrip(".")
-    place = path.with_name(stem) if stem else path.parent
-    inside = place.is_relative_to(root) and place != root
-    return legal_id(place.relative_to(root).as_posix() if inside else place.name)
+    place, top = _named_place(path), naming_folder(path, root)
+    inside = place.is_relative_to(top) and place != top
+    return legal_id(place.relative_to(top).as_posix() if inside else place.name)
+
+
+def _named_place(descriptor: Path) -> Path:
+    stem = descriptor.stem.removesuffix("dataset").rstrip(".")
+    return descriptor.with_name(stem) if stem else descriptor.parent
 
 
 def _metrics(descriptor: DatasetDescriptor) -> tuple[MetricSpec, ...]:

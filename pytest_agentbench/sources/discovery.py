@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
+_HIDDEN_TESTS = "verify"
+"""The folder beside a case's file whose files are for verifiers: pytest collects none of them either."""
 _HEAD = 64 * 2**10
 _FIRST_LINE = 64 * 2**20
 _MOST_NAMED = 5
@@ -151,7 +153,8 @@ def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> It
     for entry in ordered:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+            hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
+            if not hidden and entry.name not in _SKIPPED:
                 yield from _walk(entry.path, top, unreadable, in_case=in_case)
         elif entry.name in owners:
             yield path, owners[entry.name]

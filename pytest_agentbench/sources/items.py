@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from pytest_agentbench.config.dataset_file import RowFields
-from pytest_agentbench.errors import ConfigError
 
 
 @dataclass
@@ -95,6 +94,19 @@ def answer_of(item: Mapping[str, Any]) -> str | None:
     return "" if answer is None else str(answer)
 
 
+_PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
+
+
+def is_answered(keys: Collection[str]) -> bool:
+    """Return whether an object with these keys holds an answer to a question of a dataset, and is no question itself.
+
+    Those are predictions, and the logs of runs, which have `messages` or a `trajectory` beside the task's id or its
+    success. In a log `answer` is what was answered.
+    """
+    logged = ("messages" in keys or "trajectory" in keys) and ("success" in keys or "task_id" in keys)
+    return logged or not _PREDICTED.isdisjoint(keys)
+
+
 def texts_of(tags: object) -> list[str]:
     """Return the tags that a field holds: a text, or the texts of a list."""
     if not isinstance(tags, list):
@@ -169,10 +181,6 @@ def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:
 
 ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
 """`_parse_item(data, line_num)` of an object: `line_num` is the row's 1-based line in JSONL, else its 0-based index."""
-
-
-class CodeNotRun(ConfigError):
-    """The dataset is read by code, which this command does not run: that is no fault of the dataset."""
 
 
 def load_item_class(name: str, folder: Path) -> ItemParser:

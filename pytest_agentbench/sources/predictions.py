@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.items import describe_kind
+from pytest_agentbench.sources.items import describe_kind, is_answered
 from pytest_agentbench.sources.json_files import BadItem, Item, first_character, read_items, repeated_keys
 
 _MOST_PROBLEMS = 20
@@ -33,8 +33,9 @@ def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
     raise ConfigError("\n".join([*problems[:_MOST_PROBLEMS], *more]))
 
 
-_ID_KEYS = ("id", "item_id", "case_id")
-_PREDICTION_KEYS = ("prediction", "predictions")
+_ID_KEYS = ("id", "item_id", "case_id", "task_id")
+_PREDICTION_KEYS = ("prediction", "predictions", "predicted_answer")
+_OF_EVALUATIONS = ("benchmark_info", "evaluation_results", "average_score", "evaluated_items")
 _RESULTS = "evaluation_results"
 _MOST_REPORTED = 20
 _EXPECTED = (
@@ -48,8 +49,9 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
     """Return the predictions of a file as it has them: by item id, or, without ids, in item order.
 
     Shapes, told by content: an object `{id: prediction}`, a list of predictions, a list or JSONL lines of objects with
-    an id (`id`, `item_id` or `case_id`) and a `prediction` (or `predictions`), and saved results (seed 001) with such
-    objects as `evaluation_results`. What a prediction is, `as_prediction` says: one of a wrong type is no error here.
+    an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`, `predicted_answer`; in a run's
+    log its `answer`), and saved results (seed 001) with such objects as `evaluation_results`. What a prediction is,
+    `as_prediction` says: one of a wrong type is no error here.
     Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
     """
     items = read_items(path, inside=_RESULTS)
@@ -103,6 +105,9 @@ def _by_key(path: Path, item: Item) -> dict[str, Any]:
     repeated = repeated_keys(item)
     _raise([f"{path}:{line}:1: {_duplicate(key, first)}" for key, first, line in repeated])
     predictions: dict[str, Any] = item.value
+    if said := [key for key in _OF_EVALUATIONS if key in predictions]:
+        found = f"found an evaluation ({', '.join(said)}) that holds no list of results"
+        raise ConfigError(f"{path}:{item.line}:1: {found}, {_EXPECTED}")
     if not predictions:
         raise ConfigError(f"{path}:{item.line}:1: found no prediction, {_EXPECTED}")
     return predictions
@@ -145,16 +150,19 @@ def _record(value: Any) -> tuple[str, Any]:
         raise ValueError(f"found {describe_kind(value)}, expected an object with an `id` and a `prediction`")
     names = [key for key in _ID_KEYS if key in value]
     held = [key for key in _PREDICTION_KEYS if key in value]
+    # The answer of a log is what was answered; that of any other object may be the right one
+    if not held and (is_answered(value) or ({"task_id", "answer"} <= value.keys() and "question" not in value)):
+        held = ["answer"]
     if not names or len(held) != 1:
         found = ", ".join(map(repr, list(value)[:10])) or "no key"
         raise ValueError(
-            f"found an object with {found}, expected an id (`id`, `item_id` or `case_id`) and either `prediction` or "
-            "`predictions`"
+            f"found an object with {found}, expected an id (`id`, `item_id`, `case_id` or `task_id`) and one of "
+            "`prediction`, `predictions` and `predicted_answer`, or a run's log with its `answer`"
         )
     identifier = value[names[0]]
     if isinstance(identifier, (dict, list)) or identifier in (None, ""):
         raise ValueError(f"{names[0]}: found {describe_kind(identifier)}, expected the item's id, a text or a number")
-    return str(identifier), value[held[0]]
+    return str(identifier), value.get(held[0])
 
 
 def _duplicate(identifier: str, line: int) -> str:

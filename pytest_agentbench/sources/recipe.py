@@ -24,11 +24,10 @@ from pytest_agentbench.config.dataset_file import (
     parse_template,
 )
 from pytest_agentbench.config.documents import Loc, read_document
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
 from pytest_agentbench.sources.items import (
     MISSING,
-    CodeNotRun,
     ItemParser,
     answer_of,
     call_parser,
@@ -80,10 +79,14 @@ class Recipe:
         return value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
 
     def default_id(self, path: Path, number: int) -> str:
-        """Return the id of a row that has none: `item_<number>`, of several files after the file's path."""
-        if len(self.files) < 2:
+        """Return the id of a row that has none: `item_<number>`, after the file's path where there may be several."""
+        if not self.files or self.descriptor.names_one_file:
             return f"item_{number}"
-        return f"{os.path.relpath(path.with_suffix(''), self.path.parent)}.item_{number}"
+        return f"{self.place_of(path)}.item_{number}"
+
+    def place_of(self, path: Path) -> str:
+        """Return the path of a data file from the descriptor's folder, without its suffix."""
+        return os.path.relpath(path.with_suffix(""), self.path.parent)
 
     def split_of(self, value: Any) -> Any:
         """Return the split that a row of a file says it is of."""

@@ -17,7 +17,7 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
+from pytest_agentbench.records.case import COMPARING_METRICS, Case, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
 from pytest_agentbench.sources.case_source import (
     BadRow,
@@ -31,7 +31,6 @@ from pytest_agentbench.sources.case_source import (
     limit_bad,
 )
 from pytest_agentbench.sources.dataset import (
-    ANSWERED,
     Dataset,
     Row,
     claims_of_descriptor,
@@ -45,6 +44,7 @@ from pytest_agentbench.sources.items import (
     describe_kind,
     dump_item,
     field_of,
+    is_answered,
     metadata_of,
     require_item,
     texts_of,
@@ -60,18 +60,18 @@ Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]
 
 
 def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> Deciders:
-    """Return what decides an item with that metadata; without answer and evaluator there is no metric: only a judge
-    can.
+    """Return what decides an item with that metadata; without answer and evaluator only a judge can, or metrics that
+    compare with no answer.
 
     Raises ValueError for an evaluator that says nothing usable, and for metrics that need what the item lacks.
     """
     answer = answer_of(item)
-    evaluator = metadata.get("evaluator")
+    evaluator = evaluator_of(metadata)
     if evaluator is None:
+        metrics, recipe = dataset.metrics, dataset.recipe
         if not answer:
-            return (), (), answer
-        recipe = dataset.recipe
-        return (), dataset.metrics if recipe is None else recipe.metrics(dataset.metrics, item), answer
+            metrics = tuple(metric for metric in metrics if metric.name not in COMPARING_METRICS)
+        return (), metrics if recipe is None else recipe.metrics(metrics, item), answer
     if not isinstance(evaluator, dict) or not isinstance(evaluator.get("func"), str) or evaluator.keys() - _EVALUATOR:
         raise ValueError(
             f"evaluator: found {json.dumps(evaluator)[:80]}, expected "
@@ -86,6 +86,16 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
         raise ValueError(f"evaluator: {reasons}") from error
     except ValueError as error:
         raise ValueError(f"evaluator: {error}") from error
+
+
+def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
+    """Return the evaluator that replaces the comparison with the answer, None where there is none.
+
+    One of OSWorld's shape, whose `result` says what state of a desktop to look at, is metadata for an own metric.
+    """
+    found = (metadata or {}).get("evaluator")
+    is_osworlds = isinstance(found, dict) and "func" in found and ("result" in found or found["func"] == "infeasible")
+    return None if is_osworlds else found
 
 
 def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> Deciders:
@@ -104,7 +114,7 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
         raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
     own = dict(args)
     reference = answer_of({"answer": own.pop("reference")}) if "reference" in own else answer
-    if not reference:
+    if not reference and name in COMPARING_METRICS:
         raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
     compat = dataset.descriptor.compat if dataset.descriptor is not None else None
     metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
@@ -241,8 +251,8 @@ def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
 def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
     """Raise ValueError for a value, of the standard form, that cannot be a row."""
     require_item(item)
-    if not ANSWERED.isdisjoint(item):
-        raise ValueError("found a `prediction`: predictions are no cases; pass the dataset that they answer")
+    if is_answered(item):
+        raise ValueError("found what was answered: predictions and logs of runs are no cases; pass the dataset itself")
     if b"\\u" in raw and _is_no_text(raw, item):
         raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
     if "evaluator" in item or "metadata" in item or dataset.recipe is not None:
@@ -411,12 +421,13 @@ class OpenedDataset(OpenedSource):
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the rows of `read_rows`; one of another file than this is on no line of it."""
+        earlier = self.dataset.earlier
         for row in read_rows(self.dataset):
             if isinstance(row, BadRow):
                 yield row
             else:
-                made = _Made(self.dataset, row)
-                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, self._decides(row))
+                made, own_metrics = _Made(self.dataset, row), self._decides(row)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics, earlier)
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""
@@ -432,6 +443,14 @@ class OpenedDataset(OpenedSource):
         recipe = self.dataset.recipe
         if recipe is not None:
             yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
+
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the descriptor's runner."""
+        recipe = self.dataset.recipe
+        if recipe is not None and recipe.descriptor.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""

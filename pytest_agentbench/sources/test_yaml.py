@@ -218,6 +218,13 @@ class OpenedCase(OpenedSource):
         case = self._case
         yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
 
+    def field_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the case's runner."""
+        if self._case.runner.overrides:
+            from pytest_agentbench.config.field_doubts import list_runner_doubts
+
+            yield from list_runner_doubts(self.path, self._case.runner)
+
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""
         return make_located_error(row.path, problems)

@@ -38,6 +38,7 @@ from pytest_agentbench.store.documents import (
 from pytest_agentbench.store.files import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
+    PROFILE_FILE,
     RUNS,
     claim,
     close_claims,
@@ -57,6 +58,7 @@ from pytest_agentbench.store.redaction import REDACTED, Redactor
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Model
+    from pytest_agentbench.store.earlier import EarlierRuns
     from pytest_agentbench.store.remote import Remote
 
 
@@ -160,10 +162,6 @@ def _keep_unreadable(documents: Documents, path: str, warn: Warn) -> None:
     )
 
 
-PROFILE_FILE = ".fingerprint.json"
-"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
-
-
 _log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Record)
 
@@ -192,6 +190,7 @@ class Store:
             self.remote = Remote(remote, self.redactor.text)
         self.signer = signer
         self.warn: Warn = _log.warning
+        self.documents.warn = lambda text: self.warn(text)
 
     def lane(
         self,
@@ -319,19 +318,35 @@ class Lane:
                 return found, path
         return None
 
+    @cached_property
+    def earlier(self) -> EarlierRuns | None:
+        """Return what may be stored by the rules of earlier versions; None where nothing was before the session."""
+        if not self.documents.folders(RUNS):
+            return None
+        from pytest_agentbench.store.earlier import EarlierRuns
+
+        return EarlierRuns(self.documents, self.runs, self.run_settings, self.signer, self.find_run)
+
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
         """Return the stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
-        folder = f"{self.evaluations}/{slug(artifact.case_id)}"
-        documents = self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint)
-        for path, content in documents:
-            found = match_evaluation(content, evaluation_fingerprint, self.signer)
-            if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
-                mark_in_use(self.documents, path)
-                return found, path
+        for folder in self._evaluation_folders():
+            place = f"{folder}/{slug(artifact.case_id)}"
+            documents = self.find_documents(place, "final_result", artifact.repetition, evaluation_fingerprint)
+            for path, content in documents:
+                found = match_evaluation(content, evaluation_fingerprint, self.signer)
+                if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+                    mark_in_use(self.documents, path)
+                    return found, path
         return None
+
+    def _evaluation_folders(self) -> Iterator[str]:
+        yield self.evaluations
+        kind, suite, _, *rest = self.evaluations.split("/")
+        for profile in self.earlier.other_profiles if self.earlier is not None else ():
+            yield "/".join((kind, suite, profile.replace("run_", "evaluation_", 1), *rest))
 
     def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
         """Yield what lies where a document of a fingerprint may: in its own place, displaced, the same in other suites.
@@ -361,9 +376,12 @@ class Lane:
         succeeded where this one met a provider's failure.
         """
         name = f"run_{artifact.repetition}"
-        content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
-        covered = _redact_document(content.decode("ascii"), self.redactor).encode()
-        document = self._dump(artifact)
+        covered = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
+        # Nearly always so: one look at all of it takes half as long as one at each
+        clean = self.redactor is None or self.redactor.is_clean(artifact, covered.decode("ascii"))
+        document = self._dump(artifact, clean=clean)
+        if not clean:
+            covered = _redact_document(covered.decode("ascii"), self.redactor).encode()
         if self.signer is not None:
             document = self.signer.sign("run", document)
         folder = f"{self.runs}/{slug(artifact.case_id)}"
@@ -442,10 +460,13 @@ class Lane:
         document = self._dump(record)
         return record if REDACTED.encode() not in document else type(record).model_validate_json(document)
 
-    def _dump(self, record: Record) -> bytes:
-        """Return a record as JSON without secrets, also where an agent put into it what JSON cannot hold."""
+    def _dump(self, record: Record, *, clean: bool = False) -> bytes:
+        """Return a record as JSON without secrets, also where an agent put into it what JSON cannot hold.
+
+        `clean` says that it holds no secret.
+        """
         try:
-            text = record.model_dump_json() if self.redactor is None else self.redactor.dump(record)
+            text = record.model_dump_json() if clean or self.redactor is None else self.redactor.dump(record)
         except PydanticSerializationError:
             text = _redact_document(json.dumps(plain(record), ensure_ascii=False, separators=(",", ":")), self.redactor)
         return text.encode("utf-8", "replace")

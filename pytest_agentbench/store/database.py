@@ -13,19 +13,16 @@ import contextlib
 import errno
 import logging
 import os
-import re
 import sqlite3
-import stat
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded.files import MAX_RECORD, read_file
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.store.connection import check_open_files, connect, execute, is_shared
 from pytest_agentbench.store.files import (
     DATABASE,
     NO_LOCKS_HERE,
@@ -39,63 +36,28 @@ from pytest_agentbench.store.files import (
 LARGEST = 2**16
 """Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
 
-VERSION = 1
-"""The `user_version` of the database."""
-_APPLICATION = 0x41424E43
-"""The `application_id`, "ABNC": another program's database is not taken for a store."""
-
-_SCHEMA = {
-    "folders": "CREATE TABLE folders (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, place TEXT NOT NULL)",
-    "folders_by_place": "CREATE INDEX folders_by_place ON folders (place)",
-    "documents": (
-        "CREATE TABLE documents (folder INTEGER NOT NULL, leaf TEXT NOT NULL, name TEXT NOT NULL, "
-        "modified INTEGER NOT NULL, content BLOB, PRIMARY KEY (folder, leaf, name))"
-    ),
-    "files": (
-        "CREATE VIEW files AS SELECT f.path || '/' || d.leaf || '/' || d.name AS path, d.name AS name, "
-        "d.modified / 1000000000 AS modified, CAST(d.content AS TEXT) AS content "
-        "FROM documents d JOIN folders f ON f.id = d.folder"
-    ),
-    "runs": (
-        "CREATE VIEW runs AS SELECT path, json_extract(content, '$.case_id') AS case_id, "
-        "json_extract(content, '$.model.model_id') AS model_id, json_extract(content, '$.repetition') AS repetition, "
-        "json_extract(content, '$.status') AS status, json_extract(content, '$.run_id') AS run_id, "
-        "json_extract(content, '$.fingerprint') AS fingerprint, json_extract(content, '$.started_at') AS started_at, "
-        "json_extract(content, '$.duration_seconds') AS duration_seconds, "
-        "json_extract(content, '$.usage.total_tokens') AS total_tokens, "
-        "json_extract(content, '$.usage.cost_usd') AS cost_usd FROM files "
-        "WHERE name GLOB 'run_[0-9]*.json' AND name NOT GLOB '*.fingerprint_input.json'"
-    ),
-    "evaluations": (
-        "CREATE VIEW evaluations AS SELECT path, json_extract(content, '$.case_id') AS case_id, "
-        "json_extract(content, '$.run_id') AS run_id, json_extract(content, '$.outcome') AS outcome, "
-        "json_extract(content, '$.final_score') AS final_score, "
-        "json_extract(content, '$.evaluation_profile_id') AS evaluation_profile_id, "
-        "json_extract(content, '$.fingerprint') AS fingerprint FROM files "
-        "WHERE name GLOB 'final_result_[0-9]*.json'"
-    ),
-}
-"""Everything that is in a database, by name, as SQLite keeps its text. One with anything else, a trigger for example,
-is none of ours."""
-
 _CONTENT = "SELECT CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 _LENGTH = "SELECT length(content) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 _MODIFIED = "SELECT CAST(modified AS INTEGER) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
+_SAME_PLACE = (
+    "SELECT f.path || '/' || d.leaf || '/' || d.name, CAST(d.content AS BLOB), f.id, d.rowid FROM folders f "
+    "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?"
+)
+_NEXT = (  # NOT INDEXED: by their place in the table, where they lie side by side
+    "SELECT leaf, CAST(content AS BLOB) FROM documents NOT INDEXED WHERE rowid > ? AND rowid <= ? AND folder = ? "
+    "AND name = ? AND length(content) <= 8192"
+)
 _INSERT = "INSERT OR IGNORE INTO documents (modified, content, folder, leaf, name) VALUES (?, ?, ?, ?, ?)"
 _REPLACE = "UPDATE documents SET modified = ?, content = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _TOUCH = "UPDATE documents SET modified = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _RENAME = "UPDATE OR REPLACE documents SET name = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _DELETE = "DELETE FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 
-_BUSY_SECONDS = 60.0
-"""How long a write waits for those of other processes, which take a fraction of a millisecond each."""
-_LOG_PAGES = 4000
-"""After how many pages (16 MB) the log is moved into the database: that waits for the disk."""
+_AHEAD = 192
+"""How many documents further on are looked at where one is read that was stored not long after the last one."""
+_MOST_AHEAD = 1024
 
-_NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "smb")
-"""What the types of file systems begin with that several machines write to: SQLite's log needs shared memory."""
-
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 _log = logging.getLogger(__name__)
 _opened: weakref.WeakValueDictionary[str, Documents] = weakref.WeakValueDictionary()
@@ -132,17 +94,21 @@ class Documents:
     """The documents of one output folder. Nothing is made there before something is written.
 
     Paths are relative to the output folder and of at least three parts. Everything raises OSError for what the disk
-    does not do.
+    does not do. `warn` is told what people should know of the folder; it may be set at any time.
     """
 
     def __init__(self, output: str) -> None:
         self.output = output
+        self.warn: Callable[[str], None] = _log.warning
         self._path = f"{output}/{DATABASE}"
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
         self._depth = 0
         self._replaced: list[str] = []  # whose files go once what took their place is stored
         self._folders: dict[str, int] = {}
+        self._ahead: dict[str, bytes] = {}
+        self._last_read: dict[tuple[int, str], int] = {}
         self._has_files: dict[str, bool] = {}
         self._as_files: bool | None = None
         self._used: set[str] | None = None
@@ -167,16 +133,20 @@ class Documents:
         """
         root, own, rest = folder.split("/", 2)
         base, _, leaf = rest.rpartition("/")
+        first = f"{folder}/{names[0]}"
         found: dict[str, bytes | None] = {}
         with self._lock:
+            given = self._ahead.pop(first, None)
+        if given is not None:
+            self._note(first)
+            yield first, given
+        with self._lock:
             if (database := self._open()) is not None:
-                rows = _run(
-                    database,
-                    "SELECT f.path || '/' || d.leaf || '/' || d.name, CAST(d.content AS BLOB) FROM folders f "
-                    "JOIN documents d ON d.folder = f.id AND d.leaf = ? AND d.name IN (?, ?) WHERE f.place = ?",
-                    (leaf, *names, f"{root}/{base}"),
-                )
-                found = dict(rows.fetchall())
+                rows = execute(database, _SAME_PLACE, (leaf, *names, f"{root}/{base}")).fetchall()
+                found = {path: content for path, content, _, _ in rows}
+                place = next((where for path, _, *where in rows if path == first), None)
+                if place is not None:
+                    self._read_ahead(database, f"{root}/{own}/{base}", names[0], *place)
         paths = dict(found)
         if self._look_for_files(root):
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
@@ -197,9 +167,24 @@ class Documents:
                 except OSError as error:
                     if error.errno in _OUR_OWN_LIMITS:
                         raise
-            if content is not None:
+            if content is not None and not (path == first and content == given):
                 self._note(path)
                 yield path, content
+
+    def _read_ahead(self, database: sqlite3.Connection, base: str, name: str, folder: int, row: int) -> None:
+        """Keep the documents of a name that were stored after the one that was just read, if that is how it goes on.
+
+        A session asks for its cases in the order in which an earlier one stored them, and one query for each takes ten
+        times as long as one for all. Each is given once: who looks again, with a lock, is told of the database.
+        """
+        last = self._last_read.get((folder, name), row)
+        self._last_read[folder, name] = row
+        if last < row <= last + _AHEAD:
+            if len(self._ahead) > _MOST_AHEAD:
+                self._ahead.clear()
+            rows = execute(database, _NEXT, (row, row + _AHEAD, folder, name)).fetchall()
+            self._ahead |= {f"{base}/{leaf}/{name}": content for leaf, content in rows}
+            self._last_read[folder, name] = row + _AHEAD
 
     def modified(self, path: str) -> int | None:
         """Return when a document was written or touched, in nanoseconds; None where there is none."""
@@ -231,7 +216,7 @@ class Documents:
         found: set[str] = set()
         with self._lock:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
-                rows = _run(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
+                rows = execute(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
                 found.update(name for (name,) in rows if _is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
@@ -247,10 +232,10 @@ class Documents:
         with self._lock:
             if (database := self._open()) is not None:
                 begin = f"{folder}/"
-                rows = _run(database, "SELECT path FROM folders WHERE path >= ? AND path < ?", (begin, f"{folder}0"))
+                rows = execute(database, "SELECT path FROM folders WHERE path >= ? AND path < ?", (begin, f"{folder}0"))
                 found.update(path[len(begin) :].partition("/")[0] for (path,) in rows)
                 if (known := self._folder(database, folder)) is not None:
-                    rows = _run(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
+                    rows = execute(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
                     found.update(leaf for (leaf,) in rows)
         return sorted(filter(_is_name, found))
 
@@ -265,10 +250,11 @@ class Documents:
     def writing(self, *, create: bool = True) -> Iterator[None]:
         """Make the changes of the block one step, which other processes see whole or not at all."""
         with self._lock:
-            database = self._open(create=create)
             if self._depth:
                 yield
                 return
+            self._leave_removed()
+            database = self._open(create=create)
             if database is None:
                 with hold_write_lock(self.output):
                     self._depth = 1
@@ -277,22 +263,22 @@ class Documents:
                     finally:
                         self._depth = 0
                 return
-            _run(database, "BEGIN IMMEDIATE")
+            execute(database, "BEGIN IMMEDIATE")
             self._depth = 1
             try:
                 yield
             except BaseException:
                 self._folders.clear()  # what the block has added is none any more
                 with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
-                    _run(database, "ROLLBACK")
+                    execute(database, "ROLLBACK")
                 raise
             else:
                 try:
-                    _run(database, "COMMIT")
+                    execute(database, "COMMIT")
                 except OSError:
                     self._folders.clear()
                     with contextlib.suppress(OSError):
-                        _run(database, "ROLLBACK")
+                        execute(database, "ROLLBACK")
                     raise
                 for path in self._replaced:
                     self._unlink(path)
@@ -303,6 +289,7 @@ class Documents:
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
         with self.writing():
+            self._ahead.pop(path, None)
             if self._insert(path, content):
                 return
             folder, leaf, name = _split(path)
@@ -310,7 +297,7 @@ class Documents:
             if (database := self._database) is None or kept is None:
                 self._write_file(path, content)
             if database is not None:
-                _run(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
+                execute(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
                 self._note(path)
             if database is not None and kept is not None:
                 self._replaced.append(path)
@@ -329,7 +316,7 @@ class Documents:
         known = self._folder(database, folder) or self._add_folder(database, folder)
         # What is large lies in a file; the row says that there is one
         row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
-        if not _run(database, _INSERT, row).rowcount:
+        if not execute(database, _INSERT, row).rowcount:
             return False
         if row[1] is None:
             self._write_file(path, content)
@@ -345,11 +332,12 @@ class Documents:
     def move(self, path: str, to: str) -> None:
         """Give a document of a folder another name there; nothing where there is none."""
         with self.writing():
+            self._ahead.pop(path, None)
             database, moved = self._database, False
             if database is not None:
                 folder, leaf, name = _split(path)
                 row = (_split(to)[2], self._folder(database, folder), leaf, name)
-                moved = _run(database, _RENAME, row).rowcount > 0
+                moved = execute(database, _RENAME, row).rowcount > 0
             try:
                 # Its file, were it one that only shows what is in the database, or something that nobody can read
                 os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
@@ -363,6 +351,7 @@ class Documents:
     def remove(self, path: str) -> None:
         """Remove a document, and its file with the folder that this leaves empty."""
         with self.writing(create=False):
+            self._ahead.pop(path, None)
             if (database := self._database) is not None:
                 self._select(database, _DELETE, path)
             self._unlink(path)
@@ -378,8 +367,8 @@ class Documents:
         """Give back the room of what was removed."""
         with self._lock:
             if (database := self._open()) is not None:
-                _run(database, "VACUUM")
-                _run(database, "PRAGMA wal_checkpoint(TRUNCATE)")
+                execute(database, "VACUUM")
+                execute(database, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- the documented layout
 
@@ -402,15 +391,21 @@ class Documents:
         return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))
 
     def _lay_out_folder(self, folder: str, target: str) -> int:
-        base, _, leaf = folder.rpartition("/")
         with self._lock:
-            if (database := self._open()) is None or (known := self._folder(database, base)) is None:
+            if self._open() is None:
                 return 0
-            statement = (
-                "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents "
-                "WHERE folder = ? AND leaf = ?"
-            )
-            rows = _run(database, statement, (known, leaf)).fetchall()
+            # In turn with all who write: else what another session displaces meanwhile would be written back
+            with self.writing(create=False) if target == self.output else contextlib.nullcontext():
+                return self._write_view(folder, target)
+
+    def _write_view(self, folder: str, target: str) -> int:
+        base, _, leaf = folder.rpartition("/")
+        if (database := self._database) is None or (known := self._folder(database, base)) is None:
+            return 0
+        statement = (
+            "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ?"
+        )
+        rows = execute(database, statement, (known, leaf)).fetchall()
         place = f"{target}/{folder}"
         if not lies_below(target, folder):  # the database may be anybody's
             return 0
@@ -451,6 +446,8 @@ class Documents:
     def close(self) -> None:
         """Move the log into the database, where no other process has it open. What is asked next opens it again."""
         with self._lock:
+            self._ahead.clear()
+            self._last_read.clear()
             if self._database is not None:
                 self._database.close()
                 self._database = None
@@ -462,7 +459,7 @@ class Documents:
         with self._lock:
             if (database := self._open()) is None:
                 return
-            rows = _run(
+            rows = execute(
                 database,
                 "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
             ).fetchall()
@@ -475,10 +472,17 @@ class Documents:
             return self._database
         if self._as_files or not (create or os.path.lexists(self._path)):
             return None
-        if self._as_files is None and create and not os.path.lexists(self._path):
-            if _is_shared(self.output):
+        if self._as_files is None:
+            shared = is_shared(self.output)
+            if shared and not os.path.lexists(self._path):
                 self._keep_files("several machines may write to this file system")
                 return None
+            if shared:  # it was copied here, or is of a version that knew no better
+                self.warn(
+                    f"{self._path}: several machines may write to this file system, where a database is safe for one "
+                    "alone: let no other write there meanwhile, or go on in a folder that `agentbench store export "
+                    "--files DIR` makes of it, with --agentbench-output=DIR"
+                )
             self._as_files = False
         make_folder(self.output)
         self._folders.clear()
@@ -486,11 +490,11 @@ class Documents:
         try:
             if not known:
                 check_locks(self._path)  # SQLite takes a refusal for another process's lock, and waits for a minute
-            self._database = _connect(self._path, "")
+            self._database = connect(self._path, "")
         except OSError as error:
-            _check_open_files()
+            check_open_files()
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
-                self._database = _connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
+                self._database = connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
             elif known or error.errno not in (*NO_LOCKS_HERE, errno.EIO):
                 raise
             else:
@@ -499,12 +503,29 @@ class Documents:
                     with contextlib.suppress(OSError):
                         os.unlink(f"{self._path}{name}")
                 return None
+        self._file = os.stat(self._path)
         weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
         return self._database
 
     def _keep_files(self, reason: str) -> None:
         self._as_files = True
-        _log.warning("%s: %s; results are kept as files", self.output, reason)
+        self.warn(f"{self.output}: {reason}; results are kept as files")
+
+    def _leave_removed(self) -> None:
+        """Close a database that is no more in its place: what is written to it nobody would find."""
+        if self._database is None or self._file is None:
+            return
+        try:
+            if os.path.samestat(os.stat(self._path), self._file):
+                return
+        except FileNotFoundError:
+            pass
+        self.warn(
+            f"{self._path}: was removed or moved while it was in use: what it held is not in {self.output} any more; "
+            "what comes is stored in a new one"
+        )
+        self.close()
+        self._has_files.clear()
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
         """Return the first row of a statement about one document; None too where its folder is not known."""
@@ -514,18 +535,18 @@ class Documents:
         known = self._folder(database, folder)
         row: tuple[Any, ...] | None = None
         if known is not None:
-            row = _run(database, statement, (known, leaf, name)).fetchone()
+            row = execute(database, statement, (known, leaf, name)).fetchone()
         return row
 
     def _mark(self, database: sqlite3.Connection, path: str, modified: int) -> bool:
         """Say when a document was written; False where it is not in the database."""
         folder, leaf, name = _split(path)
-        return _run(database, _TOUCH, (modified, self._folder(database, folder), leaf, name)).rowcount > 0
+        return execute(database, _TOUCH, (modified, self._folder(database, folder), leaf, name)).rowcount > 0
 
     def _folder(self, database: sqlite3.Connection, path: str) -> int | None:
         known = self._folders.get(path)
         if known is None:
-            row = _run(database, "SELECT id FROM folders WHERE path = ?", (path,)).fetchone()
+            row = execute(database, "SELECT id FROM folders WHERE path = ?", (path,)).fetchone()
             if row is not None:
                 known = self._folders[path] = int(row[0])
         return known
@@ -533,7 +554,7 @@ class Documents:
     def _add_folder(self, database: sqlite3.Connection, path: str) -> int:
         root, _, rest = path.partition("/")
         place = f"{root}/{rest.partition('/')[2]}"
-        added = _run(database, "INSERT INTO folders (path, place) VALUES (?, ?)", (path, place)).lastrowid
+        added = execute(database, "INSERT INTO folders (path, place) VALUES (?, ?)", (path, place)).lastrowid
         assert added is not None
         self._folders[path] = added
         return added
@@ -566,133 +587,6 @@ class Documents:
             os.rmdir(f"{self.output}/{path.rpartition('/')[0]}")
 
 
-def _connect(path: str, options: str) -> sqlite3.Connection:
-    """Open a database, or make it. Raises OSError, and ConfigError for one that is not this package's."""
-    for suffix in ("", "-wal", "-shm"):  # SQLite would follow a link, and wait for ever at a pipe
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
-                raise OSError(errno.EINVAL, "Is no file", path + suffix)
-    try:
-        database = sqlite3.connect(
-            Path(path).absolute().as_uri() + options,
-            uri=True,
-            timeout=_BUSY_SECONDS,
-            isolation_level=None,  # transactions begin where the code says so
-            check_same_thread=False,
-        )
-    except sqlite3.Error as error:
-        raise _as_os_error(error, path) from error
-    try:
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
-        _run(database, "PRAGMA trusted_schema = OFF")
-        is_new = _check_schema(database, path)  # before anything is changed in a database that may be another program's
-        if not options:
-            _log_ahead(database, path)
-            # NORMAL loses nothing when a process is killed, and what was written last when the power fails
-            _run(database, "PRAGMA synchronous = NORMAL")
-            _run(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        if is_new:
-            _make_tables(database)
-            _check_schema(database, path)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _check_open_files() -> None:
-    """Raise OSError where a limit of open files keeps SQLite, which says only that it cannot open one."""
-    with contextlib.ExitStack() as opened:
-        for _ in ("", "-wal", "-shm"):
-            opened.enter_context(open(os.devnull, "rb"))
-
-
-def _log_ahead(database: sqlite3.Connection, path: str) -> None:
-    """Have a database write to its log first. Raises OSError where it cannot."""
-    until = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            if _run(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise OSError(errno.ENOLCK, "No locks available", path)
-            return
-        except OSError as error:
-            # Of two that do so to a new database one is refused at once, whatever the time that it would wait
-            if error.errno != errno.EBUSY or time.monotonic() > until:
-                raise
-        time.sleep(0.005)
-
-
-def _check_schema(database: sqlite3.Connection, path: str) -> bool:
-    """Return whether a database is new. Raises ConfigError for one that is not this package's."""
-    try:
-        _run(database, "BEGIN")  # else another session may make the tables between these
-        found = _read_schema(database)
-        version = _run(database, "PRAGMA user_version").fetchone()[0]
-        application = _run(database, "PRAGMA application_id").fetchone()[0]
-        _run(database, "COMMIT")
-    except OSError as error:
-        if isinstance(error.__cause__, sqlite3.DatabaseError) and _code(error.__cause__) in _DAMAGED:
-            raise ConfigError(f"{path}: {error.__cause__}. {_ADVICE}") from error
-        raise
-    if application == _APPLICATION and version > VERSION:
-        raise ConfigError(
-            f"{path}: found user_version {version}, expected at most {VERSION}: read it with the version of "
-            "pytest-agentbench that wrote it, or name another folder with --agentbench-output"
-        )
-    if not found and application == version == 0:
-        return True
-    if found != _SCHEMA or application != _APPLICATION:
-        strange = sorted({name for name, _ in {*found.items()} ^ {*_SCHEMA.items()}} or {"application_id"})[0]
-        raise ConfigError(f"{path}: found {strange!r} other than expected: it is no store of results. {_ADVICE}")
-    return False
-
-
-def _make_tables(database: sqlite3.Connection) -> None:
-    _run(database, "BEGIN IMMEDIATE")
-    if not _read_schema(database):  # else another session has made them meanwhile
-        for statement in _SCHEMA.values():
-            _run(database, statement)
-        _run(database, f"PRAGMA application_id = {_APPLICATION}")
-        _run(database, f"PRAGMA user_version = {VERSION}")
-    _run(database, "COMMIT")
-
-
-def _read_schema(database: sqlite3.Connection) -> dict[str, str]:
-    rows = _run(database, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return dict(rows.fetchall())
-
-
-def _run(database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-    try:
-        return database.execute(statement, values)
-    except sqlite3.Error as error:
-        raise _as_os_error(error) from error
-
-
-_ADVICE = "Move it away, or name another folder with --agentbench-output"
-_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-_OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_ERRNO = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-    sqlite3.SQLITE_BUSY: errno.EBUSY,
-    sqlite3.SQLITE_PERM: errno.EACCES,
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
-    sqlite3.SQLITE_PROTOCOL: errno.ENOLCK,
-}
-
-
-def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
-    """Return what other files would have raised: whoever writes here handles a full disk already."""
-    code = _ERRNO.get(_code(error), errno.EIO)
-    said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
-    return OSError(code, said, path) if path is not None else OSError(code, said)
-
-
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
 def _split(path: str) -> tuple[str, str, str]:
     folder, leaf, name = path.rsplit("/", 2)
     return folder, leaf, name
@@ -717,27 +611,3 @@ def _list_folders(path: str) -> list[str]:
             return [each.name for each in found if each.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _is_shared(output: str) -> bool:
-    """Return whether several machines may write to the output folder's file system."""
-    if sys.platform != "linux":
-        return False
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            return find_file_system(os.path.realpath(output), mounts).startswith(_NETWORK)
-    except OSError:
-        return False
-
-
-def find_file_system(place: str, mounts: Iterable[str]) -> str:
-    """Return the type of the file system that an absolute path lies on, of the lines of `/proc/self/mountinfo`."""
-    longest, kind = "", ""
-    for line in mounts:
-        head, _, tail = line.partition(" - ")
-        fields = head.split(" ")
-        point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4]) if len(fields) > 4 else ""
-        # Of two at one point the later lies above
-        if point and len(point) >= len(longest) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
-            longest, kind = point, tail.partition(" ")[0]
-    return kind

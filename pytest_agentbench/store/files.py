@@ -48,6 +48,9 @@ _FOLDER_LEVELS = {
 SUITE = "suit_"
 """What the folder of each suite begins with."""
 
+PROFILE_FILE = ".fingerprint.json"
+"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
+
 FINGERPRINT_DIGITS = (8, 10, 12)
 """How many hex digits of a fingerprint a folder's name holds: more only where fewer name two fingerprints."""
 
@@ -66,6 +69,11 @@ def slug(name: str) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     readable = _UNSAFE.sub("_", name.lower())[:60].strip("._-")
     return f"{readable}-{digest}" if readable else digest
+
+
+def slug_start(name: str) -> str:
+    """Return what the slug of each name that begins with this one begins with, as far as that can be told."""
+    return _UNSAFE.sub("_", name.lower())[:60].strip("._-")
 
 
 def suite_folder(suite_id: str | None) -> str:

@@ -25,6 +25,8 @@ R = TypeVar("R", bound=Record)
 SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""
 
+_TRANSPORT = frozenset({"timeout_seconds", "retries", "outage_seconds", "stall_seconds", "stream", "batch"})
+
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 
 
@@ -155,7 +157,7 @@ def run_fingerprint_input(
         schema_version=SCHEMA_VERSION,
         case_id=case.case_id,
         repetition=repetition,
-        runner={"type": runner_type, "settings": plain(settings)},
+        runner={"type": runner_type, "settings": plain(drop_transport(settings))},
         model=_made_once(model, _model),
         messages=_messages(case.messages),
         turns=_messages(case.turns),
@@ -164,6 +166,17 @@ def run_fingerprint_input(
         tools=[*case.tools],
         extra=plain(extra or {}),
     )
+
+
+def drop_transport(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return runner settings without those that say how requests travel, which change no result."""
+    return {name: value for name, value in settings.items() if name not in _TRANSPORT}
+
+
+def rename_case(covered: bytes, case_id: str, other_id: str) -> bytes:
+    """Return the canonical JSON of a run's fingerprint input as it is for the case under another id."""
+    # Inside of strings quotes are escaped, so nothing else looks like this before the key itself
+    return covered.replace(f'"case_id":{_encode(case_id)}'.encode(), f'"case_id":{_encode(other_id)}'.encode(), 1)
 
 
 def _model(model: Model) -> Plain:
@@ -205,6 +218,8 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
         names.add("parallel_tools")
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
+    settings["runner_defaults"] = drop_transport(profile.runner_defaults)
+    settings["model_overrides"] = {name: drop_transport(layer) for name, layer in profile.model_overrides.items()}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
     # Each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _not_writable: set[Path] = set()
-"""Folders that took no file in this process: said once."""
+"""Output folders that took no file in this process: said once."""
 
 
 class KeptReply(Record):
@@ -44,17 +44,18 @@ class StoredVerdict(Record):
 
 
 class Judgements:
-    """A folder of verdicts that several sessions may share. `redactor` None: nothing is removed from reasons.
+    """The verdicts of an output folder, which several sessions may share. `redactor` None: nothing is removed from
+    reasons.
 
     `remote` is a store that other machines share. With a `signer` only signed verdicts count.
     """
 
     def __init__(
-        self, folder: Path, redactor: Redactor | None = None, remote: Remote | None = None, signer: Signer | None = None
+        self, output: Path, redactor: Redactor | None = None, remote: Remote | None = None, signer: Signer | None = None
     ) -> None:
         self.signer = signer
-        self.folder = folder
-        self._documents = open_documents(folder.parent)
+        self.output = output
+        self._documents = open_documents(output)
         self.redactor = redactor
         self.remote = remote
 
@@ -106,7 +107,7 @@ class Judgements:
         """
         async with contextlib.AsyncExitStack() as held:
             try:
-                await held.enter_async_context(claim(str(self.folder.parent), key))
+                await held.enter_async_context(claim(str(self.output), key))
             except InfrastructureError:
                 self._warn_not_writable("it takes no lock")
             yield
@@ -130,9 +131,9 @@ class Judgements:
         return True
 
     def _warn_not_writable(self, reason: str) -> None:
-        if self.folder not in _not_writable:
-            _not_writable.add(self.folder)
-            _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
+        if self.output not in _not_writable:
+            _not_writable.add(self.output)
+            _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.output, reason)
 
     def _make_upload(self, key: str) -> Upload:
         from pytest_agentbench.store.remote import Upload

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import (
@@ -35,7 +34,7 @@ from pytest_agentbench.store.documents import (
     parse_run,
     strip_signature,
 )
-from pytest_agentbench.store.files import EVALUATIONS, JUDGEMENTS, LOCKS, RUNS, is_claimed, slug, try_lock
+from pytest_agentbench.store.files import EVALUATIONS, JUDGEMENTS, LOCKS, PROFILE_FILE, RUNS, is_claimed, slug, try_lock
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.redaction import REDACTED

@@ -364,11 +364,13 @@ class Redactor:
             return [self.value(item) for item in value]
         return value
 
-    def is_clean(self, record: Record) -> bool:
-        """Return whether a record is known to hold no secret: most do not, and need not be written to tell."""
+    def is_clean(self, record: Record, *others: str) -> bool:
+        """Return whether a record and other texts are known to hold no secret: most do not, and need not be written to
+        tell.
+        """
         # One look at all texts costs less than one at each. No key and no escape goes on behind a quotation mark, so
         # that each secret is found here too.
-        texts = list[str]()
+        texts = [*others]
         return _collect_texts(record, texts) and self.text(together := '"'.join(texts)) is together
 
     def dump(self, record: Record) -> str:

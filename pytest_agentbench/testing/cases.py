@@ -21,17 +21,8 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names
 from pytest_agentbench.records.base import CasePart
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.runners.base import (
-    Prepared,
-    RunContext,
-    RunEnd,
-    Runner,
-    RunnerKind,
-    RunnerSession,
-    RunRequest,
-    SessionParts,
-    conclude,
-)
+from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, SourceRequest
 from pytest_agentbench.testing.samples import (
     MODEL,

@@ -107,3 +107,11 @@ def test_saved_results_keep_the_evaluator(evaluate, tmp_path):
     again = Benchmark()
     again.load_results(tmp_path / "saved.json")
     assert again.evaluate({"a": "ok then"}) == [result]
+
+
+def test_an_evaluator_of_osworld_is_metadata(evaluate):
+    evaluator = {"func": "infeasible"}
+    for osworlds in (evaluator, {"func": "exact_match", "result": {"type": "vm_file"}, "expected": {}}):
+        benchmark, result = evaluate(osworlds, "done", "done")
+        assert (result.score, result.metric_name, result.details) == (1.0, "exact_match", {})
+        assert benchmark.get_items()[0].metadata == {"evaluator": osworlds}

@@ -167,3 +167,18 @@ def test_any_text_survives(written, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any.json"
     write_results(path, {"name": "n"}, written, {"metric": "m"})
     assert read_results(path).results == written
+
+
+def test_scores_of_the_original_may_be_true_and_false(tmp_path):
+    entry = {"question": "?", "ground_truth": "4", "prediction": "4", "metric_name": "exact_match", "details": {}}
+    path = tmp_path / "evaluation.json"
+    saved = {
+        "benchmark_info": {"name": "math", "description": "", "data_path": "x.jsonl", "total_items": 2},
+        "evaluation_results": [{**entry, "item_id": "a", "score": True}, {**entry, "item_id": "b", "score": False}],
+        "summary": {"average_score": 0.5, "max_score": True, "min_score": False},
+    }
+    path.write_text(json.dumps(saved))
+    benchmark = Benchmark()
+    benchmark.load_results(path)
+    assert [repr(result.score) for result in benchmark.evaluation_results] == ["1.0", "0.0"]
+    assert repr(benchmark.get_summary()["max_score"]) == "1.0"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.other_user import NOBODY, as_nobody, needs_root
 
-from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, includes, json_equal, parse_json
-from pytest_agentbench.checks.run import BUILTIN_CHECKS, normalized, run_checks
+from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, includes, json_equal, normalized, parse_json
+from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
 from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.metrics.registry import METRICS
 from pytest_agentbench.records.case import Case

@@ -132,7 +132,8 @@ def test_what_may_not_be_meant_is_a_warning(tree, run):
         "  - check_id: text\n    declarative: {kind: file_contains, path: report.md, text: Done}\n"
         "  - check_id: other\n    declarative: {kind: file_contains, path: report.md, text: Missing}\n"
     )
-    tree({"cases/one/test.yaml": case, "cases/one/report.md": "Done"})
+    conftest = "def pytest_agentbench_runners(): ...\n"
+    tree({"cases/one/test.yaml": case, "cases/one/report.md": "Done", "conftest.py": conftest})
     code, lines, _ = run("validate")
     assert (code, len(lines)) == (0, 4)
     assert "test.yaml:1:1: warning: check 'report': report.md in the case's folder satisfies it" in lines[0]
@@ -143,7 +144,7 @@ def test_what_may_not_be_meant_is_a_warning(tree, run):
 def test_turns_of_a_runner_that_a_conftest_may_add_are_no_error(tree, run):
     turns = "turns: [{role: user, content: More}]\n  messages:"
     case = CASE.format(id="one").replace("llm_probe", "my_runner").replace("messages:", turns)
-    tree({"cases/one/test.yaml": case})
+    tree({"cases/one/test.yaml": case, "cases/conftest.py": "def pytest_agentbench_runners(): ...\n"})
     code, lines, _ = run("validate")
     assert code == 0
     assert "the runner 'my_runner' is not built in" in lines[0]

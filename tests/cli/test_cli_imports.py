@@ -1,4 +1,6 @@
-"""What `agentbench ... --help` imports: the command that is asked about, and nothing that only its work needs."""
+"""Imports of `agentbench ... --help` and `agentbench list`: what is asked about, and nothing that only other work
+needs.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from benchmarks.startup import CASES, make_project
 from pytest_agentbench.cli import COMMANDS
 from pytest_agentbench.cli.commands import find_commands
 
@@ -16,6 +20,14 @@ PACKS = find_commands({})
 HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
 SHARED = {"cli", "cli.commands", "cli.output", "errors", "extensions", "terminal_text"}
 """Modules of ours that any command may import."""
+LISTED = """
+bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs user_folder
+config.base config.case_file config.documents config.profiles config.roots config.sections config.session_roots
+sources.case_source sources.discovery sources.names sources.test_yaml
+"""
+"""What reads one test.yaml, beside SHARED."""
+RUNNING = {"engine", "judging", "metrics", "models", "reports", "store", "tools", "workspaces"}
+"""Rooms of what runs, grades and reports."""
 PROGRAM = """
 import json, sys
 from pytest_agentbench.cli import main
@@ -26,11 +38,11 @@ finally:
 """
 
 
-def imported(arguments: Sequence[str]) -> set[str]:
+def imported(arguments: Sequence[str], expected: str = "") -> set[str]:
     # -I, else what the environment adds to the path of modules could bring imports of its own.
     command = [sys.executable, "-I", "-c", PROGRAM, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("usage: agentbench")
+    assert done.stdout.startswith("usage: agentbench" if "--help" in arguments else expected)
     return set(json.loads(done.stderr))
 
 
@@ -58,3 +70,18 @@ def test_the_help_of_a_packs_command_imports_its_own_module_alone(command: str) 
     assert not found & HEAVY
     module = PACKS[command].module.partition(":")[0].removeprefix("pytest_agentbench.")
     assert {name for name in ours(found) - SHARED if name.count(".") > 1} <= {module, "packs.research.stages"}
+
+
+def test_a_list_of_one_case_imports_what_reads_it(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    found = imported(["list", str(tmp_path / "one")], expected="sum\t")
+    assert not found & (HEAVY - {"pydantic", "regex", "yaml"})
+    rooms = {name.partition(".")[0] for name in LISTED.split() if "." in name}
+    assert ours(found) - SHARED == (set(LISTED.split()) | rooms) - SHARED, "new here, or no longer imported"
+
+
+def test_a_list_of_the_samples_imports_nothing_that_runs_them() -> None:
+    found = imported(["list", str(CASES)])
+    assert not found & (HEAVY - {"pydantic", "regex", "yaml"})
+    assert not {name.partition(".")[0] for name in ours(found)} & RUNNING
+    assert not ours(found) & {"checks.run", "runners.base", "packs.research.grader", "packs.openclaw.turns"}

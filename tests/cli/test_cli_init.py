@@ -126,7 +126,10 @@ def test_without_an_answer_it_says_so(init, capsys):
     code, printed, descriptor = init(many(question="q{n}", url="http://x/{n}"))
     assert (code, "metrics" in descriptor) == (0, False)
     assert "answer     none found: name it in fields.answer, or let a judge decide" in printed
-    assert validated(capsys)[0] == 0
+    code, told = validated(capsys)
+    assert code == 1
+    assert "there is nothing to score against" in told
+    assert "name an evaluation profile with a judge" in told
 
 
 @pytest.mark.parametrize(

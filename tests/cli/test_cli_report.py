@@ -70,14 +70,15 @@ def stored(path, rows, **session):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def journal(output: Path, *rows, over: bool):
+def journal(output: Path, *rows, over: bool, left_rows: bool = False):
     facts = {"started_at": "2026-01-03T00:00:00+00:00", "command": [], "versions": {}, "profiles": {}, "warnings": []}
     written = Journal(output, facts, pytest.fail)
     written.plan(3)
     for at, each in enumerate(rows):
         written.row(each, at, {"run": 0.5, "judge": 0.0})
     if over:
-        written.end(build_report(rows, {**facts, "exit_status": 0}, {"run": 0.5, "judge": 0.0}))
+        report = build_report(rows, {**facts, "exit_status": 0}, {"run": 0.5, "judge": 0.0})
+        written.end(report, written=left_rows)
     written.close()
     return written.path
 
@@ -139,6 +140,14 @@ def test_the_report_counts_where_its_session_wrote_it(report, tmp_path):
 def test_a_session_that_wrote_its_report_elsewhere_is_found_by_its_journal(report, tmp_path):
     journal(tmp_path / "outputs", row("c"), over=True)
     assert "1 run: 1 passed" in report()[1]
+
+
+def test_of_two_sessions_at_once_the_report_that_is_there_counts(report, tmp_path):
+    journal(tmp_path / "outputs", row("c"), over=True, left_rows=True)
+    assert "2 runs: 1 passed, 1 failed" in report()[1]
+    (tmp_path / "outputs" / "report.json").unlink()
+    code, said = report()
+    assert (code, "its session left its runs in" in said, "found none there" in said) == (1, True, True)
 
 
 def test_a_report_of_an_older_version_gets_what_it_lacks(report, tmp_path):

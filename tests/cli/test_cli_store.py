@@ -17,7 +17,7 @@ from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, Judg
 from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import JUDGEMENTS, open_claims, slug
+from pytest_agentbench.store.files import open_claims, slug
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import REDACTED, Redactor
@@ -577,7 +577,7 @@ def test_a_sound_store_is_said_to_be(shop, store):
     run, _ = shop.run(lane=lane, workspace=path)
     shop.judge(run, shop.lane("smoke"))
     shop.run(covered("new"), case_id="ÜBER/x" * 40)
-    Judgements(shop.output / JUDGEMENTS).keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
+    Judgements(shop.output).keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
     expected = "2 runs, 1 workspaces, 3 verdicts, 1 votes: 0 problems\n"
     assert store("verify") == (0, expected, "")
     moved = shop.output.rename(shop.output.with_name("elsewhere"))
@@ -651,7 +651,7 @@ def damaged(kind, shop, turn):
             described.write_text("[]")
             return f"{described}: cannot be read"
         case "foreign vote":
-            votes = Judgements(shop.output / JUDGEMENTS)
+            votes = Judgements(shop.output)
             votes.keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
             vote = shop.find(f"{'a' * 64}.json")
             vote = vote.rename(vote.with_name(f"{'b' * 64}.json"))
@@ -736,7 +736,7 @@ def test_what_cannot_be_exported_is_named_and_the_rest_is_there(shop, store, tmp
 def test_the_documented_layout_is_written_whole(shop, store, tmp_path):
     shop.run(covered("old"))
     shop.run(covered("new"))
-    Judgements(shop.output / JUDGEMENTS).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
+    Judgements(shop.output).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
     stored = {path.path: path.read_bytes() for path in find_stored(shop.output, "*")}
     expected = f"wrote {len(stored)} files below there\n"
     assert store("export", "--files", "there") == (0, expected, "")
@@ -759,7 +759,7 @@ def test_what_an_older_version_stored_is_taken_in_as_it_was(shop, store):
     shop.run(covered("old"), case_id="other")
     shop.run(covered("new"), case_id="other")
     shop.run(covered("x" * 100_000), case_id="large")
-    Judgements(shop.output / JUDGEMENTS).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
+    Judgements(shop.output).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
     as_files(shop.output)
     before = {path.path: (path.read_bytes(), path.file.stat().st_mtime_ns) for path in find_stored(shop.output, "*")}
     exported, verified = store("export"), store("verify")

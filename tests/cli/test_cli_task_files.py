@@ -17,6 +17,13 @@ TASKS = [
     {"task_id": "odd", "servers": ["Math", "Nowhere"], "fuzzy_description": "3 + 3?"},
 ]
 SERVERS = "schema_version: 1\nservers:\n  Math: {command: sh}\n  Time: {command: no-such-program}\n"
+JUDGED = """\
+schema_version: 1
+evaluation_profile_id: judged
+title: judged
+judges: [{judge_id: chat, type: llm_probe, model: judge}]
+judge_runs: [{judge_run_id: once, judge_id: chat}]
+"""
 CASE = """\
 schema_version: 1
 case_id: served
@@ -36,6 +43,7 @@ def project(tmp_path, monkeypatch):
         "servers.yaml": SERVERS,
         "tasks.json": json.dumps(TASKS),
         "served/test.yaml": CASE,
+        "evaluation_profiles/judged.yaml": JUDGED,
     }.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -54,19 +62,19 @@ def call(project, capsys):
 
 
 NOWHERE = (
-    "tasks.json:1:1: warning: no servers.yaml or commands.json beside or above it declares the MCP server 'Nowhere'; a "
-    "run profile or the fixture agentbench_mcp_servers must"
+    "tasks.json:1:1: no MCP server 'Nowhere' is declared; there is Math, Time; declare it in a servers.yaml beside or "
+    "above the case, in the run profile, or in the fixture agentbench_mcp_servers"
 )
 
 
 def test_validate_looks_at_servers_files_and_tasks(project, call):
-    assert call("validate") == (0, [NOWHERE, "3 files checked, 3 cases: 0 errors, 1 warning"])
+    assert call("validate") == (1, [NOWHERE, "4 files checked, 3 cases: 1 error, 0 warnings"])
     (project / "servers.yaml").write_text("schema_version: 1\nservers: {Math: {comand: sh}}\n")
     code, lines = call("validate")
     assert code == 1
     assert lines == [
         "servers.yaml:2:18: servers.Math.comand: unknown field; did you mean 'command'?",
-        "3 files checked, 1 case: 1 error, 0 warnings",
+        "4 files checked, 1 case: 1 error, 0 warnings",
     ]
 
 
@@ -74,11 +82,11 @@ def test_validate_looks_at_commands_json(project, call):
     (project / "below").mkdir()
     (project / "below" / "commands.json").write_text('{"Nowhere": {"cmd": "sh", "env": "KEY"}}')
     wrong = "below/commands.json:1:34: Nowhere.env: found 'KEY', expected a list; write [KEY]"
-    assert call("validate") == (1, [wrong, NOWHERE, "4 files checked, 3 cases: 1 error, 1 warning"])
+    assert call("validate") == (1, [wrong, NOWHERE, "5 files checked, 3 cases: 2 errors, 0 warnings"])
     assert call("validate", "below/commands.json") == (1, [wrong, "1 file checked, 0 cases: 1 error, 0 warnings"])
     (project / "below" / "commands.json").rename(project / "commands.json")
     (project / "commands.json").write_text('{"Nowhere": {"cmd": "sh"}}')
-    assert call("validate") == (0, ["4 files checked, 3 cases: 0 errors, 0 warnings"])
+    assert call("validate") == (0, ["5 files checked, 3 cases: 0 errors, 0 warnings"])
 
 
 def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
@@ -89,6 +97,7 @@ def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
     assert code == 1
     assert [line for line in lines if "warning" not in line] == [
         "tasks.json:2:1: Duplicate case_id 'sum'; other.json has it too",
+        NOWHERE.replace(":1:1:", ":12:1:"),
         "tasks.json:20:2: servers: missing; add it",
         "tasks.json:24:14: task_id: found 'sum' again, first on line 2; give each task its own id",
         "tasks.json:38:24: fuzzy_description: found 5, expected a text; put it in quotes",

@@ -34,6 +34,7 @@ def validate(capsys, tmp_path):
     return call
 
 
+ADDING = "def pytest_agentbench_runners(): ...\n\n\ndef pytest_agentbench_metrics(): ...\n"
 ROW = {"id": "a", "question": "How many?", "answer": "4"}
 
 
@@ -99,7 +100,8 @@ def test_what_is_wrong_with_a_descriptor_has_its_place(project, validate, descri
 
 def test_names_that_only_a_plugin_knows_are_told_once(project, validate):
     rows = [{"id": n, "question": f"q{n}", "answer": "a"} for n in range(50)]
-    project(*rows, metrics=[{"name": "mine", "threshold": 1.0}], runner={"type": "my_runner"})
+    root = project(*rows, metrics=[{"name": "mine", "threshold": 1.0}], runner={"type": "my_runner"})
+    (root / "conftest.py").write_text(ADDING)
     code, lines = validate()
     assert code == 0
     assert [line.split(" warning: ")[0] for line in lines[:-1]] == ["dataset.yaml:5:9:", "dataset.yaml:8:3:"]
@@ -108,7 +110,8 @@ def test_names_that_only_a_plugin_knows_are_told_once(project, validate):
 
 
 def test_an_unknown_metric_of_many_rows_is_told_once(project, validate):
-    project(*({"question": f"q{n}", "answer": "a", "evaluator": {"func": "mine"}} for n in range(50)))
+    root = project(*({"question": f"q{n}", "answer": "a", "evaluator": {"func": "mine"}} for n in range(50)))
+    (root / "conftest.py").write_text(ADDING)
     code, lines = validate()
     assert (code, len(lines)) == (0, 2)
     assert lines[0].startswith("rows.jsonl:1:1: warning: the metric 'mine' is not built in")
@@ -128,7 +131,8 @@ def test_a_class_is_not_imported(project, validate):
 
 def test_nothing_is_downloaded(project, validate, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    project(files=None, source="hf:openai/gsm8k", metrics=[{"name": "mine", "threshold": 1.0}])
+    root = project(files=None, source="hf:openai/gsm8k", metrics=[{"name": "mine", "threshold": 1.0}])
+    (root / "conftest.py").write_text(ADDING)
     code, lines = validate()
     assert code == 0
     assert [line.split("warning: ")[1].split(";")[0] for line in lines[:-1]] == [

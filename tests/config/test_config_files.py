@@ -297,6 +297,14 @@ def test_a_temperature_is_a_number_from_0_to_2_wherever_it_stands(errors, kind, 
     [
         ("models: [{model_id: a}, {model_id: a}]", "4:36: models[1].model_id: Duplicate model_id 'a'"),
         ("models: [{model_id: GPT-4}]", "found 'GPT-4', expected a slug"),
+        ("models: [{model_id: a, provider: q}]", "4:34: models[0].provider: found no model_name"),
+        ("models: [{model_id: a, max_turns: 2}]", "4:35: models[0].max_turns: is a setting of runs"),
+        ("models: [{model_id: a, messages: []}]", "4:34: models[0].messages: is set by each run itself"),
+        ("models: [{model_id: a, extra_body: 1}]", "4:36: models[0].extra_body: found 1, expected a mapping"),
+        (
+            "models: [{model_id: a, primary_params: {label: x}}]",
+            "models[0].primary_params.label: is a field of a model",
+        ),
         ("case_selection: {include_case: [a]}", "did you mean 'include_case_ids'?"),
         (
             "openclaw: {agent_assignments: [{agent_id: a, case_selection: {exclude_case_ids: [x]}}]}",
@@ -316,11 +324,12 @@ def test_a_suite_model_keeps_its_extra_fields_and_says_its_name(tmp_path):
         "  - {model_id: a, requested_model: o/a, openrouter_model: p/a, primary_params: {reasoning: {effort: low}}}\n"
         "  - {model_id: b, openrouter_model: p/b, provider: q, model_name: b}\n"
         "  - {model_id: c, provider: q, model_name: c}\n"
-        "  - {model_id: d, provider: q}\n"
+        "  - {model_id: d, top_k: 5, extra_body: {mine: 1}}\n"
     )
     models = load(path, SuiteFile).models
     assert [model.declared_name for model in models] == ["o/a", "p/b", "q/c", None]
-    assert models[0].extras["primary_params"] == {"reasoning": {"effort": "low"}}
+    assert models[0].primary_params == {"reasoning": {"effort": "low"}}
+    assert models[3].request_fields == {"top_k": 5, "extra_body": {"mine": 1}}
 
 
 @pytest.mark.parametrize("image", ["openclaw", "openclaw:latest", "localhost:5000/openclaw", "ghcr.io/a/b:"])

@@ -31,7 +31,7 @@ HARMLESS = {
     "planner.resident_servers",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",
     "judge_system_prompt metrics compat judge_sees_reasoning",
-    "temperature top_p seed keep_reasoning_tags",
+    "temperature top_p seed keep_reasoning_tags stream stall_seconds",
 }
 """Fields of profiles that loosen nothing, whatever they say; `runner_defaults` and overrides are looked into."""
 
@@ -122,7 +122,19 @@ def test_a_link_out_of_a_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
         ("run_timeout_seconds", 61, {"run_timeout_seconds": 60}),
         ("execution_policy.run_repetitions", {"run_repetitions": 2}, {}),
         ("runner_defaults.max_turns", {"max_turns": 9}, {}),
-        ("model_overrides.m.retries", {"m": {"retries": 6}}, {}),
+        ("model_overrides.m.retries", {"m": {"retries": 6}}, {"runner_defaults": {"retries": 5}}),
+        ("model_overrides.m.outage_seconds", {"m": {"outage_seconds": 301}}, {}),
+        ("runner_defaults.outage_seconds", {"outage_seconds": 0}, {}),
+        (
+            "runner_defaults.extra_body.max_tokens",
+            {"extra_body": {"max_tokens": 11}},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
+        (
+            "runner_defaults.max_completion_tokens",
+            {"max_completion_tokens": 11},
+            {"runner_defaults": {"max_tokens": 10}},
+        ),
         ("planner.max_rounds", {"max_rounds": 21}, {}),
     ],
 )

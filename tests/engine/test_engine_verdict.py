@@ -96,7 +96,7 @@ def test_what_decides_a_case(case, profile):
     ids=["nothing", "hook-is-off", "no-judge", "metric-without-threshold"],
 )
 def test_what_decides_nothing_is_refused(case, profile):
-    with pytest.raises(ConfigError, match=r"/c/test.yaml:1: nothing decides this case"):
+    with pytest.raises(ConfigError, match=r"/c/test.yaml:1:1: nothing decides this case"):
         require_decision(case, profile)
 
 
@@ -150,7 +150,7 @@ def test_an_mcp_task_needs_a_judge_or_a_metric_that_can_fail_it():
     assert wants_judge(task("A"), JUDGED)
     metric_at_least = MetricSpec(name="execution_success_rate", threshold=0.5)
     require_decision(task("A").model_copy(update={"metrics": (metric_at_least,)}), PLAIN)
-    with pytest.raises(ConfigError, match=r"tasks.json:1: nothing decides this MCP task; name an evaluation profile"):
+    with pytest.raises(ConfigError, match=r"tasks.json:1:1: nothing decides this MCP task; name an evaluation profile"):
         require_decision(task("A"), PLAIN)
 
 

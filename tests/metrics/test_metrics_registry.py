@@ -5,9 +5,17 @@ import asyncio
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, MetricContext, measure, measure_async, metric
+from pytest_agentbench.metrics.registry import (
+    BUILTIN_METRICS,
+    METRICS,
+    MetricContext,
+    measure,
+    measure_async,
+    metric,
+    takes_trace,
+)
 from pytest_agentbench.metrics.scoring import score
-from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.records.case import COMPARING_METRICS, MetricSpec
 
 
 def test_measure_compares_with_the_threshold():
@@ -60,3 +68,8 @@ def test_compat_reaches_a_metric_that_asks_only_where_it_takes_it():
     context = MetricContext(case_id="c", question="", client=lambda name: pytest.fail("it asks nobody"))
     spec = MetricSpec(name="polite", compat="v1")
     assert asyncio.run(measure_async(spec, "a", "b", {"polite": polite}, context)).score == 1
+
+
+def test_metrics_that_compare_are_all_but_those_of_traces():
+    shipped = {*BUILTIN_METRICS, "pass_at_k", "pass_hat_k"}
+    assert {name for name in shipped if not takes_trace(METRICS[name])} == COMPARING_METRICS

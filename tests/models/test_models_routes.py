@@ -49,13 +49,15 @@ def test_a_suite_model_is_completed_by_the_entry_and_wins():
         "limits": {"rpm": 5},
     }
     own = {"openrouter_model": "suite/name", "label": "Suite", "primary_params": {"reasoning": {"effort": "low"}}}
+    own |= {"temperature": 1, "parameters": {"seed": 2, "top_p": 0.5}, "extra_body": {"mine": 1}, "top_p": 0.6}
     model = resolve("m", entry, of=suite(**own))
     assert (model.requested_model, model.label, model.base_url) == ("suite/name", "Suite", "http://localhost:1/v1")
     assert model.api_key_env is None
-    assert model.parameters == {"temperature": 0}
+    merged = {"temperature": 1, "seed": 2, "top_p": 0.6, "mine": 1, "reasoning": {"effort": "low"}}
+    assert model.parameters == merged
     assert model.prices == Prices(input_per_1m=1, output_per_1m=2)
     assert model.limits == Limits(rpm=5)
-    assert model.options == {"primary_params": {"reasoning": {"effort": "low"}}}
+    assert model.options == {}
 
 
 def test_an_entry_alone_and_a_literal_name():

@@ -31,7 +31,7 @@ from pytest_agentbench.checks.base import CheckSpec, verdict
 from pytest_agentbench.config.sections import ProfileSection
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.base import CasePart
-from pytest_agentbench.runners.base import Prepared, RunnerKind, RunnerSession
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession
 
 class Settings(Record):
     tempo: int = 1

@@ -247,7 +247,7 @@ def test_rows_without_an_answer_have_nothing_to_score_against(bench, name):
     (bench.path / f"{name}.jsonl").symlink_to(DATA / f"{name}.jsonl")
     finished = bench.run()
     assert set(finished.outcomes.values()) == {"error"}
-    assert f"{name}.jsonl:1: there is nothing to score against: the row has neither an answer" in finished.text
+    assert f"{name}.jsonl:1:1: there is nothing to score against: the row has neither an answer" in finished.text
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")

@@ -68,6 +68,24 @@ def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
     assert "execution_policy.fail_fast of run profile 'strict'" in finished.text
 
 
+@pytest.mark.parametrize(
+    ("policy", "args"),
+    [
+        ({"fail_fast": True, "max_concurrency": 1}, ()),
+        ({"fail_fast": True, "max_concurrency": 1}, ("--agentbench-concurrency", "1")),
+        ({"max_concurrency": 1}, ("-x",)),
+    ],
+)
+def test_nothing_is_asked_past_a_stop_where_runs_are_made_one_at_a_time(bench, policy, args):
+    bench.agent(ONE_AFTER_ANOTHER)
+    bench.profile("strict", policy=policy)
+    for number in range(6):
+        bench.case(f"case{number:02}", metadata={"says": "Rome" if number == 2 else "Paris"})
+    finished = bench.run("--agentbench-run-profile", "strict", *args)
+    assert finished.outcomes == {"case00[agent]": "passed", "case01[agent]": "passed", "case02[agent]": "failed"}
+    assert len(bench.lines("started.txt")) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("args", "most"), [((), 16), (("--agentbench-concurrency", "5"), 5)])
 def test_as_many_runs_are_in_flight_as_allowed(bench, args, most):

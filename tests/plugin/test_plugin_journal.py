@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.bench import ECHO, HEAD, LEAN
 
-from pytest_agentbench.reports.journal import JournalReader, journals, read_journal
+from pytest_agentbench.reports.journal import JournalReader, RowsGoneError, journals, read_journal
 
 STUCK = (
     HEAD
@@ -25,7 +25,9 @@ async def agent(case):
 )
 
 
-def journal_of(bench) -> dict:
+def journal_of(bench, finished=None) -> dict:
+    if finished is not None:  # the bench has taken its report away
+        (bench.path / "outputs" / "report.json").write_text(json.dumps(finished.report), encoding="utf-8")
     [path] = journals(bench.path / "outputs")
     return read_journal(path)
 
@@ -37,25 +39,33 @@ def test_the_journal_of_a_session_is_its_report(bench, workers):
     bench.case("london", metadata={"says": "London"})
     finished = bench.run(*workers) if not workers else bench.spawn(*workers)
     assert len(finished.report["runs"]) == 7
-    report = journal_of(bench)
+    report = journal_of(bench, finished)
     for part in ("session", "totals", "models", "cases", "runs"):
         assert report[part] == finished.report[part], part
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["beside", "elsewhere"])
+def test_a_row_stays_in_the_journal_only_where_no_report_is_beside_it(bench, elsewhere):
+    bench.agent(ECHO)
+    bench.questions(3)
+    finished = bench.run(*(["--agentbench-json=told.json"] if elsewhere else []))
+    [path] = journals(bench.path / "outputs")
+    assert path.read_bytes().count(b'"event":"run"') == (3 if elsewhere else 0)
+    assert len(journal_of(bench, None if elsewhere else finished)["runs"]) == 3
 
 
 def test_a_reused_run_is_in_the_journal_of_its_session_too(bench):
     bench.agent(ECHO)
     bench.questions(3)
     bench.run()
-    bench.run("-k", "q1")
-    [row] = journal_of(bench)["runs"]
+    [row] = journal_of(bench, bench.run("-k", "q1"))["runs"]
     assert row["reused"]
 
 
 def test_a_broken_teardown_is_in_the_journal(bench):
     bench.agent(ECHO + "\n@pytest.fixture(autouse=True)\ndef broken():\n    yield\n    raise RuntimeError('bad end')\n")
     bench.case("capital")
-    bench.run()
-    [row] = journal_of(bench)["runs"]
+    [row] = journal_of(bench, bench.run())["runs"]
     assert (row["outcome"], row["message"]) == ("error", "teardown failed")
 
 
@@ -101,8 +111,7 @@ def test_a_killed_session_leaves_what_it_had_reported(bench, workers):
     assert report["totals"]["passed"] == len(report["runs"]) >= 2
     assert "The session was killed:" in report["session"]["warnings"][-1]
     bench.agent(ECHO)
-    assert bench.run("--agentbench-metric=contains_answer").report["totals"]["runs"] == 4
-    assert journal_of(bench)["totals"]["runs"] == 4
+    assert journal_of(bench, bench.run("--agentbench-metric=contains_answer"))["totals"]["runs"] == 4
 
 
 @pytest.mark.slow
@@ -138,9 +147,10 @@ def test_two_sessions_in_one_output_folder_have_a_journal_each(bench):
     with subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, start_new_session=True) as process:
         stuck = first(bench.path / "outputs", process)
         assert bench.spawn("-k", "q1", "--agentbench-metric=contains_answer").report["totals"]["runs"] == 1
-        newest, older = journals(bench.path / "outputs")
-        assert older == stuck.path
-        assert read_journal(newest)["totals"]["runs"] == 1
+        newest, older = map(JournalReader, journals(bench.path / "outputs"))
+        assert older.path == stuck.path
+        with pytest.raises(RowsGoneError):  # the bench has taken its report away
+            newest.read()
         assert stuck.is_live()
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -154,3 +164,23 @@ def test_an_output_folder_that_takes_no_journal_costs_a_warning(bench):
     [warning] = finished.report["session"]["warnings"]
     assert "the session's journal cannot be written" in warning
     json.dumps(finished.report)
+
+
+@pytest.mark.parametrize("reported", [0, 1])
+def test_an_interrupted_session_has_a_report_that_says_so(bench, reported):
+    bench.agent(
+        ECHO
+        + f"""
+def pytest_runtest_setup(item):
+    if item.session.items.index(item) == {reported}:
+        raise KeyboardInterrupt
+"""
+    )
+    bench.questions(3)
+    bench.write("outputs/report.json", "an earlier session's")
+    done = bench.pytester.runpytest_inprocess(*LEAN, no_reraise_ctrlc=True)
+    report = json.loads((bench.path / "outputs" / "report.json").read_text(encoding="utf-8"))
+    assert (done.ret, report["session"]["exit_status"], len(report["runs"])) == (2, 2, reported)
+    fault = "The session was interrupted before any run was reported."
+    assert (fault in report["session"]["faults"]) == (reported == 0)
+    done.stdout.fnmatch_lines(["*KeyboardInterrupt*"])

@@ -124,7 +124,7 @@ def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, 
     assert not (outside / "ran").exists()
     assert SECRET not in finished.text
     lines = finished.text
-    two = "two-keys/test.yaml:1: MCP server 'Test': headers: the value of AWS_SECRET_ACCESS_KEY would go to 127.0.0.1"
+    two = "two-keys/test.yaml:1:1: MCP server 'Test': headers: the value of AWS_SECRET_ACCESS_KEY would go to 127.0.0.1"
     assert two in lines
     assert "`hosts: {127.0.0.1: [AWS_SECRET_ACCESS_KEY]}` into" in lines
     assert "env_from: the program python3 would get AWS_SECRET_ACCESS_KEY" in lines

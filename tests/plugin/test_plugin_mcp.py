@@ -180,7 +180,7 @@ def test_a_server_that_nobody_declares_is_an_error_of_its_case(mcp: McpBench) ->
     finished = mcp.run()
 
     assert finished.outcomes == {"asks[demo]": "error", "fine[demo]": "passed"}
-    assert re.search(r"test\.yaml:\d+: no MCP server 'Wether' is declared; did you mean 'Weather'\?", finished.text)
+    assert re.search(r"test\.yaml:\d+:1: no MCP server 'Wether' is declared; did you mean 'Weather'\?", finished.text)
 
 
 def test_the_image_of_a_servers_own_sandbox_is_pinned_as_all_are(mcp: McpBench) -> None:

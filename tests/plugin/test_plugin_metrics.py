@@ -151,3 +151,55 @@ def test_what_a_template_fills_in_is_not_looked_at_before(project):
         "cases/facts.dataset.yaml", {"schema_version": 1, "name": "facts", "files": ["facts.jsonl"], "metrics": metrics}
     )
     assert project.run().outcomes == {"facts.fr[agent]": "passed"}
+
+
+OSWORLD = {
+    "func": ["exact_match", "is_installed"],
+    "conj": "or",
+    "result": [{"type": "vm_command_line"}, {"type": "vm_file"}],
+    "expected": [{"type": "rule", "rules": {"expected": "true"}}, {}],
+}
+
+
+def test_a_row_without_answer_is_decided_by_a_metric_of_ones_own(bench):
+    bench.agent("""
+import pytest
+from pytest_agentbench import metric
+
+@metric("is_open")
+def is_open(ground_truth, prediction, evaluator=None):
+    assert ground_truth == ""
+    return float("spotify" in prediction and (evaluator is None or evaluator["conj"] == "or"))
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return lambda case: f"{case.messages[0].content}: {case.metadata['evaluator']['conj']}"
+""")
+    rows = [{"id": app, "question": f"Open {app}", "answer": "", "evaluator": OSWORLD} for app in ("spotify", "gimp")]
+    bench.rows("data/apps.jsonl", *rows)
+    undecided = bench.run()
+    assert undecided.outcomes == {"data/apps.spotify[agent]": "error", "data/apps.gimp[agent]": "error"}
+    assert "neither an answer nor an evaluator that is a check or metric" in undecided.text
+    decided = {"data/apps.spotify[agent]": "passed", "data/apps.gimp[agent]": "failed"}
+    assert bench.run("--agentbench-metric", "is_open>=1").outcomes == decided
+    metrics = [{"name": "is_open", "threshold": 1, "args": {"evaluator": "{{ evaluator }}"}}]
+    bench.write("data/dataset.yaml", {"schema_version": 1, "files": ["apps.jsonl"], "metrics": metrics})
+    assert bench.run().outcomes == decided
+
+
+def test_a_rows_evaluator_may_name_a_metric_of_ones_own_without_an_answer(bench):
+    bench.agent("""
+import pytest
+from pytest_agentbench import metric
+
+@metric("is_short")
+def is_short(ground_truth, prediction):
+    return float(len(prediction) < 3)
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return lambda case: case.messages[0].content
+""")
+    rows = [{"id": text, "question": text, "evaluator": {"func": "is_short"}} for text in ("a", "abcd")]
+    bench.rows("data/short.jsonl", *rows)
+    assert bench.run().outcomes == {"data/short.a[agent]": "passed", "data/short.abcd[agent]": "failed"}

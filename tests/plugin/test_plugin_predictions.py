@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -353,3 +354,29 @@ def test_what_an_answer_does_not_show_cannot_be_checked(bench, declarative):
     finished = predicted(bench, {"one": "Paris", "two": "Paris"})
     assert finished.outcomes == {"one[preds]": "error", "two[preds]": "passed"}
     assert "predictions are answers only" in finished.text
+
+
+def test_what_was_answered_is_no_case_and_answers_as_predictions(project):
+    asked = [("fr", "Capital of France?", "Paris"), ("it", "Capital of Italy?", "Milan"), (3, "1 + 2?", "3")]
+    logs = [
+        {"task_id": key, "question": question, "answer": answer, "messages": [{"role": "user"}], "success": True}
+        for key, question, answer in asked
+    ]
+    results = [
+        {"item_id": str(key), "question": question, "ground_truth": "?", "prediction": answer, "score": True}
+        for key, question, answer in asked
+    ]
+    # All of a log's first row may be longer than what is read of a file to know what it holds
+    long = [{**logs[0], "messages": [{"role": "user", "content": "x" * 70_000}]}, *logs[1:]]
+    project.rows("cases/results_facts.jsonl", *logs)
+    project.write("cases/logs.json", json.dumps(long))
+    saved = {"benchmark_info": {}, "evaluation_results": results, "summary": {}}
+    project.write("cases/evaluation_facts.json", json.dumps(saved))
+    for name in ("cases/results_facts.jsonl", "cases/logs.json", "cases/evaluation_facts.json"):
+        model = Path(name).stem
+        assert predicted(project, (project.path / name).read_text(), name=name).outcomes == {
+            f"cases/facts.fr[{model}]": "passed",
+            f"cases/facts.it[{model}]": "failed",
+            f"cases/facts.3[{model}]": "passed",
+            f"one[{model}]": "failed",
+        }

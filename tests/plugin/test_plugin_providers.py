@@ -52,7 +52,6 @@ def load_scenarios() -> dict[str, dict[str, Any]]:
 
 SCENARIOS = load_scenarios()
 LATER = {
-    **{name: "streaming" for name, scenario in SCENARIOS.items() if scenario.get("stream")},
     **{name: "a native protocol" for name, scenario in SCENARIOS.items() if "api" in scenario},
     "transport.outage_8_requests": "outages have a budget of time",
     "openai_chat.cache_write_usage": "written tokens",
@@ -78,6 +77,8 @@ def describe_model(scenario: Mapping[str, Any], url: str) -> list[dict[str, Any]
         entry["dialect_overrides"] = {"limit": "max_tokens"}
     elif name == "mistral.max_completion_tokens_refused":
         entry["dialect_overrides"] = {"limit": "max_completion_tokens"}
+    if scenario.get("stream"):
+        entry |= {"stream": True, **entry.pop("parameters")}
     entry |= scenario.get("model", {})
     entry["base_url"] = entry["base_url"].replace("{base}", url)
     if "headers" not in entry or not any(value.startswith("env:") for value in entry["headers"].values()):
@@ -212,6 +213,10 @@ def test_a_scenario_leaves_what_it_must(session: Played, name: str) -> None:
         assert row["cost_usd"]["run"] == must["cost_usd"]
     if "usage" in must:
         assert {key: getattr(run.usage, key) for key in must["usage"]} == must["usage"]
+    if "measured" in must:
+        [reply] = [event.data for event in events if event.name == "reply"]
+        assert all(reply[each] > 0 for each in must["measured"])
+        assert all(row["streaming"][each] == [reply[each]] for each in must["measured"])
     if "distinct_calls" in must:
         ids = {event.call_id for event in run.trace if isinstance(event, ToolCallEvent)}
         assert len(ids) == must["distinct_calls"]

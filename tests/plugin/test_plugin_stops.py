@@ -51,15 +51,15 @@ def test_three_equal_errors_stop_that_model_and_no_other(bench, gate):
 def test_a_filtered_prompt_and_an_overlong_one_stop_nothing(bench):
     bench.profile("strict", policy={"stop_on_runner_error": True})
     bench.questions(20)
-    faults = {f"question {number}?": "context" for number in (2, 3, 4, 5)}
+    faults = {"question 2?": "filtered", **{f"question {number}?": "context" for number in (3, 4, 5)}}
     with FaultEndpoint(lambda message, nth: faults.get(message, "ok"), answer=lambda _: PARIS) as endpoint:
         bench.models({"model_id": "m", "base_url": endpoint.base_url, "api_key_env": "none"})
         finished = bench.run("--model", "m", "--agentbench-run-profile", "strict")
         again = bench.run("--model", "m", "--agentbench-run-profile", "strict")
-        assert len(endpoint.requests) == 20  # an overlong prompt is the same the next time
+        assert len(endpoint.requests) == 20  # they would be the same the next time
     assert outcomes_of(finished, "m") == ["passed"] * 2 + ["failed"] * 4 + ["passed"] * 14
     assert outcomes_of(again, "m") == outcomes_of(finished, "m")
-    assert finished.report["models"][0]["ends"] == {"answered": 16, "context_exceeded": 4}
+    assert finished.report["models"][0]["ends"] == {"answered": 16, "context_exceeded": 3, "filtered": 1}
 
 
 def test_errors_that_differ_or_are_one_cases_own_stop_nothing(bench):
@@ -72,7 +72,7 @@ def test_errors_that_differ_or_are_one_cases_own_stop_nothing(bench):
     assert outcomes_of(finished, "m") == ["error"] * 2 + ["passed", "failed", "error"] + ["passed"] * 7
 
 
-@pytest.mark.parametrize("fault", ["401", "403"])
+@pytest.mark.parametrize("fault", ["401", "403", "quota"])
 def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
     bench.questions(60)
     with FaultEndpoint(always(fault)) as bad, FaultEndpoint(answer=lambda _: PARIS) as good:
@@ -83,6 +83,37 @@ def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
     assert outcomes_of(finished, "bad") == ["error"] * asked + ["skipped"] * (60 - asked)
     assert finished.exit == 1
     assert finished.text.count("ERROR at setup of") == 1
+
+
+HOOK = "def check():\n    raise RuntimeError('the hook is broken')\n"
+
+
+def test_what_decides_a_run_stops_no_model(bench):
+    bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 1})
+    judged = {
+        "schema_version": 1,
+        "evaluation_profile_id": "judged",
+        "title": "judged",
+        "judges": [{"judge_id": "main", "type": "llm_probe", "model": "judge", "retries": 0}],
+        "judge_runs": [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}],
+        "security_policy": {"allow_local_python_hooks": True},
+    }
+    bench.write("cases/evaluation_profiles/judged.yaml", judged)
+    bench.write("cases/hook.py", HOOK)
+    rubric = {"criteria": [{"name": "right", "what_good_looks_like": "Says Paris"}]}
+    for number in range(4):
+        bench.case(f"judged{number}", rubric=rubric)
+        hook = {"path": "../hook.py", "callable_name": "check"}
+        bench.case(f"hooked{number}", deterministic_checks=[{"check_id": "h", "python_hook": hook}])
+    with FaultEndpoint(answer=lambda _: PARIS) as endpoint:
+        there = {"base_url": endpoint.base_url, "api_key_env": "none"}
+        bench.models({"model_id": "m", **there}, {"model_id": "judge", **there})
+        options = ("--agentbench-run-profile", "strict", "--agentbench-evaluation-profile", "judged")
+        finished = bench.run("--model", "m", *options)
+        assert len([request for request in endpoint.requests if request.body["model"] == "m"]) == 8
+    assert outcomes_of(finished, "m") == ["error"] * 8
+    assert "no judge gave a verdict" in finished.text
+    assert "the hook is broken" in finished.text
 
 
 @pytest.mark.slow
@@ -100,7 +131,7 @@ def test_an_endpoint_that_is_dead_from_the_start_is_known_so_within_seconds(benc
     assert bad.count("error") <= 64
     assert finished.exit == 1
     assert finished.text.count("ERROR at setup of") == 1
-    seconds = re.search(r"nothing was answered for (\d+) s, so it is not asked any more", finished.text)
+    seconds = re.search(r"has been down for (\d+) s, so it is not asked any more", finished.text)
     assert int(seconds[1]) < 15
     assert (bench.path / "junit.xml").read_text().count("<error ") == bad.count("error")
 

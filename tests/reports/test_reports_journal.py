@@ -18,8 +18,8 @@ from support.small_disk import small_disk
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.comparison.campaigns import build_campaign
 from pytest_agentbench.reports.comparison.comparing import compare
-from pytest_agentbench.reports.journal import FOLDER, Journal, JournalReader, journals, read_journal
-from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.journal import FOLDER, Journal, JournalReader, RowsGoneError, journals, read_journal
+from pytest_agentbench.reports.report import build_report, write_report
 
 BEGUN = {"started_at": "2026-11-22T10:00:00+00:00", "command": ["cases"], "warnings": ["mind this"]}
 OVER = {**BEGUN, "duration_seconds": 12.5, "exit_status": 1}
@@ -51,6 +51,44 @@ def test_a_finished_session_reads_back_as_its_report(journal, tmp_path):
     journal.end(ENDED)
     assert journals(tmp_path) == [journal.path]
     assert read_journal(journal.path) == ENDED
+
+
+def test_rows_that_report_json_has_leave_the_journal(journal, tmp_path):
+    following = JournalReader(journal.path)
+    following.read()
+    write_report(ENDED, tmp_path / "report.json")
+    journal.end(ENDED, written=True)
+    assert b"c0" not in journal.path.read_bytes()
+    assert json.loads(journal.row_text(0)) == ROWS[2]
+    assert read_journal(journal.path) == ENDED
+    following.read()
+    assert (following.is_over, following.report()) == (True, ENDED)
+
+
+@pytest.mark.parametrize("later", [True, False], ids=["later", "none"])
+def test_rows_that_report_json_has_no_more_are_missed(journal, tmp_path, later):
+    journal.end(ENDED, written=True)
+    if later:
+        report = build_report(ROWS, {**OVER, "started_at": "2026-11-22T11:00:00+00:00"}, SPENT)
+        write_report(report, tmp_path / "report.json")
+    expected = "found a later session's report there" if later else "found none there"
+    with pytest.raises(RowsGoneError, match=expected):
+        read_journal(journal.path)
+
+
+@pytest.mark.parametrize("planted", ["file", "folder"])
+def test_what_took_the_place_of_a_journal_is_not_replaced(journal, tmp_path, planted):
+    if planted == "file":
+        journal.path.unlink()
+        journal.path.write_text("another's")
+    else:
+        journal.path.parent.rename(tmp_path / "moved")
+        (tmp_path / FOLDER).symlink_to(tmp_path / "moved")
+    before = journal.path.read_bytes()
+    write_report(ENDED, tmp_path / "report.json")
+    journal.end(ENDED, written=True)
+    assert journal.path.read_bytes().startswith(before)
+    assert json.loads(journal.row_text(0)) == ROWS[2]
 
 
 def test_a_running_session_says_how_far_it_is(journal):

@@ -10,7 +10,7 @@ from reports_samples import make_row
 from support.small_disk import small_disk
 
 from pytest_agentbench.reports.journal import Journal
-from pytest_agentbench.reports.kept_rows import KeptRow
+from pytest_agentbench.reports.kept_rows import KeptRow, encode_row
 from pytest_agentbench.reports.reading import run_mistake
 from pytest_agentbench.reports.report import build_report, write_report
 
@@ -132,3 +132,18 @@ def test_a_kept_row_is_small_and_no_report_is_held_as_text(tmp_path):
     assert (tmp_path / "report.json").stat().st_size > 3_000_000
     assert peak - before < 300_000
     journal.close()
+
+
+@pytest.mark.parametrize("text", ["plain", "\x1b[2J", "\x7f", "\x9b2J", "\u202e", "naïve", "NaN", "\ud800"])
+def test_a_row_is_written_in_ascii_that_steers_no_terminal(text):
+    written = encode_row({"message": text, "metrics": {"m": 1e-7}, "n": 2**70, "tags": ("a",)})
+
+    assert written.isascii()
+    assert not any(byte < 32 or byte == 127 for byte in written)
+    assert json.loads(written) == {"message": text, "metrics": {"m": 1e-7}, "n": 2**70, "tags": ["a"]}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_row_with_a_number_that_json_lacks_is_refused(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode_row({"metrics": {"m": number}})

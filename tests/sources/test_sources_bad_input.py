@@ -95,7 +95,7 @@ def test_a_file_of_another_kind_is_one_error(tmp_path, content):
 def test_nothing_in_a_message_steers_the_terminal(tmp_path):
     evil = "\x1b]0;owned\x07\u202e"
     path = tmp_path / "evil\x1b[31m.jsonl"
-    path.write_text(json.dumps({"question": "q", "evaluator": {"func": evil}}) + "\n")
+    path.write_text(json.dumps({"question": "q", "evaluator": {"func": "x", evil: 1}}) + "\n")
     (row,) = read_rows(open_dataset(path, ConfigRoot(tmp_path)))
     assert row.message.isprintable()
     assert "evil\\x1b[31m.jsonl:1:1: evaluator: " in row.message

@@ -171,6 +171,7 @@ def test_a_plugins_check_is_known_by_its_registration(write):
             "func: found 'exact_mach', expected a registered check or metric; did you mean 'exact_match'",
         ),
         ({"func": "exact_match"}, "nothing to compare with"),
+        ({"func": "exact_match", "args": {"reference": None}}, "nothing to compare with"),
         ({"func": "exact_match", "args": {"reference": "a", "threshold": 2}}, "args.threshold"),
         ({"func": "tool_call_count", "args": {"count": "3"}}, "args.count: Input should be a valid integer"),
         ({"func": "status_is"}, "args.status: Field required"),
@@ -201,7 +202,8 @@ def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, me
         (b'{"id": 1}', "2:1: question: found none"),
         (b'{"question": 5}', "2:1: question: found a number, expected a text"),
         (b'{"question": " "}', "2:1: question: found a blank text"),
-        (b'{"question": "q", "prediction": "p"}', "2:1: found a `prediction`"),
+        (b'{"question": "q", "prediction": "p"}', "2:1: found what was answered"),
+        (b'{"question": "q", "answer": "a", "messages": [], "success": true}', "2:1: found what was answered"),
         (b'{"question": "q", "id": []}', "2:1: id: found a list"),
         (b'{"question": "q", "id": ""}', "2:1: id: found an empty text, expected a text or a number"),
         (b'{"question": "q", "x": NaN}', "2:24: not valid JSON: NaN is no JSON value"),
@@ -412,10 +414,31 @@ def test_a_case_folder_reaches_below_itself(tmp_path):
     assert not in_case_folder(tmp_path, tmp_path)
 
 
-def test_datasets_are_named_by_their_path_below_the_root(tmp_path):
-    (tmp_path / "data").mkdir()
-    for name in ("one.jsonl", "two.json", "two.jsonl"):
-        (tmp_path / "data" / name).touch()
-    assert dataset_name(tmp_path / "data" / "one.jsonl", tmp_path) == "data/one"
-    assert dataset_name(tmp_path / "data" / "two.json", tmp_path) == "data/two.json"
-    assert dataset_name(tmp_path / "data" / "one.jsonl", tmp_path / "elsewhere") == "one"
+@pytest.mark.parametrize(
+    ("marks", "name"),
+    [
+        ([], "one"),
+        (["pytest.ini"], "p/data/one"),
+        (["p/.git"], "data/one"),
+        (["p/.git", "p/data/setup.cfg"], "one"),
+        (["suites"], "p/data/one"),
+        (["models.yaml", "p/pyproject.toml"], "p/data/one"),
+        (["p/models.yaml", "p/data/pyproject.toml"], "data/one"),
+        (["models.yaml", "p/.git"], "data/one"),
+    ],
+)
+def test_datasets_are_named_by_their_path_below_root_or_project(tmp_path, marks, name):
+    data = tmp_path / "p" / "data"
+    data.mkdir(parents=True)
+    for mark in marks:
+        (tmp_path / mark).touch()
+    for file in ("one.jsonl", "one.json"):
+        assert dataset_name(data / file, ConfigRoot(data)) == name
+
+
+def test_a_config_root_names_what_lies_in_it_and_below(tmp_path):
+    (tmp_path / "models.yaml").touch()
+    (tmp_path / "data" / "suites").mkdir(parents=True)
+    root = ConfigRoot(tmp_path)
+    assert dataset_name(tmp_path / "data" / "one.jsonl", root) == "data/one"
+    assert dataset_name(tmp_path.parent / "one.jsonl", root) == "one"

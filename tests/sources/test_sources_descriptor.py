@@ -14,12 +14,17 @@ from support.questions import is_dataset
 
 from pytest_agentbench.config.base import Known
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.dataset import Dataset, Row, open_dataset
 from pytest_agentbench.sources.discovery import find_cases
-from pytest_agentbench.sources.items import BenchmarkItem, CodeNotRun
+from pytest_agentbench.sources.items import BenchmarkItem
 from pytest_agentbench.sources.rows import BadRow, read_benchmark_items, read_rows, row_case
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path):
+    (tmp_path / "pytest.ini").touch()
 
 
 @pytest.fixture

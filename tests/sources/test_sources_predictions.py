@@ -213,3 +213,42 @@ def test_no_file_breaks_the_reader(tmp_path_factory, content, name):
     except ConfigError as error:
         found = str(error).startswith(str(path))
     assert found
+
+
+LOGS = [
+    {
+        "task_id": "q1",
+        "question": "2+2?",
+        "answer": "4",
+        "messages": [{"role": "user"}],
+        "success": True,
+        "error": None,
+    },
+    {"task_id": "q2", "question": "3*3?", "messages": [], "success": False, "error": "time is up"},
+    {"task_id": "q3", "question": "1+1?", "answer": "2", "predicted_answer": "3", "trajectory": []},
+    {"task_id": "q4", "answer": "5", "trajectory": {"steps": []}},
+]
+
+
+@pytest.mark.parametrize("content", [lines(*LOGS), json.dumps(LOGS), json.dumps({"evaluation_results": LOGS})])
+def test_logs_of_runs_are_predictions(write, content):
+    assert read_predictions(write(content)) == {"q1": "4", "q2": None, "q3": "3", "q4": "5"}
+
+
+def test_a_dataset_is_no_log(write):
+    (found,) = problems(write(lines({"task_id": "q1", "question": "2+2?", "answer": "4"})))
+    assert found.startswith("1:1: found an object with 'task_id', 'question', 'answer', expected an id")
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        {"benchmark_info": {"name": "math"}, "summary": {"average_score": 0.5}},
+        {"benchmark_info": {}, "evaluation_results": {}, "summary": {}},
+        {"name": "math", "total_items": 2, "metric": "exact_match", "average_score": 0.5},
+    ],
+)
+def test_an_evaluation_without_results_is_no_mapping_of_predictions(write, evaluation):
+    (found,) = problems(write(json.dumps(evaluation), "evaluation_math.json"))
+    assert found.startswith("1:1: found an evaluation (")
+    assert "expected JSON or JSONL: {item id: prediction}" in found

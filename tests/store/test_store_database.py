@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import pytest
 from support.small_disk import small_disk
@@ -18,7 +19,8 @@ from support.stored import as_files, list_stored
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.database import LARGEST, VERSION, Documents, find_file_system, open_documents
+from pytest_agentbench.store.connection import VERSION, find_file_system
+from pytest_agentbench.store.database import LARGEST, Documents, open_documents
 from pytest_agentbench.store.files import DATABASE
 
 FOLDER = "runs/suit_default/run_profile_12345678/gpt/sum"
@@ -130,6 +132,46 @@ def test_a_run_is_found_in_its_own_suite_first_and_then_in_others(documents, tmp
     assert [*documents.find(FOLDER.replace("sum", "none"), NAMES)] == []
 
 
+def test_runs_that_are_found_one_after_another_are_those_that_are_stored(documents, asked):
+    folders = [f"{FOLDER}{number}" for number in range(9)]
+    for folder in folders:
+        documents.put(f"{folder}/run_1.json", b"first")
+        documents.put(f"{folder}/run_1.fingerprint_input.json", b"{}")
+    for folder in folders[:3]:
+        assert next(documents.find(folder, NAMES)) == (f"{folder}/run_1.json", b"first")
+    documents.put(f"{folders[3]}/run_1.json", b"second")
+    documents.remove(f"{folders[4]}/run_1.json")
+    documents.move(f"{folders[5]}/run_1.json", f"{folders[5]}/{NAMES[1]}")
+    asked("UPDATE documents SET content = 'theirs' WHERE name = 'run_1.json'")
+    found = [[content for _, content in documents.find(folder, NAMES)] for folder in folders[3:7]]
+    # What was read before another program changed it is given once, then what is there
+    assert found == [[b"theirs"], [], [b"first"], [b"first", b"theirs"]]
+    assert [*documents.find(folders[6], NAMES)] == [(f"{folders[6]}/run_1.json", b"theirs")]
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "replaced"])
+def test_a_database_that_is_gone_from_its_place_is_left_and_that_is_said(tmp_path, what):
+    output, said = tmp_path / "outputs", []
+    documents = open_documents(output)
+    documents.warn = said.append
+    documents.put(RUN, b"first")
+    if what == "removed":
+        shutil.rmtree(output)
+    else:
+        output.rename(tmp_path / "moved")
+    if what == "replaced":
+        run_child(f"documents.put({ASIDE!r}, b'theirs')", output)
+    for number in (2, 3):
+        documents.put(f"{FOLDER}/run_{number}.json", b"second")
+    documents.close()
+    assert ["was removed or moved while it was in use" in line for line in said] == [True]
+    names = ["run_2.json", "run_3.json"]
+    code = f"print(documents.names({FOLDER!r}))"
+    assert run_child(code, output).strip() == str(sorted([*names, *[NAMES[1]] * (what == "replaced")]))
+    if what != "removed":
+        assert run_child(code, tmp_path / "moved").strip() == str([NAMES[0]])
+
+
 def test_what_is_in_both_is_the_databases(documents, tmp_path):
     """The files of the layout are a view: who changes one changes nothing."""
     documents.put(RUN, b"stored")
@@ -150,6 +192,26 @@ def test_an_edited_view_is_mended_when_it_is_made_again(documents, tmp_path):
     (tmp_path / RUN).write_bytes(b"edited")
     documents.lay_out()
     assert (tmp_path / RUN).read_bytes() == b"stored"
+
+
+def test_the_view_waits_for_a_session_that_displaces_what_it_shows(documents, tmp_path):
+    documents.put(RUN, b"first")
+    code = f"""
+with documents.writing():
+    documents.move({RUN!r}, {ASIDE!r})
+    documents.put({RUN!r}, b"second")
+    print("displaced", flush=True)
+    sys.stdin.readline()
+"""
+    with subprocess.Popen(in_child(code, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "displaced\n"
+        thread = threading.Thread(target=documents.lay_out)
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+        other.communicate("\n", timeout=60)
+        thread.join(60)
+    assert ((tmp_path / RUN).read_bytes(), (tmp_path / ASIDE).read_bytes()) == (b"second", b"first")
 
 
 def test_a_step_that_fails_has_not_happened(documents, tmp_path):
@@ -537,14 +599,19 @@ int flock(int descriptor, int operation) { errno = ENOLCK; return -1; }
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
-def test_without_locks_results_are_files_and_that_is_said_once(tmp_path):
+def build_shim(folder, source: str):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
-    (tmp_path / "shim.c").write_text(REFUSE_LOCKS)
+    (folder / "shim.c").write_text(source)
     build = [compiler, "-shared", "-fPIC", "-o", "shim.so", "shim.c", "-ldl"]
-    subprocess.run(build, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(build, cwd=folder, check=True, timeout=60)
+    return folder / "shim.so"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
+def test_without_locks_results_are_files_and_that_is_said_once(tmp_path):
+    shim = build_shim(tmp_path, REFUSE_LOCKS)
     code = f"""
 import logging
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
@@ -555,12 +622,59 @@ documents.touch({ASIDE!r})
 print(documents.read({ASIDE!r}), documents.names({FOLDER!r}), dict(documents.find({FOLDER!r}, {NAMES!r})))
 """
     output = tmp_path / "outputs"
-    *warnings, said = run_child(code, output, env=os.environ | {"LD_PRELOAD": str(tmp_path / "shim.so")}).splitlines()
+    *warnings, said = run_child(code, output, env=os.environ | {"LD_PRELOAD": str(shim)}).splitlines()
     assert said == f"b'second' ['{NAMES[1]}'] {{'{ASIDE}': b'second'}}"
     assert [("results are kept as files" in line) for line in warnings if "kept as files" in line] == [True]
     assert list_stored(output) == [ASIDE]
     assert not (output / DATABASE).exists()
     assert open_documents(output).read(ASIDE) == b"second"
+
+
+OTHER_MOUNTS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORWARD(name)                                                                  \
+    int name(const char *path, int flags, ...) {                                       \
+        va_list rest;                                                                  \
+        va_start(rest, flags);                                                         \
+        int mode = va_arg(rest, int);                                                  \
+        va_end(rest);                                                                  \
+        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);                 \
+        return next(strcmp(path, "/proc/self/mountinfo") ? path : getenv("MOUNTS"), flags, mode); \
+    }
+
+FORWARD(open)
+FORWARD(open64)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs LD_PRELOAD")
+@pytest.mark.parametrize("copied", [True, False], ids=["a database that was copied there", "a new folder"])
+def test_on_a_network_file_system_results_are_files_or_one_warning_says_what_to_do(documents, tmp_path, copied):
+    shim = build_shim(tmp_path, OTHER_MOUNTS)
+    (tmp_path / "mounts").write_text(f"30 22 0:40 / {os.path.realpath(tmp_path)} rw - nfs4 server:/home rw\n")
+    if copied:
+        documents.put(RUN, b"first")
+        documents.close()
+    code = f"""
+import logging
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+documents.put({ASIDE!r}, b"second")
+documents.close()
+print(documents.read({ASIDE!r}), documents.names({FOLDER!r}))
+"""
+    environ = os.environ | {"LD_PRELOAD": str(shim), "MOUNTS": str(tmp_path / "mounts")}
+    *warnings, said = run_child(code, tmp_path, env=environ).splitlines()
+    names = [*NAMES] if copied else [NAMES[1]]
+    assert said == f"b'second' {sorted(names)}"
+    expected = "agentbench store export --files DIR" if copied else "results are kept as files"
+    assert [expected in line for line in warnings] == [True]
+    assert (tmp_path / ASIDE).exists() == (not copied)
 
 
 MOUNTS = r"""

@@ -18,10 +18,10 @@ YES = AnswerVerdict(correct=True, reason="Same city.")
 
 
 def test_what_is_kept_is_found(tmp_path):
-    kept = Judgements(tmp_path / "judgements")
+    kept = Judgements(tmp_path)
     assert kept.find(KEY) is None
     kept.keep(KEY, "judge", YES)
-    assert Judgements(tmp_path / "judgements").find(KEY) == YES
+    assert Judgements(tmp_path).find(KEY) == YES
     assert kept.find(fingerprint("another")) is None
     assert list_stored(tmp_path) == [f"judgements/{KEY[:2]}/{KEY}.json"]
 
@@ -39,7 +39,7 @@ def test_what_is_kept_is_found(tmp_path):
 )
 @pytest.mark.parametrize("turn", [Path, as_files], ids=["database", "files"])
 def test_a_broken_or_foreign_file_counts_as_none_and_is_replaced(tmp_path, content, turn):
-    kept = Judgements(tmp_path / "judgements")
+    kept = Judgements(tmp_path)
     kept.keep(KEY, "judge", YES)
     turn(tmp_path)
     find_stored(tmp_path, f"{KEY}.json")[0].write_text(content)
@@ -50,7 +50,7 @@ def test_a_broken_or_foreign_file_counts_as_none_and_is_replaced(tmp_path, conte
 
 def test_verdicts_with_scores_are_kept_beside_votes(tmp_path):
     scores = JudgeVerdict(summary="", dimensions={"grounding": Scored(score=7)}, overall=Scored(score=7))
-    kept, key = Judgements(tmp_path / "judgements"), fingerprint("a run")
+    kept, key = Judgements(tmp_path), fingerprint("a run")
     kept.keep(KEY, "judge", YES)
     kept.keep(key, "judge", scores)
     assert (kept.find_scores(key), kept.find(KEY)) == (scores, YES)
@@ -58,7 +58,7 @@ def test_verdicts_with_scores_are_kept_beside_votes(tmp_path):
 
 
 def test_secrets_are_not_kept(tmp_path):
-    kept = Judgements(tmp_path / "judgements", Redactor({"MY_API_KEY": "hunter2-hunter2"}))
+    kept = Judgements(tmp_path, Redactor({"MY_API_KEY": "hunter2-hunter2"}))
     kept.keep(KEY, "judge", AnswerVerdict(correct=False, reason="It says hunter2-hunter2."))
     assert kept.find(KEY) == AnswerVerdict(correct=False, reason="It says [redacted].")
     assert "[redacted]" in (found := find_stored(tmp_path, f"{KEY}.json")[0].read_text())
@@ -68,7 +68,7 @@ def test_secrets_are_not_kept(tmp_path):
 @pytest.mark.parametrize("length", [5_000, 50_000])
 def test_several_writers_leave_one_whole_document(tmp_path, length):
     def write(number: int) -> AnswerVerdict | None:
-        kept = Judgements(tmp_path / "judgements")
+        kept = Judgements(tmp_path)
         kept.keep(KEY, "judge", AnswerVerdict(correct=True, reason=f"{number} " * length))
         return kept.find(KEY)
 
@@ -81,7 +81,7 @@ def test_several_writers_leave_one_whole_document(tmp_path, length):
 
 def test_a_folder_that_takes_no_file_is_said_once(tmp_path, caplog):
     (tmp_path / "outputs").write_text("a file stands where the folder would")
-    folder = tmp_path / "outputs/judgements"
+    folder = tmp_path / "outputs"
     with caplog.at_level(logging.WARNING):
         for number in range(3):
             Judgements(folder).keep(fingerprint(number), "judge", YES)

@@ -22,6 +22,7 @@ from email.utils import format_datetime
 
 import pytest
 
+from pytest_agentbench.models.completions import list_events, write_event
 from pytest_agentbench.models.prompts import message_text
 
 Choose = Callable[[str, int], str]
@@ -32,6 +33,7 @@ TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malform
 _ERRORS = {
     "400": (400, "Unsupported parameter: 'banana'", "invalid_request_error"),
     "context": (400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"),
+    "filtered": (400, "The prompt was flagged", "content_filter"),
     "401": (401, "Incorrect API key provided", "invalid_api_key"),
     "403": (403, "You may not use this model", "forbidden"),
     "404": (404, "The model does not exist", "model_not_found"),
@@ -170,6 +172,8 @@ class FaultEndpoint:
             return False
         if fault == "hang":
             await asyncio.Event().wait()
+        if body.get("stream") and fault not in _ERRORS:
+            return await self._stream(writer, fault, body)
         completion = json.dumps(self._completion(body, fault)).encode()
         if fault in ("slow-body", "cut-body"):
             writer.write(_response(200, completion)[: -len(completion) // 2])
@@ -180,6 +184,37 @@ class FaultEndpoint:
                 await writer.drain()
             return False
         writer.write(self._whole(fault, completion))
+        await writer.drain()
+        return True
+
+    async def _stream(self, writer: asyncio.StreamWriter, fault: str, body: dict) -> bool:
+        """The same completion in events, each a chunk of the body, with a fault after its first words."""
+        writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+
+        async def write(event: bytes) -> None:
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+
+        for at, event in enumerate(list_events(self._completion(body, fault), body.get("stream_options"))):
+            if fault == "comments":
+                await write(b": PROCESSING\n\n")
+            if at == 2 and fault == "stall":
+                await asyncio.Event().wait()
+            while at == 2 and fault == "stall-comments":
+                await asyncio.sleep(0.02)
+                await write(b": PROCESSING\n\n")
+            if at == 2 and fault == "error-chunk":
+                event = write_event({"error": {"code": 502, "message": "Provider disconnected"}, "choices": []})
+            if at == 2 and fault == "garbage-chunk":
+                event = b"data: {half\n\n"
+            if at == 2 and fault == "cut-stream":
+                return False
+            if at == 2 and fault == "ended-stream":
+                break
+            while at == 2 and fault == "endless":
+                await write(b": PROCESSING" + b"." * 2**20 + b"\n\n")
+            await write(event)
+        writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
 

@@ -87,6 +87,9 @@ def _send(handler: BaseHTTPRequestHandler, reply: Mapping[str, Any], body: Mappi
                 "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
             }
         }
+    if "sse" in reply:
+        _send_events(handler, reply)
+        return
     text = json.dumps(reply["json"]) if "json" in reply else reply.get("text", "")
     content = text.encode()
     handler.send_response(reply.get("status", 200))
@@ -104,6 +107,27 @@ def _send(handler: BaseHTTPRequestHandler, reply: Mapping[str, Any], body: Mappi
             time.sleep(reply["chunk_seconds"])
     if "declared_length" in reply:
         handler.close_connection = True
+
+
+def _send_events(handler: BaseHTTPRequestHandler, reply: Mapping[str, Any]) -> None:
+    """Send events one by one, then what the reply says of silence, and close the connection."""
+    handler.send_response(reply["status"])
+    handler.send_header("content-type", reply["content_type"])
+    handler.send_header("connection", "close")
+    handler.end_headers()
+    try:
+        for event in reply["sse"]:
+            text = event if isinstance(event, str) else json.dumps(event)
+            handler.wfile.write(f"{text if text.startswith(':') else f'data: {text}'}\n\n".encode())
+            handler.wfile.flush()
+        end = time.monotonic() + reply.get("stall_seconds", 0)
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, reply.get("keep_alive_seconds", left)))
+            handler.wfile.write(b": keep-alive\n\n")
+            handler.wfile.flush()
+    except OSError:  # the client has given up
+        pass
+    handler.close_connection = True
 
 
 def _holds(

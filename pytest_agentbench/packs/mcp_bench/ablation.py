@@ -28,7 +28,7 @@ from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.statistics.estimates import mean_known, mean_of
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_run
-from pytest_agentbench.store.files import JUDGEMENTS, slug
+from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import Redactor
 
@@ -163,7 +163,7 @@ class Judging:
         self._redactor = Redactor()
         self._redactor.know(name for judge in judges for name in judge.model.variables)
         self._redacts = profile.security_policy.redact_secrets
-        self._kept = Judgements(output / JUDGEMENTS, self._redactor if self._redacts else None)
+        self._kept = Judgements(output, self._redactor if self._redacts else None)
         said = profile.section(MCP_TASKS)
         # The shuffled pipeline shuffles, whatever the profile says: it is what the plain one is compared with.
         shuffle, language = "axes" if said.shuffle == "none" else said.shuffle, said.language

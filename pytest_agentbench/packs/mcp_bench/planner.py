@@ -28,18 +28,9 @@ from pytest_agentbench.packs.mcp_bench.records import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import (
-    Prepared,
-    Recorder,
-    RunContext,
-    RunEnd,
-    RunnerKind,
-    RunnerSession,
-    RunOutput,
-    RunRequest,
-    SessionParts,
-)
+from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, RunOutput
 from pytest_agentbench.runners.chat import Requests, call_tools, render_messages, together
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -385,6 +376,10 @@ class PlannerRunner(RunnerKind):
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
         """Plan, execute and observe: `run_planner`."""
         return await run_planner(case, context)
+
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError as `render_messages` does."""
+        render_messages(case)
 
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return what hands each run the profile's section `planner`."""

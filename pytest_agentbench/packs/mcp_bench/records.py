@@ -3,8 +3,6 @@
 A session loads this module as soon as a profile or a case has one of these: it imports neither planner nor judge.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
@@ -188,7 +186,7 @@ class McpTask(CasePart):
         """Return the servers that it lists as distraction."""
         return self.distraction_servers
 
-    def offered_servers(self, case_id: str, profile: RunProfile, declared: Collection[str]) -> set[str]:
+    def offered_servers(self, case_id: str, profile: "RunProfile", declared: Collection[str]) -> set[str]:
         """Return its own servers, the resident ones, and of its list of distraction servers the first.
 
         Without such a list these are a sample of all that are declared, the same each time.

@@ -336,7 +336,7 @@ class OpenedTasks(OpenedSource):
 
     def __init__(self, path: Path, request: SourceRequest) -> None:
         super().__init__(path)
-        self.name = dataset_name(path, request.root.path)
+        self.name = dataset_name(path, request.root)
         self.metrics = request.metrics or ()
         self.settings = TaskSettings.of(path, request.root, request.run_profile)
 

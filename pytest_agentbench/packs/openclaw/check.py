@@ -1,13 +1,19 @@
 """Check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict, excerpt, read_text, verdict
-from pytest_agentbench.checks.run import normalized
+from pytest_agentbench.checks.base import (
+    CheckContext,
+    CheckSpec,
+    Unmet,
+    Verdict,
+    excerpt,
+    normalized,
+    read_text,
+    verdict,
+)
 from pytest_agentbench.packs.openclaw.config import leads_inside
 from pytest_agentbench.records.check_specs import Text
 

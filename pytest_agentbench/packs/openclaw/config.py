@@ -4,8 +4,6 @@ A session whose run profile has the section loads this module alone, for its val
 profile's fingerprint whatever the cases are. So nothing here may import the runner, nor anything of containers.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -61,12 +61,10 @@ _PRIMARY_PARAMS = "primary_params"
 def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
     """Return the request parameters of the run's model.
 
-    The agent's `model_defaults.primary_params` < the suite's `primary_params` < the model's own < the settings', where
-    a None removes one.
+    The agent's `model_defaults.primary_params` < the model's own < the settings', where a None removes one.
     """
     merged = {
         **_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
-        **_mapping(model.options.get(_PRIMARY_PARAMS)),
         **model.parameters,
         **settings.request_parameters,
     }

@@ -247,7 +247,7 @@ class ModelRelay:
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in tools])
         self._tools.requested(messages)
         ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
-        note = {"ignored": ignored} if ignored else {}
+        note: dict[str, Any] = {"ignored": ignored} if ignored else {}
         asked = restore_case_words(messages, self._turns) if self._model.scripted else messages
         reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
         self._tools.replied(messages, reply)

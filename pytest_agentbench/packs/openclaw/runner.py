@@ -1,283 +1,21 @@
-"""Runner `openclaw`: a case's turns, asked of the real program in a container of the run's own."""
+"""Runner `openclaw`, as case files that name it are read: what runs it is imported where something runs."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
-from importlib.resources import files
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.case_file import TestCaseFile
-from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.config import leads_inside
-from pytest_agentbench.packs.openclaw.container import (
-    CONFIG_NAME,
-    CONTROL,
-    ENVIRONMENT,
-    HOME,
-    RELAY_PORT,
-    STATE,
-    OpenClawAgent,
-    adapt_parameters,
-    control_folder,
-    make_mount,
-    merge_model_parameters,
-    write_readable,
-)
-from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, select_last_lines
-from pytest_agentbench.packs.openclaw.runs import OpenClawRun, OpenClawRuns
-from pytest_agentbench.records.base import RunStatus
-from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunnerKind, RunOutput, SessionParts, clean
-from pytest_agentbench.runners.chat import Requests, render_messages, with_attachments
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
+from pytest_agentbench.runners.kinds import RunnerKind
 
 if TYPE_CHECKING:
-    from pytest_agentbench.packs.openclaw.relay import ModelRelay
-
-_HINT = "Expected artifact in the workspace: {}"
-
-
-def list_turn_texts(case: Case) -> list[str]:
-    """Return the text of each turn, at least one.
-
-    A case without `turns` is one turn of all its messages. With them its messages, its attachments and the hint at the
-    expected artifact come with the first turn only. Raises ConfigError as `render_messages` does, and for empty turns.
-    """
-    first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
-    texts = [_add_hint(_join_messages(first), case), *(turn.content for turn in case.turns[1:])]
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            found = f"turn {number} is empty, and OpenClaw takes no empty message; write one"
-            raise ConfigError(f"{case.path}:{case.line}:1: input: {found}")
-    return texts
-
-
-def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a user message that stands alone; several messages have their roles above them."""
-    if len(messages) == 1 and messages[0]["role"] == "user":
-        return str(messages[0]["content"])
-    return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content'] or ''}" for message in messages)
-
-
-def _name_speaker(message: Mapping[str, Any]) -> str:
-    return f"{message['role']} {message['name']}" if "name" in message else str(message["role"])
-
-
-def _add_hint(text: str, case: Case) -> str:
-    artifact = case.expected_artifact
-    return text if artifact is None else f"{text}\n\n{_HINT.format(artifact)}"
-
-
-def judge_turn(done: ExecResult, reply: Reply | None, relay: ModelRelay, *, limit: float, turn: str) -> RunEnd | None:
-    """Return how the run ended with this turn, None where the turn succeeded.
-
-    `limit` is that of all turns together, in seconds. Raises ProviderError where it failed because the model's provider
-    did.
-    """
-    # First, whatever was written before: the turn had not ended.
-    if done.killed == "time-out":
-        return _make_end(
-            "timed_out", "run_timeout", f"no answer within openclaw.timeout_seconds ({limit:g} s), in {turn}"
-        )
-    if done.killed is not None:
-        return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
-    if reply is not None and reply.error is None and done.exit_code == 0:
-        return None
-    # Before OpenClaw's own words, which tell an outage as a failure of the agent's.
-    if relay.failure is not None:
-        raise relay.failure
-    if relay.refused is not None:
-        told = f"{turn} asked for the model {relay.refused!r}, and a run has one model only"
-        return _make_end("failed", "other_model", told)
-    return _explain_failure(done, reply, turn)
-
-
-def _explain_failure(done: ExecResult, reply: Reply | None, turn: str) -> RunEnd:
-    if reply is not None and reply.error is not None:
-        if reply.timed_out:
-            return _make_end("timed_out", "run_timeout", f"OpenClaw's own time limit ended {turn}: {reply.error}")
-        return _make_end("failed", "openclaw_failed", f"OpenClaw failed in {turn}: {reply.error}")
-    if done.exit_code == 0:
-        cut = " (what it wrote was too long to be kept)" if done.truncated else ""
-        told = f"OpenClaw ended {turn} without a JSON reply{cut}; its last lines:\n{select_last_lines(done.output)}"
-        return _make_end("invalid", "no_reply", told)
-    told = f"OpenClaw ended {turn} with exit code {done.exit_code}; its last lines:\n{select_last_lines(done.output)}"
-    return _make_end("failed", "openclaw_crashed", told)
-
-
-def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
-    return RunEnd(status, RunError(code=code, message=message))
-
-
-_LAUNCHER, _SOCKET = "launch.mjs", "model.sock"
-# Linux takes 128 KB for one argument.
-_MOST_AS_ARGUMENT = 64 * 1024
-_OUTPUT_BYTES = 8 * 2**20
-
-
-async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
-    """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
-
-    Where no setting says how long one request to the model may take, that is as long as the whole run may.
-
-    The trace has each turn's message, the tool calls that its model asked for with their results, and OpenClaw's
-    answer; a runner event `turn` holds what OpenClaw itself counted. Raises ProviderError where a turn failed because
-    the model's provider did, UnavailableError, ConfigError and SandboxError.
-    """
-    if context.client is None or context.model is None:
-        raise UnavailableError("the runner openclaw needs a model: name one with --model")
-    from pytest_agentbench.packs.openclaw.relay import ModelRelay  # collecting a case imports no web framework
-
-    prepared = context.prepared
-    if not isinstance(prepared, OpenClawRun) or prepared.examined is None:
-        raise UnavailableError("the runner openclaw needs an `openclaw` block in the run profile")
-    agent, examined = prepared.agent, prepared.examined
-    texts, limit = list_turn_texts(case), agent.profile.timeout_seconds
-    settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
-    parameters = merge_model_parameters(agent, context.model, settings)
-    relay = ModelRelay(
-        Requests(case.case_id, context.client, settings, context.trace, case.runner.overrides),
-        context.model,
-        context.trace,
-        adapt_parameters(parameters, context.model),
-        context.over_budget,
-    )
-    session = _Session(case, context, agent, relay)
-    _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts))
-    with control_folder(context.sandboxes) as folder:
-        _write_inputs(folder, examined, texts)
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(relay.serving(folder / _SOCKET))
-            except OSError as error:
-                raise SandboxError(f"cannot listen for OpenClaw's requests to its model: {error}") from error
-            sandbox = await stack.enter_async_context(_container(context, folder))
-            return await session.run(sandbox, texts)
-
-
-@dataclass(slots=True)
-class _Session:
-    """Turns of one run. All of them have one session of OpenClaw's, and one time limit together."""
-
-    case: Case
-    context: RunContext
-    agent: OpenClawAgent
-    relay: ModelRelay
-
-    async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
-        """Return how the run ended: at its first failed turn, or with the last turn's answer."""
-        limit, began = float(self.agent.profile.timeout_seconds), time.monotonic()
-        answer = ""
-        for number, text in enumerate(texts, start=1):
-            self.context.trace.message("user", text)
-            with self.relay.turn(text):
-                done = await self._ask(sandbox, number, text, began + limit - time.monotonic())
-            reply = await self.context.in_thread(partial(find_reply, done.output))
-            self._trace_turn(number, done, reply)
-            end = judge_turn(done, reply, self.relay, limit=limit, turn=f"turn {number} of {len(texts)}")
-            if end is not None:
-                return end
-            answer = reply.text if reply is not None else ""
-            self.context.trace.message("assistant", answer)
-        return RunOutput(output=answer)
-
-    async def _ask(self, sandbox: Sandbox, number: int, text: str, seconds: float) -> ExecResult:
-        # With `=`, as a text may begin with a dash.
-        told = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
-        command = [
-            "node",
-            f"{CONTROL}/{_LAUNCHER}",
-            str(RELAY_PORT),
-            f"{CONTROL}/{_SOCKET}",
-            # --local: in this process, without a gateway, channels and cron.
-            *("openclaw", "agent", "--local", "--json"),
-            *("--agent", self.agent.openclaw_id),
-            # One for all turns: OpenClaw goes on with what it keeps below STATE.
-            *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
-            # Rounded up: our own limit comes first, and stops the container.
-            *("--timeout", str(max(1, math.ceil(seconds)))),
-            told,
-        ]
-        return await sandbox.exec(
-            command, seconds=max(0.0, seconds), output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT
-        )
-
-    def _trace_turn(self, number: int, done: ExecResult, reply: Reply | None) -> None:
-        self.context.trace.event(
-            "turn",
-            number=number,
-            seconds=done.seconds,
-            exit_code=done.exit_code,
-            killed=done.killed,
-            openclaw=None if reply is None else dict(reply.account),
-        )
-
-
-def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined: Examined, **asked: object) -> None:
-    context.trace.request.update(
-        model=model.requested_model,
-        agent=agent.file.agent_id,
-        image=agent.profile.image,
-        openclaw=examined.version,
-        timeout_seconds=agent.profile.timeout_seconds,
-        **asked,
-    )
-
-
-def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> None:
-    """Write what the container reads there. Raises SandboxError where it cannot be written."""
-    # The configuration is the one that was examined, byte for byte: another might be refused in the middle of a run.
-    given = {
-        CONFIG_NAME: examined.config,
-        _LAUNCHER: files("pytest_agentbench.packs.openclaw").joinpath(_LAUNCHER).read_bytes(),
-    }
-    given |= {
-        _name_file(number): text.encode("utf-8", "replace")
-        for number, text in enumerate(texts, start=1)
-        if _needs_file(text)
-    }
-    for name, content in given.items():
-        write_readable(folder, name, content)
-
-
-@asynccontextmanager
-async def _container(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
-    """Yield the run's container. In the end it is stopped, and then what OpenClaw kept for itself is removed."""
-    try:
-        yield await context.sandbox((make_mount(folder),))
-    finally:
-        await context.stop_sandbox()
-        try:
-            # Behind the stop: until then what runs in there may write.
-            await context.in_thread(partial(_remove_own_folders, context))
-        except (OSError, PathRefusedError) as error:
-            context.trace.event("state_not_removed", reason=str(error))
-
-
-def _remove_own_folders(context: RunContext) -> None:
-    for folder in (STATE, HOME):
-        context.workspace.remove(folder)
-
-
-def _needs_file(text: str) -> bool:
-    return len(text.encode("utf-8", "replace")) > _MOST_AS_ARGUMENT or "\0" in text
-
-
-def _name_file(number: int) -> str:
-    return f"turn-{number}.md"
-
+    from pytest_agentbench.config.case_file import TestCaseFile
+    from pytest_agentbench.config.documents import Loc
+    from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
+    from pytest_agentbench.runners.kinds import SessionParts
 
 _EXPECTED = "expected_artifact"
 
@@ -291,10 +29,14 @@ class OpenClawRunner(RunnerKind):
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
         """Ask OpenClaw the case's turns: `run_turns`."""
+        from pytest_agentbench.packs.openclaw.turns import run_turns
+
         return await run_turns(case, context)
 
     def open(self, parts: SessionParts) -> OpenClawRuns:
         """Return what runs of OpenClaw share."""
+        from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
+
         return OpenClawRuns(parts)
 
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
@@ -305,6 +47,12 @@ class OpenClawRunner(RunnerKind):
                 "this one; remove it"
             )
             yield ("sandbox",), message
+
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError as `list_turn_texts` does."""
+        from pytest_agentbench.packs.openclaw.turns import list_turn_texts
+
+        list_turn_texts(case)
 
     def context_problems(self, hints: Any) -> Iterator[tuple[Loc, str]]:
         """Yield what `input.context.openclaw` has beside a good `expected_artifact`."""

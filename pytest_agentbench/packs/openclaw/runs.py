@@ -26,7 +26,8 @@ from pytest_agentbench.packs.openclaw.config import (
 from pytest_agentbench.packs.openclaw.container import OpenClawAgent, complete_workspace, merge_model_parameters
 from pytest_agentbench.packs.openclaw.program import Examined, Examiner
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.runners.base import Prepared, RunContext, RunnerSession, RunRequest, SessionParts
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace, template_digest
 from pytest_agentbench.workspaces.workspace import Workspace

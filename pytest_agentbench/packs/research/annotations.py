@@ -4,14 +4,12 @@ Each file is read in both spellings: flat, or nested below a name of its own; `a
 `expert_time_hours`, `avg_hourly_rate_usd` or `expert_hourly_rate_usd`, `input_price_per_1k` or `input_cost_per_1k`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, RootModel
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from pytest_agentbench.config.base import Scope, suggest, validate
 from pytest_agentbench.config.documents import Document, read_document
@@ -82,34 +80,18 @@ def _unnest(name: str) -> BeforeValidator:
     return BeforeValidator(below)
 
 
-class DomainExperts(RootModel[Annotated[dict[str, DomainExpert], _unnest("domains")]]):
-    """`domain_expert_data.json`."""
+_WHEN_READ = ConfigDict(defer_build=True)
 
-
-class ComplexityLevels(RootModel[Annotated[dict[int, ComplexityLevel], _unnest("complexity_levels")]]):
-    """`complexity_level_data.json`."""
-
-
-class TokenPrices(RootModel[Annotated[dict[str, TokenPrice], _unnest("pricing_models")]]):
-    """`token_pricing_data.json`."""
-
-
-class TaskTypes(RootModel[Annotated[dict[str, TaskType], _unnest("task_types")]]):
-    """`task_type_data.json`."""
-
-
-class ExpertTypes(RootModel[Annotated[dict[str, ExpertType], _unnest("expert_types")]]):
-    """`expert_type_data.json`."""
-
-
-M = TypeVar("M", DomainExperts, ComplexityLevels, TokenPrices, TaskTypes, ExpertTypes)
-
-FILES: dict[str, type[Any]] = {
-    "domain_expert_data.json": DomainExperts,
-    "complexity_level_data.json": ComplexityLevels,
-    "token_pricing_data.json": TokenPrices,
-    "task_type_data.json": TaskTypes,
-    "expert_type_data.json": ExpertTypes,
+FILES: dict[str, TypeAdapter[Any]] = {
+    "domain_expert_data.json": TypeAdapter(Annotated[dict[str, DomainExpert], _unnest("domains")], config=_WHEN_READ),
+    "complexity_level_data.json": TypeAdapter(
+        Annotated[dict[int, ComplexityLevel], _unnest("complexity_levels")], config=_WHEN_READ
+    ),
+    "token_pricing_data.json": TypeAdapter(
+        Annotated[dict[str, TokenPrice], _unnest("pricing_models")], config=_WHEN_READ
+    ),
+    "task_type_data.json": TypeAdapter(Annotated[dict[str, TaskType], _unnest("task_types")], config=_WHEN_READ),
+    "expert_type_data.json": TypeAdapter(Annotated[dict[str, ExpertType], _unnest("expert_types")], config=_WHEN_READ),
 }
 REQUIRED = tuple(FILES)[:3]
 
@@ -178,7 +160,7 @@ def read_annotations(folder: Path) -> Annotations:
                 problems.append(f"{path}: is missing, expected the files {', '.join(REQUIRED)}")
             continue
         try:
-            found[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder))).root
+            found[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder)))
         except ConfigError as error:
             problems.append(str(error))
     if problems:

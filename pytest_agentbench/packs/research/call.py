@@ -30,7 +30,6 @@ from pytest_agentbench.packs.research.records import RowId
 from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.sources.case_source import legal_id
-from pytest_agentbench.store.files import JUDGEMENTS
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import Redactor
 
@@ -185,7 +184,7 @@ async def open_judge(
     try:
         yield Asking(
             endpoints.client(model),
-            Judgements(args.kept / JUDGEMENTS, redactor),
+            Judgements(args.kept, redactor),
             ledger,
             redactor,
             options=options,

@@ -13,8 +13,8 @@ from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, res
 from pytest_agentbench.config.dataset_file import match_files
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
+from pytest_agentbench.config.session_roots import naming_folder
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.grader import StoredReports
 from pytest_agentbench.packs.research.records import (
     RESEARCH,
     Language,
@@ -54,13 +54,14 @@ from pytest_agentbench.sources.case_source import (
     legal_id,
     limit_bad,
 )
-from pytest_agentbench.sources.dataset import matching_files
+from pytest_agentbench.sources.dataset import earlier_names, matching_files
 from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.sources.test_yaml import named_tools
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.annotations import Annotations
     from pytest_agentbench.packs.research.config import PoetConfig
+    from pytest_agentbench.packs.research.grader import StoredReports
 
 
 _STORED = RunnerSpec(type="predictions")
@@ -165,7 +166,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
     read_config = read_poet_config(config) if config is not None else PoetConfig()
     return Reports(
         path=path,
-        name=_name(file, path, root.path),
+        name=_name(file, path, naming_folder(path, root)),
         file=file,
         # Two patterns may match one file.
         stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
@@ -372,12 +373,16 @@ def _name(file: ReportsFile, path: Path, root: Path) -> str:
     """Return the declared name, else the path below the root of the folder, or of `<name>` of `<name>.reports.yaml`."""
     if file.name is not None:
         return legal_id(file.name)
-    # `reports.yaml` is named by its folder, `gpt.reports.yaml` by folder and `gpt`.
-    stem = path.stem.removesuffix("reports").rstrip(".")
-    place = path.with_name(stem) if stem else path.parent
+    place = _named_place(path)
     # At the root itself, or outside of it, the last name has to do.
     inside = place.is_relative_to(root) and place != root
     return legal_id(place.relative_to(root).as_posix() if inside else place.name)
+
+
+def _named_place(path: Path) -> Path:
+    # `reports.yaml` is named by its folder, `gpt.reports.yaml` by folder and `gpt`.
+    stem = path.stem.removesuffix("reports").rstrip(".")
+    return path.with_name(stem) if stem else path.parent
 
 
 def _path(folder: Path, text: str) -> Path:
@@ -414,6 +419,8 @@ class OpenedReports(OpenedSource):
 
     def own_subjects(self) -> Sequence[StoredReports] | None:
         """Return the files of stored reports, each of one model; None where a runner writes them."""
+        from pytest_agentbench.packs.research.grader import StoredReports  # grading is nothing that a list needs
+
         return [StoredReports(path) for path in self.reports.stored] or None
 
     def problems(self) -> Iterator[BadRow]:
@@ -424,11 +431,14 @@ class OpenedReports(OpenedSource):
         """Yield the reports of a file, else each case once, however many models have reported on it."""
         reports = self.reports
         found = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
+        names = earlier_names(_named_place(self.path)) if reports.file.name is None else ()
+        earlier = tuple((reports.name, name) for name in names if name != reports.name)
         for item in found:
             if isinstance(item, BadRow):
                 yield item
             else:
-                yield SourceCase(item.case_id, item.tags, self.path, 1, _CaseBuilder(reports, item))
+                made = _CaseBuilder(reports, item)
+                yield SourceCase(item.case_id, item.tags, self.path, 1, made, earlier=earlier)
 
 
 class ReportsFiles(CaseSource):

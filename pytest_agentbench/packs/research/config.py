@@ -1,7 +1,5 @@
 """`poet_algorithm_config.json` of seed 003: the weights of every part, and how it is evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -38,7 +38,6 @@ from pytest_agentbench.packs.research.stages import PART_STAGES, QUESTIONS, Part
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.run import MessageEvent, RunArtifact, Usage
-from pytest_agentbench.store.files import JUDGEMENTS
 from pytest_agentbench.store.judgements import Judgements
 
 
@@ -260,7 +259,7 @@ class Grading:
             kept = None
             # A cassette keeps the replies itself; kept twice, a replay would not play what was recorded.
             if not getattr(client, "taped", False):
-                kept = Judgements(Path(lane.output, JUDGEMENTS), lane.redactor, lane.remote, lane.signer)
+                kept = Judgements(Path(lane.output), lane.redactor, lane.remote, lane.signer)
             # With --agentbench-rejudge kept replies do not count, but for those that this session has asked for.
             anew = None if services.reuse_evaluations else services.asked_anew
             self._asking = Asking(

@@ -1,7 +1,5 @@
 """Records of research reports: what they are scored against, what the parts of POET say of them (seed 003)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -209,7 +207,7 @@ RESEARCH = "research"
 """The name of both parts: of a case, and of the evaluation of its report."""
 
 
-def task_of_case(case: Case) -> ResearchTask:
+def task_of_case(case: "Case") -> ResearchTask:
     """Return the report to score of a case that is one."""
     task = case.part(ResearchTask)
     assert task is not None

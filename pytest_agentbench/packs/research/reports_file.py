@@ -1,11 +1,9 @@
 """`reports.yaml` (`<name>.reports.yaml`): research reports in files or written by runners, and how they are scored."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
@@ -128,7 +126,7 @@ class ReportsFile(ConfigFile):
         return value
 
     @model_validator(mode="after")
-    def _complete(self) -> ReportsFile:
+    def _complete(self) -> Self:
         complain(self._lacks())
         return self
 

@@ -150,7 +150,7 @@ def test_a_server_that_nobody_declares_is_an_error_of_its_tasks(tasks):
     finished = tasks.run("--agentbench-metric", "says_maps>=1")
     others = dict.fromkeys(["maps_000[agent]", "maps_001[agent]", "trip_000[agent]"], "passed")
     assert finished.outcomes == {"other[agent]": "error", **others}
-    assert "more.json:1: no MCP server 'Weather Dta' is declared; did you mean 'Weather Data'?" in finished.text
+    assert "more.json:1:1: no MCP server 'Weather Dta' is declared; did you mean 'Weather Data'?" in finished.text
 
 
 def test_a_servers_file_that_is_wrong_is_one_error(tasks):

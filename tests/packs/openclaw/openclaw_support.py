@@ -24,8 +24,8 @@ from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.packs.openclaw.container import OpenClawAgent, make_openclaw_config, merge_model_parameters
 from pytest_agentbench.packs.openclaw.program import Examined
-from pytest_agentbench.packs.openclaw.runner import run_turns
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
+from pytest_agentbench.packs.openclaw.turns import run_turns
 from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.records.run import RunnerEvent
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, conclude

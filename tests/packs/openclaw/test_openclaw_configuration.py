@@ -33,7 +33,7 @@ def test_the_reference_agent_on_openrouter_comes_to_this_configuration(tmp_path:
         agent={"id": "support-agent", "prompt": "You are a benchmark example agent."},
         model_defaults={"aliases": {"default": "benchmark-primary"}, "primary_params": {"max_tokens": 8192}},
     )
-    model = a_model(OPENROUTER, options={"primary_params": {"reasoning": {"effort": "medium"}}})
+    model = a_model(OPENROUTER, parameters={"reasoning": {"effort": "medium"}})
     parameters = merge_model_parameters(agent, model, RunnerSettings())
 
     assert make_openclaw_config(agent, model, parameters, prompt_override=True) == {
@@ -113,7 +113,7 @@ def test_parameters_of_the_nearer_place_win(tmp_path: Path) -> None:
     agent = make_agent(
         tmp_path, model_defaults={"primary_params": {"max_tokens": 1, "top_k": 1, "seed": 1, "temperature": 0.1}}
     )
-    model = a_model(options={"primary_params": {"top_k": 2, "seed": 2, "temperature": 0.2}}, parameters={"seed": 3})
+    model = a_model(parameters={"top_k": 2, "seed": 3, "temperature": 0.2})
     settings = RunnerSettings(temperature=0.4, min_p=0.4)
     assert merge_model_parameters(agent, model, settings) == {
         "max_tokens": 1,

@@ -10,7 +10,7 @@ from openclaw_support import turns
 from runners.runners_support import make_case
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.runner import list_turn_texts
+from pytest_agentbench.packs.openclaw.turns import list_turn_texts
 from pytest_agentbench.records.case import Attachment, Message
 
 HINT = {"openclaw": {"expected_artifact": "report.md"}}

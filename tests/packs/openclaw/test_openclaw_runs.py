@@ -23,7 +23,7 @@ from pytest_agentbench.packs.openclaw.container import OpenClawAgent
 from pytest_agentbench.packs.openclaw.runs import OpenClawRuns, make_openclaw_spec
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
-from pytest_agentbench.runners.base import RunRequest, SessionParts
+from pytest_agentbench.runners.kinds import RunRequest, SessionParts
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes

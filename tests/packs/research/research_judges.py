@@ -16,7 +16,6 @@ from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.packs.research.asking import Asking
 from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.store.files import JUDGEMENTS
 from pytest_agentbench.store.judgements import Judgements
 from pytest_agentbench.store.redaction import Redactor
 
@@ -57,7 +56,7 @@ class Judge:
     async def _ask(self, question: Callable[[Asking], Awaitable[T]]) -> T:
         model = Model(model_id="judge", requested_model="judge", base_url=self._endpoint.base_url, api_key_env=None)
         endpoints = Endpoints(backoff=Backoff(first=0.001))
-        kept = None if self.kept is None else Judgements(self.kept / JUDGEMENTS, self.redactor)
+        kept = None if self.kept is None else Judgements(self.kept, self.redactor)
         try:
             client = endpoints.client(model.model_copy(update=self.settings))
             return await question(Asking(client, kept, self.ledger, self.redactor))

@@ -69,7 +69,6 @@ def test_the_name_is_the_folder_or_what_the_file_is_called(project, tmp_path):
     assert opened(project, name=None).name == tmp_path.name
     named = project.write("deep.reports.yaml", (tmp_path / "reports.yaml").read_text(encoding="utf-8"))
     assert open_reports(named, ConfigRoot(tmp_path)).name == "deep"
-    assert open_reports(named, ConfigRoot(tmp_path.parent)).name == f"{tmp_path.name}/deep"
 
 
 def test_a_list_of_rows_in_json_is_read_like_lines(project):

@@ -19,6 +19,7 @@ export function modelsTable(app) {
     ["Cost of a run", (model) => meanOf(app, model, (row) => row.cost_usd.run, usd)],
     ["Tokens of a run", (model) => meanOf(app, model, (row) => row.usage?.total_tokens ?? null, (tokens) => compact(Math.round(tokens)))],
     ["Time of a run", (model) => [seconds(model.duration_seconds.p50), model.duration_seconds.p95 === null ? null : small(`median; 95 % within ${seconds(model.duration_seconds.p95)}`)]],
+    models.some((model) => model.streaming) ? ["First token", (model) => [seconds(model.streaming?.ttft_seconds.p50 ?? null), model.streaming ? small(speed(model.streaming)) : null]] : null,
   ].filter(Boolean);
   return scrolled("Models side by side", el(
     "table",
@@ -26,6 +27,11 @@ export function modelsTable(app) {
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Model"), columns.map(([title]) => el("th", { scope: "col" }, title)))),
     el("tbody", {}, models.map((model) => el("tr", {}, el("th", { scope: "row" }, name(model)), columns.map(([title, cell]) => el("td", { "data-title": title }, cell(model)))))),
   ));
+}
+
+function speed({ ttft_seconds: first, output_tokens_per_second: rate }) {
+  const told = [first.p95 === null ? null : `95 % within ${seconds(first.p95)}`, rate.p50 === null ? null : `${compact(Math.round(rate.p50))} tokens/s`];
+  return told.filter(Boolean).join("; ");
 }
 
 function name(model) {

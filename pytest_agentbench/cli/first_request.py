@@ -1,0 +1,319 @@
+"""The first request of a case's run, as it would be sent, and where each of its fields comes from. Nobody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.field_doubts import place_doubts
+from pytest_agentbench.config.profiles import RunProfile, SuiteFile, merge_runner_settings
+from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.services import Registry, build_registry
+from pytest_agentbench.engine.subject import require_input
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.client import Connection, Endpoints
+from pytest_agentbench.models.connections import HttpConnection
+from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, resolve_model
+from pytest_agentbench.models.spelling import Spelling
+from pytest_agentbench.records.case import Case, Model, header_variable
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.runners.kinds import RunnerKind
+from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, SourceRequest
+from pytest_agentbench.sources.discovery import find_cases, open_source
+from pytest_agentbench.store.redaction import Redactor, strip_credentials
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+if TYPE_CHECKING:
+    import httpx2
+
+_HIDDEN = "***"
+_MAY_BE_KEY = re.compile(r"(?i)key|token|secret|signature|^sig$|^code$|auth|cookie|password")
+
+
+class Asked(NamedTuple):
+    """What a session is told by its options: whose request, under which profile and suite."""
+
+    model: str
+    case: str
+    run_profile: str | None = None
+    suite: str | None = None
+
+
+@dataclass(frozen=True)
+class FirstRequest:
+    """A request as it is sent, keys hidden. `origins` says of each field of the body where it comes from."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    origins: Mapping[str, str]
+    warnings: Sequence[str]
+
+    def to_json(self) -> str:
+        """Return it as an object {url, headers, body, origins, warnings}."""
+        shown = {name: getattr(self, name) for name in ("url", "headers", "body", "origins", "warnings")}
+        return json.dumps(shown, ensure_ascii=False, indent=2)
+
+    def to_text(self) -> str:
+        """Return it for people."""
+        lines = [f"{self.method} {self.url}", *(f"{name}: {value}" for name, value in self.headers.items()), ""]
+        lines += [json.dumps(self.body, ensure_ascii=False, indent=2), ""]
+        for name, origin in self.origins.items():
+            value = json.dumps(self.body[name], ensure_ascii=False)
+            lines.append(f"{name}{'' if len(value) > 60 else f' {value}'}: {origin}")
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+
+def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked) -> FirstRequest:
+    """Return the first request of the run of a case below the paths.
+
+    Raises ConfigError where the case cannot be run or its first request is known to the run alone.
+    """
+    registry = build_registry()
+    found = _find_case(paths, roots, registry, asked)
+    profile, suite, case = found.profile, found.suite, found.case
+    if problems := find_unknown_overrides(profile, found.root, {asked.model}):
+        raise ConfigError("\n".join(f"{asked.run_profile}: {text}" for _, text in problems))
+    model = resolve_model(asked.model, models=found.root.models(), suite=suite)
+    settings = merge_runner_settings(profile, model.model_id, case.runner.overrides, model.parameters)
+    sent = asyncio.run(_send_nowhere(case, model, profile, settings, registry))
+    body = json.loads(sent.body)
+    layers = list(_list_layers(found, model))
+    origins = dict(_find_origins(body, sent.spelling, layers, case, model))
+    redact = Redactor()
+    redact.know(model.variables)
+    files = [each for each in (suite, profile, found.root.models()) if each is not None]
+    warnings = [text for file in files for text in place_doubts(file)]
+    warnings += [text for text, _ in found.opened.field_doubts()]
+    host = describe_route(model)
+    warnings += [
+        f"{name}: has no effect there: its endpoint takes no notice of it ({host})"
+        for name in body
+        if name in sent.spelling.dialect.ignored
+    ]
+    return FirstRequest(
+        sent.method,
+        redact.text(sent.url),
+        {name: redact.text(value) for name, value in sent.headers.items()},
+        redact.value(body),
+        {name: _relate(origin) for name, origin in origins.items()},
+        [redact.text(text) for text in dict.fromkeys(warnings)],
+    )
+
+
+class _Found(NamedTuple):
+    case: Case
+    opened: OpenedSource
+    root: ConfigRoot
+    profile: RunProfile
+    suite: SuiteFile | None
+
+
+def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, asked: Asked) -> _Found:
+    named, known = Path(asked.case).absolute(), set[str]()
+    for given in paths:
+        for path in find_cases(given) if given.is_dir() else [given]:
+            root = roots.of(path)
+            profile = root.run_profile(asked.run_profile) if asked.run_profile else RunProfile.default()
+            outside = profile.allow_outside_paths
+            request = SourceRequest(root, registry.known, allow_outside=outside, run_profile=profile)
+            try:
+                opened = open_source(path, request)
+                rows = () if opened.is_remote else opened.rows()
+                for row in rows:
+                    if isinstance(row, SourceCase) and (row.case_id == asked.case or path == named):
+                        suite = root.suite(asked.suite) if asked.suite else None
+                        return _Found(row.make(), opened, root, profile, suite)
+                    if not isinstance(row, BadRow):
+                        known.add(row.case_id)
+            except ConfigError:
+                if path == named or path.parent.name == asked.case:
+                    raise
+    raise ConfigError(f"--show-request: found no case {asked.case!r}{suggest(asked.case, known)}")
+
+
+class _Sent(NamedTuple):
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    spelling: Spelling
+
+
+class _RequestMade(Exception):
+    def __init__(self, request: httpx2.Request | None, body: bytes) -> None:
+        super().__init__()
+        self.request, self.body = request, body
+
+
+class _Nowhere:
+    """A connection that makes requests as the real one does, and ends the run with the first."""
+
+    def __init__(self, real: Connection) -> None:
+        self._real = real
+
+    async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
+        made = await self._real.make_request(body, headers) if isinstance(self._real, HttpConnection) else None
+        raise _RequestMade(made, body)
+
+    async def close(self) -> None:
+        await self._real.close()
+
+
+class _EndpointsNowhere(Endpoints):
+    def _connect(self, model: Model) -> Connection:
+        return _Nowhere(super()._connect(model))
+
+
+async def _send_nowhere(
+    case: Case, model: Model, profile: RunProfile, settings: Mapping[str, Any], registry: Registry
+) -> _Sent:
+    """Let the case's runner run up to its first request."""
+    runner = registry.runners[case.runner.type]
+    require_input(runner, case.runner.type, case)
+    place = f"{case.path}:{case.line}:1"
+    if isinstance(runner, RunnerKind) and runner.own_tools:
+        raise ConfigError(
+            f"{place}: the requests of the runner {case.runner.type} are made by a program that it starts"
+        )
+    if case.mcp_servers or profile.mcp_servers:
+        raise ConfigError(f"{place}: the first request lists tools of MCP servers, and none is started here")
+    if model.provider is not None:
+        raise ConfigError(f"{place}: {describe_route(model)}: its requests are known to the plugin alone")
+    workspaces = Workspaces()
+    endpoints = _EndpointsNowhere(providers=registry.providers)
+    try:
+        client = endpoints.client(model)
+        sandboxes = Sandboxes(workspaces, starts_engines=False)
+        context = RunContext(
+            case=case,
+            open_sandboxes=lambda: sandboxes,
+            model=model,
+            settings=settings,
+            client=client,
+            tools=registry.tools,
+            sandbox_spec=lambda: sandboxes.spec(profile.sandbox_settings, case.sandbox),
+            search=registry.search,
+            network=profile.network,
+        )
+        try:
+            await runner(case, context)
+        except _RequestMade as made:
+            method, url, headers = _show_request(made.request, model, client.spelling.dialect.auth_header)
+            return _Sent(method, url, headers, made.body, client.spelling)
+        raise ConfigError(f"{place}: the runner {case.runner.type} ended without a request")
+    finally:
+        await endpoints.close()
+        workspaces.close()
+
+
+def _show_request(request: httpx2.Request | None, model: Model, auth_header: str) -> tuple[str, str, dict[str, str]]:
+    """Return method, address and headers, their keys hidden."""
+    if request is None:
+        return "POST", f"the scripts beside the case ({model.model_id} is asked offline)", {}
+    secret = {auth_header.lower(), "authorization"}
+    secret |= {name.lower() for name, value in model.headers.items() if header_variable(value) is not None}
+    headers = {
+        name: _HIDDEN if name in secret or _MAY_BE_KEY.search(name) else value
+        for name, value in request.headers.items()
+    }
+    query = "&".join(
+        f"{name}={_HIDDEN if _MAY_BE_KEY.search(name) else value}" for name, value in request.url.params.multi_items()
+    )
+    address = strip_credentials(str(request.url.copy_with(query=None)))
+    return request.method, f"{address}?{query}" if query else address, headers
+
+
+class _Layer(NamedTuple):
+    """A mapping of request fields: the file it stands in, and its place there."""
+
+    path: Path
+    loc: Loc
+    fields: Mapping[str, Any]
+
+
+def _list_layers(found: _Found, model: Model) -> Iterator[_Layer]:
+    """Yield what the request's fields may come from, in the order in which it is merged."""
+    models, suite, profile, case = found.root.models(), found.suite, found.profile, found.case
+    for file in (models, suite):
+        for each in () if file is None else file.models:
+            if each.model_id != model.model_id or each.origin is None or each.origin.path is None:
+                continue
+            path = each.origin.path
+            at: Loc = ("models", _index_of(path, model.model_id))
+            yield _Layer(path, (*at, "parameters"), each.parameters)
+            if file is suite:
+                yield _Layer(path, at, each.model_extra or {})
+                yield _Layer(path, (*at, "primary_params"), getattr(each, "primary_params", {}))
+    if profile.origin is not None and profile.origin.path is not None:
+        yield _Layer(profile.origin.path, ("runner_defaults",), profile.runner_defaults)
+        own = profile.model_overrides.get(model.model_id, {})
+        yield _Layer(profile.origin.path, ("model_overrides", model.model_id), own)
+    yield _Layer(found.opened.file, ("runner",), case.runner.overrides)
+
+
+def _index_of(path: Path, model_id: str) -> int:
+    ids = [each.get("model_id") for each in read_document(path).data["models"]]
+    return ids.index(model_id) if model_id in ids else 0
+
+
+def _find_origins(
+    body: Mapping[str, Any], spelling: Spelling, layers: Sequence[_Layer], case: Case, model: Model
+) -> Iterator[tuple[str, str]]:
+    said: dict[str, str] = {}
+    for layer in layers:
+        for name, value in spread_extra_body(layer.fields).items():
+            if value is None:
+                continue
+            # By what the endpoint calls it: `max_tokens` may be `max_completion_tokens` there
+            spelled = spelling.spell({"messages": [], name: value})[0].keys() - {"messages"}
+            loc = (*layer.loc, name) if name in layer.fields else (*layer.loc, EXTRA_BODY, name)
+            said |= dict.fromkeys(spelled, _place(layer.path, loc))
+    here = f"{case.path}:{case.line}"
+    for name in body:
+        if name == "model":
+            yield name, _origin_of_name(model, layers)
+        elif name == "messages":
+            yield name, _place(case.path, ("input", "messages")) if case.dataset is None else here
+        elif name == "tools":
+            yield name, _place(case.path, ("input", "context")) if case.dataset is None else here
+        else:
+            yield name, said.get(name, f"the runner {case.runner.type}")
+
+
+def _origin_of_name(model: Model, layers: Sequence[_Layer]) -> str:
+    """Return where the endpoint's name for the model stands: where there is no entry, on the command line."""
+    for layer in reversed(layers):
+        if layer.loc[:1] == ("models",) and len(layer.loc) > 1:
+            entry = read_document(layer.path).data["models"][layer.loc[1]]
+            for field in ("requested_model", "openrouter_model", "model_name"):
+                if field in entry:
+                    return _place(layer.path, (*layer.loc[:2], field))
+    entries = [layer for layer in layers if layer.loc[:1] == ("models",)]
+    return _place(entries[0].path, (*entries[0].loc[:2], "model_id")) if entries else "--model"
+
+
+def _place(path: Path, loc: Loc) -> str:
+    if path.suffix not in (".yaml", ".yml"):
+        return f"{path}:1"
+    return f"{path}:{read_document(path).problem(loc, '', at_key=True).line}"
+
+
+def _relate(origin: str) -> str:
+    """Return a place as a path from here, where it lies below."""
+    path, colon, line = origin.rpartition(":")
+    related = os.path.relpath(path) if colon and os.path.isabs(path) else path
+    return f"{related if not related.startswith('..') else path}{colon}{line}"

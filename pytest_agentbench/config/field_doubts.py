@@ -1,0 +1,81 @@
+"""Request fields in files that no endpoint is known to take: sent all the same, and told with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config.base import ConfigFile
+from pytest_agentbench.config.dialects import resolve_dialect
+from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile, SuiteModel
+from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
+from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.extensions import installed_names
+from pytest_agentbench.records.case import RunnerSpec
+
+_PROBE = "llm_probe"
+_OF_LAYERS = frozenset({*RunnerSettings.model_fields, "type"})
+_OF_JUDGES = frozenset({"timeout_seconds", "retries"})
+
+
+def place_doubts(file: ConfigFile) -> list[str]:
+    """Return the doubts about a file that was read from somewhere, as `file:line:column: field: text`."""
+    if file.origin is None or file.origin.path is None:
+        return []
+    found = [
+        ((*loc, *at), text)
+        for loc, fields, ours in _list_fields(file)
+        if not fields.keys() <= REQUEST_FIELDS
+        for at, text in find_unknown_fields(fields, ours)
+    ]
+    found += _list_ineffective(file)
+    return [placed for placed, _ in _locate(file.origin.path, found)]
+
+
+def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
+    """Return the doubts about the runner of a case or dataset, each with its place and without.
+
+    A runner that a conftest adds may have settings of its own.
+    """
+    is_known = runner.type == _PROBE or runner.type in installed_names("runner")
+    found = find_unknown_fields(runner.overrides, _OF_LAYERS, only_misspelt=not is_known)
+    return _locate(path, [(("runner", *at), text) for at, text in found])
+
+
+def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    document = read_document(path)
+    problems = [document.problem(loc, text, at_key=True) for loc, text in found]
+    return [(f"{path}:{each.line}:{each.column}: {each.message}", each.message) for each in problems]
+
+
+def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
+    """Yield request fields of models that their endpoint, where the file names it, takes no notice of."""
+    for index, model in enumerate(file.models if isinstance(file, SuiteFile | ModelsFile) else ()):
+        if model.parameters and (model.base_url or model.dialect):
+            ignored = resolve_dialect(model.dialect, model.base_url or "", model.dialect_overrides).ignored
+            for name in model.parameters.keys() & {*ignored}:
+                yield ("models", index, "parameters", name), "has no effect there: its endpoint takes no notice of it"
+
+
+def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Collection[str]]]:
+    """Yield the places of a file where request fields stand, with what else is read there."""
+    if isinstance(file, RunProfile):
+        yield ("runner_defaults",), file.runner_defaults, _OF_LAYERS
+        for name, layer in file.model_overrides.items():
+            yield ("model_overrides", name), layer, _OF_LAYERS
+    elif isinstance(file, SuiteFile | ModelsFile):
+        for index, model in enumerate(file.models):
+            at: Loc = ("models", index)
+            yield (*at, "parameters"), model.parameters, ()
+            if isinstance(model, SuiteModel):
+                yield at, model.request_fields, ()
+                yield (*at, "primary_params"), model.primary_params, ()
+    elif isinstance(file, EvaluationProfile):
+        for index, judge in enumerate(file.judges):
+            if judge.type == _PROBE:  # others have options of their own
+                yield ("judges", index), judge.model_extra or {}, _OF_JUDGES
+                yield ("judges", index, "request_options"), judge.request_options, _OF_JUDGES

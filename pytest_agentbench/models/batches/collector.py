@@ -1,0 +1,341 @@
+"""Requests collected into batches, and their answers given out: across sessions, each handed in once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_agentbench.errors import BatchWaitsError
+from pytest_agentbench.models.batches.jobs import Job, key_of, make_id, read_jobs
+from pytest_agentbench.models.batches.services import BatchService, Line, find_kind, open_service, require_kind
+from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.limits import stop_run_limit
+from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.store.redaction import strip_credentials
+
+FEWEST = 50
+"""Requests that are worth another batch where one has left them out; fewer are asked directly."""
+_MOST_ATTEMPTS = 3
+_TRANSIENT = frozenset({0, 408, 429})
+_NEAR = 0.9
+_KEPT_SECONDS = 29 * 24 * 3600
+"""So long services keep results, at least: an older job has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: without a further request before a batch is handed in, and between two looks at one."""
+
+    quiet: float = 10.0
+    first: float = 10.0
+    longest: float = 120.0
+
+
+PACE = Pace()
+
+
+class Collected(NamedTuple):
+    """An answer from a batch, the batch's name, and how long it took in seconds."""
+
+    reply: RawReply
+    batch: str
+    seconds: float
+
+
+class Batches:
+    """The batches of a session, whose output folder notes them. For one event loop.
+
+    With `every` they take the requests for each model whose endpoint has batches, else for those whose entry says so.
+    `wait` is how many seconds they are waited for; `park(run, waits)` is told when a run begins and ends to wait for
+    one, `tell` gets sentences for the user.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        *,
+        every: bool,
+        wait: float,
+        tell: Callable[[str], None],
+        park: Callable[[asyncio.Task[Any], bool], None] = lambda run, waits: None,
+    ) -> None:
+        self.output, self._every, self.tell, self.park = output, every, tell, park
+        self._without: set[str] = set()
+        self.deadline = time.monotonic() + wait
+        self._batchers: dict[tuple[str, str, str | None], Batcher] = {}
+
+    def batcher(self, model: Model, key: str, headers: Mapping[str, str]) -> Batcher | None:
+        """Return what collects a model's requests, None where they are asked directly.
+
+        Raises ConfigError where its entry wants batches, and its endpoint has none.
+        """
+        if model.batch is None and (not self._every or find_kind(model) is None):
+            if self._every and model.model_id not in self._without:
+                self._without.add(model.model_id)
+                self.tell(f"{model.model_id}: its endpoint has no batches that are known: it is asked directly")
+            return None
+        base_url = strip_credentials(model.base_url or DEFAULT_BASE_URL)
+        place = (base_url, model.requested_model, model.api_key_env)
+        if place not in self._batchers:
+            service = open_service(require_kind(model), model, key, headers)
+            self._batchers[place] = Batcher(self, model, base_url, service)
+        return self._batchers[place]
+
+    async def close(self) -> None:
+        """Leave what is under way to a later session, and forget what has been stored."""
+        for batcher in self._batchers.values():
+            await batcher.close()
+
+
+class _Waiting(NamedTuple):
+    """A request that waits. `attempt` is that of its line, from 1."""
+
+    key: str
+    body: dict[str, object]
+    answer: asyncio.Future[Collected | None]
+    attempt: int = 1
+
+
+class Batcher:
+    """The requests for one model of one endpoint."""
+
+    def __init__(self, batches: Batches, model: Model, endpoint: str, service: BatchService) -> None:
+        self._batches, self._model, self._endpoint, self._service = batches, model, endpoint, service
+        self._jobs: dict[str, Job] = {}
+        known = [job for job in read_jobs(batches.output) if (job.endpoint, job.model) == self._place]
+        for job in [job for job in known if job.created < time.time() - _KEPT_SECONDS]:
+            job.remove(batches.output)
+            known.remove(job)
+        for job in reversed(known):  # of two with one request the newer counts
+            self._jobs |= {key_of(line): job for line in job.ids}
+        self._waiting: dict[str, dict[str, _Waiting]] = {}
+        self._fresh: dict[str, _Waiting] = {}
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, int] = {}
+        self._collected: set[str] = set()
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return self._endpoint, self._model.requested_model
+
+    async def ask(self, body: dict[str, object]) -> Collected | None:
+        """Return the answer to a request, None where it is to be asked directly.
+
+        Raises RequestFailed where the batch is refused or cancelled, BatchWaitsError at the end of the wait.
+        """
+        key = self._make_key(body)
+        waiting = _Waiting(key, body, asyncio.get_running_loop().create_future())
+        job = self._jobs.get(key)
+        if job is None:
+            self._add(waiting)
+        else:
+            attempt = next(int(line.rpartition("-")[2]) for line in job.ids if key_of(line) == key)
+            self._join(job, waiting._replace(attempt=attempt))
+        draw, longest = DRAW.get(), max(0.0, self._batches.deadline - time.monotonic()) + 60
+        if draw is None:
+            return await waiting.answer
+        self._batches.park(draw.owner, True)
+        try:
+            with stop_run_limit(longest):
+                found = await waiting.answer
+        finally:
+            self._batches.park(draw.owner, False)
+        # Once its run has come to its end, that is stored, and nobody asks for the answer again
+        draw.owner.add_done_callback(lambda task: None if task.cancelled() else self._collected.add(key))
+        return found
+
+    def _make_key(self, body: Mapping[str, object]) -> str:
+        draw = DRAW.get()
+        asked = [self._endpoint, body, None if draw is None else draw.text]
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+        # The same in one draw: what asks twice without saying so wants two answers
+        self._asked[digest] = number = self._asked.get(digest, 0) + 1
+        return key_of(digest if number == 1 else hashlib.sha256(f"{digest}{number}".encode()).hexdigest())
+
+    def _add(self, *found: _Waiting) -> None:
+        """Take requests for the next batch, which is handed in when none has come for a while, or it is full."""
+        for each in found:
+            self._fresh[each.key] = each
+            self._size += len(self._service.write_line(make_id(each.key, each.attempt), each.body))
+        if self._timer is not None:
+            self._timer.cancel()
+        full = len(self._fresh) >= _NEAR * self._service.most_lines or self._size >= _NEAR * self._service.most_bytes
+        self._timer = asyncio.get_running_loop().call_later(0 if full else PACE.quiet, self._hand_in)
+
+    def _hand_in(self) -> None:
+        found, self._fresh, self._size = self._fresh, {}, 0
+        found = {key: each for key, each in found.items() if not each.answer.done()}
+        if not found:
+            return
+        ids = [make_id(each.key, each.attempt) for each in found.values()]
+        job = Job(require_kind(self._model), self._model.requested_model, self._endpoint, self._model.api_key_env, ids)
+        for each in found.values():
+            self._join(job, each)
+
+    def _join(self, job: Job, waiting: _Waiting) -> None:
+        self._jobs[waiting.key] = job
+        self._waiting.setdefault(job.job, {})[waiting.key] = waiting
+        if job.job not in self._tasks:
+            # The task begins after this step of the loop: all that belong to a new job are in it by then
+            self._tasks[job.job] = asyncio.ensure_future(self._see_through(job))
+
+    async def _see_through(self, job: Job) -> None:
+        try:
+            if job.batch is None and not await self._find_or_create(job):
+                return
+            await self._collect(job)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - told to everybody who waits
+            if job.state == "new":  # nothing was handed in
+                job.remove(self._batches.output)
+            self._fail(job, error)
+        finally:
+            self._tasks.pop(job.job, None)
+
+    async def _find_or_create(self, job: Job) -> bool:
+        """Return whether the job has a batch: of a job of an earlier session, which has the lines no more, the one that
+        it may have made just before its end. Without one its requests are taken for the next batch.
+        """
+        waiting = self._waiting[job.job]
+        if job.state == "new" and len(waiting) == len(job.ids):
+            lines = [self._service.write_line(make_id(each.key, each.attempt), each.body) for each in waiting.values()]
+            job.save(self._batches.output)
+            job.file = await self._service.upload(job, lines)
+            self._note(job, "uploaded")
+            job.batch = await self._create(job, lines)
+        else:
+            job.batch = await self._service.find(job)
+            if job.batch is None:
+                job.remove(self._batches.output)
+                self._waiting.pop(job.job)
+                for each in waiting.values():
+                    del self._jobs[each.key]
+                self._add(*waiting.values())
+                return False
+        self._note(job, "created")
+        self._batches.tell(
+            f"{len(job.ids)} requests to {self._model.model_id} wait in batch {job.batch} (job {job.job})"
+        )
+        return True
+
+    async def _create(self, job: Job, lines: list[bytes]) -> str:
+        """Return the batch's name. Where its creation was not answered, it is looked for before it is made again."""
+        try:
+            return await self._service.create(job, lines)
+        except RequestFailed as failed:
+            if not failed.retryable:
+                job.remove(self._batches.output)
+                raise
+        await asyncio.sleep(PACE.first)
+        return await self._service.find(job) or await self._service.create(job, lines)
+
+    def _note(self, job: Job, state: str) -> None:
+        job.state = state
+        job.save(self._batches.output)
+
+    async def _collect(self, job: Job) -> None:
+        """Wait until the batch has ended, and give its answers out."""
+        assert job.batch is not None
+        interval = PACE.first
+        while True:
+            try:
+                poll = await self._service.poll(job.batch)
+            except RequestFailed as failed:
+                if not failed.retryable:
+                    raise
+            else:
+                if poll.state != job.state:
+                    self._note(job, poll.state)
+                if poll.ended:
+                    break
+            left = self._batches.deadline - time.monotonic()
+            if left <= 0:
+                raise BatchWaitsError(f"{len(self._waiting[job.job])} items wait in {job.batch}; run again to collect")
+            await asyncio.sleep(min(interval, left))
+            interval = min(1.5 * interval, PACE.longest)
+        lines = await self._service.read(poll)
+        self._give_out(job, {key_of(name): line for name, line in lines.items()}, poll.missing)
+
+    def _give_out(self, job: Job, lines: Mapping[str, Line], missing: Line) -> None:
+        again: list[_Waiting] = []
+        expired: list[_Waiting] = []
+        assert job.batch is not None
+        for key, waiting in self._waiting.pop(job.job).items():
+            line = lines.get(key, missing)
+            if line.lost == "cancelled":
+                self._end(waiting, _cancelled(job.batch))
+            elif line.lost == "expired":
+                expired.append(waiting)
+            elif line.lost is not None or line.status in _TRANSIENT or line.status >= 500:
+                again.append(waiting)
+            else:
+                reply = RawReply(line.status, {"content-type": "application/json"}, line.body)
+                self._end(waiting, Collected(reply, job.batch, time.time() - job.created))
+        in_time = self._batches.deadline > time.monotonic()
+        # What a batch had no time for is as good in the next; what failed there may fail there again
+        anew = expired + (again if len(again) >= FEWEST else [])
+        anew = [each for each in anew if in_time and each.attempt < _MOST_ATTEMPTS]
+        kept = {each.key for each in anew}
+        for each in (*expired, *again):
+            if each.key not in kept:
+                self._end(each, None)
+        if anew:
+            self._add(*(each._replace(attempt=each.attempt + 1) for each in anew))
+
+    @staticmethod
+    def _end(waiting: _Waiting, end: Collected | RequestFailed | Exception | None) -> None:
+        if waiting.answer.done():  # its run was cut off meanwhile
+            return
+        if isinstance(end, Exception):
+            waiting.answer.set_exception(end)
+        else:
+            waiting.answer.set_result(end)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        if isinstance(error, RequestFailed):
+            # Nobody may ask directly what may be paid for already
+            error.retryable = False
+        for waiting in self._waiting.pop(job.job, {}).values():
+            # One each: several raise it, and each adds to its traceback
+            own = BatchWaitsError(*error.args) if isinstance(error, BatchWaitsError) else error
+            self._end(waiting, own)
+
+    async def close(self) -> None:
+        """Stop watching, and take what is stored out of the jobs."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._service.close()
+        forget(self._batches.output, self._collected)
+
+
+def forget(output: Path, collected: Collection[str]) -> None:
+    """Take requests whose runs are stored out of the jobs that hold them, and remove the jobs that hold no others."""
+    for job in read_jobs(output) if collected else ():
+        left = [line for line in job.ids if key_of(line) not in collected]
+        if not left:
+            job.remove(output)
+        elif len(left) < len(job.ids):
+            replace(job, ids=left).save(output)
+
+
+def _cancelled(batch: str) -> RequestFailed:
+    advice = "Run again to ask anew."
+    return RequestFailed("batch_cancelled", f"batch_cancelled: {batch} was cancelled", advice, retryable=False)

@@ -1,0 +1,95 @@
+"""Jobs: what a session has handed in as a batch, on disk before, while and after it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pytest_agentbench.errors import InfrastructureError
+
+FOLDER = Path(".agentbench", "batches")
+"""Where jobs lie, below the output folder."""
+Kind = Literal["openai", "anthropic", "gemini"]
+"""The protocol of a batch."""
+_KEY = 24
+"""Hex digits of a request's key in the ids of its lines."""
+
+
+@dataclass
+class Job:
+    """A batch, from before it is handed in. `ids` are those of the lines that no run has been stored for yet.
+
+    `state` is ours before there is a batch (new, uploaded), then the service's own word. `file` is the service's name
+    of the uploaded lines, `batch` that of the batch, None before it is known. `created` is in Unix seconds.
+    """
+
+    kind: Kind
+    model: str
+    endpoint: str
+    key_variable: str | None
+    ids: list[str]
+    job: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: str = "new"
+    file: str | None = None
+    batch: str | None = None
+    created: float = field(default_factory=time.time)
+
+    def save(self, output: Path) -> None:
+        """Write the job so that it outlives the process and the machine. Raises InfrastructureError."""
+        folder = output / FOLDER
+        path = folder / f"{self.job}.json"
+        temporary = path.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with temporary.open("x", encoding="utf-8") as file:
+                json.dump({"schema_version": 1, **asdict(self)}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            # The name too: what is paid for is found by it
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise InfrastructureError(f"{path}: the batch could not be noted: {error.strerror or error}") from error
+
+    def remove(self, output: Path) -> None:
+        """Forget the job: all that it brought is stored."""
+        (output / FOLDER / f"{self.job}.json").unlink(missing_ok=True)
+
+
+def key_of(line: str) -> str:
+    """Return the key of the request that a line's id names: 24 hex digits before the attempt."""
+    return line[:_KEY]
+
+
+def make_id(key: str, attempt: int) -> str:
+    """Return the id of a request's line, by the request's key (hex)."""
+    return f"{key[:_KEY]}-{attempt}"
+
+
+def read_jobs(output: Path) -> Iterator[Job]:
+    """Yield the jobs of an output folder, newest first. Raises InfrastructureError for a file that is none."""
+    found = []
+    for path in (output / FOLDER).glob("*.json"):
+        try:
+            data = json.loads(path.read_bytes())
+            if data.pop("schema_version") != 1:
+                raise ValueError("another schema_version")
+            found.append(Job(**data))
+        except FileNotFoundError:  # its session has just come to its end
+            continue
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InfrastructureError(
+                f"{path}: found no job of a batch ({error}); what it stands for may be paid for: mend it, or remove it"
+            ) from error
+    yield from sorted(found, key=lambda job: job.created, reverse=True)

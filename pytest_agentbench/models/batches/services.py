@@ -1,0 +1,437 @@
+"""The batch services of OpenAI (Azure's too), Anthropic and Google: to hand in, to watch, to read, to cancel."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+import httpx2
+
+from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
+from pytest_agentbench.config.dialects import DIALECTS
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.batches.jobs import Job, Kind
+from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
+from pytest_agentbench.models.connections import tls_context
+from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed
+from pytest_agentbench.models.routes import DEFAULT_BASE_URL
+from pytest_agentbench.records.case import DialectName, Model
+
+_SECONDS = 300.0
+"""Limit of one request to a service: a file of lines may be large."""
+_LARGEST_RESULTS = 512 * 2**20
+_URL = "/v1/chat/completions"
+_PAGES = 20
+
+Lost = Literal["not run", "expired", "cancelled"]
+"""Why a line has no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The answer to a line, as an endpoint would have given it alone; `lost` where it was never asked."""
+
+    status: int = 0
+    body: bytes = b""
+    lost: Lost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A batch as it is now: the service's word for its state, and all that the service says of it.
+
+    `missing` is, once it has ended, the answer to the lines that have none of their own.
+    """
+
+    state: str
+    ended: bool
+    said: Mapping[str, Any]
+    missing: Line = Line(lost="not run")
+
+
+class BatchService(Protocol):
+    """A service that takes batches. All methods raise RequestFailed."""
+
+    most_lines: int
+    most_bytes: int
+
+    def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
+        """Return the line of a request."""
+        ...
+
+    async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
+        """Return the name of the uploaded lines, None where they go with the creation."""
+        ...
+
+    async def create(self, job: Job, lines: Sequence[bytes]) -> str:
+        """Return the name of the batch that is made of the job."""
+        ...
+
+    async def find(self, job: Job) -> str | None:
+        """Return the name of the batch that was made of the job, None where none was."""
+        ...
+
+    async def poll(self, batch: str) -> Poll:
+        """Return how a batch is."""
+        ...
+
+    async def read(self, poll: Poll) -> dict[str, Line]:
+        """Return the answers of a batch that has ended, by the ids of their lines."""
+        ...
+
+    async def cancel(self, batch: str) -> None:
+        """Ask the service to stop."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+_KINDS: Mapping[DialectName, Kind] = {
+    "openai": "openai",
+    "azure": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
+
+
+def find_kind(model: Model) -> Kind | None:
+    """Return the protocol of the batches of a model's endpoint, None where it has none that is known."""
+    if model.scripted or model.provider is not None:
+        return None
+    if model.batch is not None and model.batch != "auto":
+        return model.batch
+    if model.dialect != "auto":
+        return _KINDS.get(model.dialect)
+    host = urlsplit(model.base_url or DEFAULT_BASE_URL).hostname or ""
+    return next((kind for name, kind in _KINDS.items() if re.fullmatch(DIALECTS[name][0], host)), None)
+
+
+def open_service(kind: Kind, model: Model, key: str, headers: Mapping[str, str]) -> BatchService:
+    """Return the service of a model's endpoint; `headers` go with each request."""
+    if kind == "openai":
+        return _OpenAI(model, key, headers)
+    return _Anthropic(model, key, headers) if kind == "anthropic" else _Gemini(model, key, headers)
+
+
+def require_kind(model: Model) -> Kind:
+    """Return what `find_kind` does. Raises ConfigError where it finds none."""
+    kind = find_kind(model)
+    if kind is None:
+        raise ConfigError(
+            f"model {model.model_id!r}: batch: its endpoint ({model.base_url or DEFAULT_BASE_URL}) has no batches that "
+            "are known; say batch: openai, anthropic or gemini where it speaks one of them, or leave it out"
+        )
+    return kind
+
+
+class _Service:
+    """What the three have in common: requests to one endpoint with one key."""
+
+    most_lines = 50_000
+    most_bytes = 200_000_000
+
+    def __init__(self, model: Model, key: str, headers: Mapping[str, str]) -> None:
+        self._model = model
+        self._base = (model.base_url or DEFAULT_BASE_URL).rstrip("/")
+        self._http = httpx2.AsyncClient(
+            headers={**self._sign(key), **headers},
+            params=dict(model.query),
+            timeout=httpx2.Timeout(_SECONDS, connect=10),
+            event_hooks=bounded_replies(_LARGEST_RESULTS),
+            verify=tls_context(),
+        )
+
+    def _sign(self, key: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    async def _ask(self, method: str, url: str, **sent: Any) -> httpx2.Response:
+        """Return the response, whose status says that all is well. Raises RequestFailed."""
+        try:
+            response = await self._http.request(method, url, **sent)
+        except ReplyRefusedError as error:
+            raise refused_reply(str(error)) from error
+        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            raise not_connected(error, self._model) from error
+        if not response.is_success:
+            raise status_failed(response.status_code, response.content, self._model)
+        return response
+
+    async def _ask_json(self, method: str, url: str, **sent: Any) -> dict[str, Any]:
+        response = await self._ask(method, url, **sent)
+        try:
+            data = response.json()
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            said = f"{method} {urlsplit(url).path} was answered by what is no JSON object"
+            raise RequestFailed("invalid_response", said, "Check the base_url of the entry.", retryable=True)
+        return data
+
+    async def _poll(self, url: str) -> dict[str, Any] | None:
+        """Return what the service says of a batch, None where it knows none."""
+        try:
+            return await self._ask_json("GET", url)
+        except RequestFailed as failed:
+            if failed.status == 404:
+                return None
+            raise
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+_GONE = Poll("gone", ended=True, said={})
+
+
+def _make_poll(state: str, ended: bool, said: Mapping[str, Any], problems: str = "") -> Poll:
+    """Return a poll, with what its state says of lines that have no answer."""
+    lost: Lost | None = {"expired": "expired", "cancelled": "cancelled"}.get(state.lower())  # type: ignore[assignment]
+    if state.lower() != "failed":
+        return Poll(state, ended, said, Line(lost=lost or "not run"))
+    message = f"the batch was refused: {problems or 'the service does not say why'}"
+    return Poll(
+        state, ended, said, Line(400, _encode({"error": {"message": message, "type": "invalid_request_error"}}))
+    )
+
+
+class _OpenAI(_Service):
+    def _sign(self, key: str) -> dict[str, str]:
+        azure = re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or "")
+        return ({"api-key": key} if azure else super()._sign(key)) if key else {}
+
+    def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
+        return _encode({"custom_id": name, "method": "POST", "url": _URL, "body": body})
+
+    async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
+        file = (f"{job.job}.jsonl", b"".join(lines), "application/jsonl")
+        said = await self._ask_json("POST", f"{self._base}/files", data={"purpose": "batch"}, files={"file": file})
+        return str(said.get("id"))
+
+    async def create(self, job: Job, lines: Sequence[bytes]) -> str:
+        asked = {"input_file_id": job.file, "endpoint": _URL, "completion_window": "24h"}
+        metadata = {"metadata": {"agentbench_job": job.job}}
+        return str((await self._ask_json("POST", f"{self._base}/batches", json=asked | metadata)).get("id"))
+
+    async def find(self, job: Job) -> str | None:
+        after: dict[str, str] = {}
+        for _ in range(_PAGES):
+            said = await self._ask_json("GET", f"{self._base}/batches", params={"limit": "100", **after})
+            batches = _list_of(said.get("data"))
+            for each in batches:
+                if (each.get("metadata") or {}).get("agentbench_job") == job.job:
+                    return str(each["id"])
+            if not said.get("has_more") or not batches or (batches[-1].get("created_at") or 0) < job.created - 3600:
+                return None
+            after = {"after": str(batches[-1]["id"])}
+        return None
+
+    async def poll(self, batch: str) -> Poll:
+        said = await self._poll(f"{self._base}/batches/{batch}")
+        if said is None:
+            return _GONE
+        state = str(said.get("status"))
+        errors = _list_of((said.get("errors") or {}).get("data"))
+        problems = "; ".join(f"{e.get('code')}, line {e.get('line')}: {e.get('message')}" for e in errors)
+        return _make_poll(state, state in ("completed", "failed", "expired", "cancelled"), said, problems)
+
+    async def read(self, poll: Poll) -> dict[str, Line]:
+        found: dict[str, Line] = {}
+        for name in ("output_file_id", "error_file_id"):
+            if file := poll.said.get(name):  # null or empty where there are no such lines
+                response = await self._ask("GET", f"{self._base}/files/{file}/content")
+                for line in _read_lines(response.content):
+                    found[str(line.get("custom_id"))] = self._read_line(line)
+        return found
+
+    @staticmethod
+    def _read_line(line: Mapping[str, Any]) -> Line:
+        response, error = line.get("response"), line.get("error")
+        # A line that failed has its error in the response: `error` is of those that were never run
+        if isinstance(response, Mapping) and response.get("status_code"):
+            return Line(int(response["status_code"]), _encode(response.get("body")))
+        code = error.get("code") if isinstance(error, Mapping) else None
+        words: Mapping[object, Lost] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+        return Line(lost=words.get(code, "not run"))
+
+    async def cancel(self, batch: str) -> None:
+        await self._ask("POST", f"{self._base}/batches/{batch}/cancel")
+
+
+class _Anthropic(_Service):
+    most_lines = 100_000
+    most_bytes = 256_000_000
+
+    def _sign(self, key: str) -> dict[str, str]:
+        return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+
+    def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
+        return _encode({"custom_id": name, "params": to_anthropic(body)})
+
+    async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
+        return None
+
+    async def create(self, job: Job, lines: Sequence[bytes]) -> str:
+        content = b'{"requests":[' + b",".join(line.rstrip(b"\n") for line in lines) + b"]}"
+        headers = {"content-type": "application/json"}
+        url = f"{self._base}/messages/batches"
+        return str((await self._ask_json("POST", url, content=content, headers=headers)).get("id"))
+
+    async def find(self, job: Job) -> str | None:
+        """Return the newest batch of as many lines that is not older than the job, whose lines, once known, are its."""
+        said = await self._ask_json("GET", f"{self._base}/messages/batches", params={"limit": "20"})
+        for each in _list_of(said.get("data")):
+            counts = each.get("request_counts") or {}
+            if sum(value for value in counts.values() if isinstance(value, int)) != len(job.ids):
+                continue
+            poll = self._read_poll(each)
+            # One that is under way does not tell its ids: they are looked at when its results are read
+            if not poll.ended or not job.ids or set(await self.read(poll)) & set(job.ids):
+                return str(each["id"])
+        return None
+
+    async def poll(self, batch: str) -> Poll:
+        said = await self._poll(f"{self._base}/messages/batches/{batch}")
+        return _GONE if said is None else self._read_poll(said)
+
+    @staticmethod
+    def _read_poll(said: Mapping[str, Any]) -> Poll:
+        state = str(said.get("processing_status"))
+        return Poll(state, state == "ended", said)
+
+    async def read(self, poll: Poll) -> dict[str, Line]:
+        url = str(poll.said.get("results_url") or "")
+        # Where its own host is not, the key does not go
+        if urlsplit(url).hostname != urlsplit(self._base).hostname:
+            return {}
+        response = await self._ask("GET", url)
+        lines = _read_lines(response.content)
+        return {str(line.get("custom_id")): self._read_result(line.get("result") or {}) for line in lines}
+
+    @staticmethod
+    def _read_result(result: Mapping[str, Any]) -> Line:
+        kind = result.get("type")
+        if kind == "succeeded":
+            return Line(200, to_bytes(from_anthropic(result.get("message") or {})))
+        if kind == "errored":
+            error = result.get("error") or {}
+            named = (error.get("error") or error).get("type") if isinstance(error, Mapping) else None
+            return Line(_ANTHROPIC_STATUS.get(str(named), 500), _encode(error))
+        words: Mapping[object, Lost] = {"expired": "expired", "canceled": "cancelled"}
+        return Line(lost=words.get(kind, "not run"))
+
+    async def cancel(self, batch: str) -> None:
+        await self._ask("POST", f"{self._base}/messages/batches/{batch}/cancel")
+
+
+_ANTHROPIC_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+
+
+class _Gemini(_Service):
+    most_lines = 100_000
+
+    def __init__(self, model: Model, key: str, headers: Mapping[str, str]) -> None:
+        super().__init__(model, key, headers)
+        parts = urlsplit(self._base)
+        self._root = f"{parts.scheme}://{parts.netloc}"
+
+    def _sign(self, key: str) -> dict[str, str]:
+        return {"x-goog-api-key": key} if key else {}
+
+    def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
+        return _encode({"key": name, "request": to_gemini(body)})
+
+    async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
+        content = b"".join(lines)
+        begin = {
+            "x-goog-upload-protocol": "resumable",
+            "x-goog-upload-command": "start",
+            "x-goog-upload-header-content-length": str(len(content)),
+            "x-goog-upload-header-content-type": "application/jsonl",
+        }
+        url, named = f"{self._root}/upload/v1beta/files", {"file": {"display_name": job.job}}
+        begun = await self._ask("POST", url, headers=begin, json=named)
+        place = begun.headers.get("x-goog-upload-url", "")
+        if urlsplit(place).hostname != urlsplit(self._root).hostname:
+            raise RequestFailed("invalid_response", "no place for the file was named", "Run again.", retryable=True)
+        end = {"x-goog-upload-command": "upload, finalize", "x-goog-upload-offset": "0"}
+        said = await self._ask_json("POST", place, headers=end, content=content)
+        return str((said.get("file") or {}).get("name"))
+
+    async def create(self, job: Job, lines: Sequence[bytes]) -> str:
+        asked = {"batch": {"display_name": job.job, "input_config": {"file_name": job.file}}}
+        url = f"{self._root}/v1beta/models/{job.model}:batchGenerateContent"
+        return str((await self._ask_json("POST", url, json=asked)).get("name"))
+
+    async def find(self, job: Job) -> str | None:
+        said = await self._ask_json("GET", f"{self._root}/v1beta/batches", params={"pageSize": "100"})
+        for each in _list_of(said.get("operations")):
+            if (each.get("metadata") or {}).get("displayName") == job.job:
+                return str(each["name"])
+        return None
+
+    async def poll(self, batch: str) -> Poll:
+        said = await self._poll(f"{self._root}/v1beta/{batch}")
+        if said is None:
+            return _GONE
+        state = str((said.get("metadata") or {}).get("state"))
+        word = state.removeprefix("JOB_STATE_").removeprefix("BATCH_STATE_")
+        ended = word in ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+        return _make_poll(word, ended, said, str((said.get("error") or {}).get("message") or ""))
+
+    async def read(self, poll: Poll) -> dict[str, Line]:
+        response = poll.said.get("response") or {}
+        if not (file := response.get("responsesFile")):
+            return {}
+        got = await self._ask("GET", f"{self._root}/download/v1beta/{file}:download", params={"alt": "media"})
+        return {str(line.get("key")): self._read_line(line) for line in _read_lines(got.content)}
+
+    @staticmethod
+    def _read_line(line: Mapping[str, Any]) -> Line:
+        if isinstance(response := line.get("response"), Mapping):
+            return Line(200, to_bytes(from_gemini(response)))
+        error = line.get("error") or {}
+        code = error.get("code")
+        if code == 1:
+            return Line(lost="cancelled")
+        status = _GRPC_STATUS.get(code, 500) if isinstance(code, int) else 500
+        return Line(status, _encode({"error": {**error, "code": status}}))
+
+    async def cancel(self, batch: str) -> None:
+        await self._ask("POST", f"{self._root}/v1beta/{batch}:cancel")
+
+
+_GRPC_STATUS = {3: 400, 4: 504, 5: 404, 6: 409, 7: 403, 8: 429, 9: 400, 11: 400, 12: 501, 14: 503, 16: 401}
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+def _read_lines(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of JSON lines. One that cannot be read is as one that is missing: its request is made again."""
+    for line in content.splitlines():
+        try:
+            found = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _list_of(found: Any) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -1,0 +1,128 @@
+"""Chat completions as the batches of Anthropic and Google take and give them: each in its own form alone.
+
+Only what a batch may hold is translated: messages of text without tools, and one answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.models.messages import read_text
+
+_MOST_TOKENS = 4096
+"""Messages wants a limit: what is asked for where a request has none."""
+_OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "stop", "response_format", "metadata"})
+_FINISHED = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
+
+
+def to_anthropic(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as the parameters of Messages; fields of its own go as they are."""
+    system, others = _split_system(body["messages"])
+    made: dict[str, Any] = {name: value for name, value in body.items() if name not in _OURS}
+    made["model"] = body["model"]
+    made["max_tokens"] = _read_limit(body) or _MOST_TOKENS
+    made["messages"] = [{"role": each["role"], "content": read_text(each.get("content")) or ""} for each in others]
+    if system:
+        made["system"] = system
+    if stop := body.get("stop"):
+        made["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    if schema := _find_schema(body):
+        made["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return made
+
+
+def from_anthropic(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as a chat completion."""
+    blocks = [block for block in message.get("content") or () if isinstance(block, Mapping)]
+    text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    thoughts = "".join(str(block.get("thinking") or "") for block in blocks if block.get("type") == "thinking")
+    used = message.get("usage") or {}
+    cached, written = (int(used.get(f"cache_{name}_input_tokens") or 0) for name in ("read", "creation"))
+    reason = message.get("stop_reason")
+    usage = {
+        # The three are counted apart there
+        "prompt_tokens": int(used.get("input_tokens") or 0) + cached + written,
+        "completion_tokens": used.get("output_tokens"),
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+    }
+    return _make_completion(message, text, thoughts, _FINISHED.get(str(reason), reason), usage)
+
+
+def to_gemini(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as one for generateContent."""
+    system, others = _split_system(body["messages"])
+    roles = {"user": "user", "assistant": "model"}
+    made: dict[str, Any] = {
+        "contents": [
+            {"role": roles[each["role"]], "parts": [{"text": read_text(each.get("content")) or ""}]} for each in others
+        ]
+    }
+    if system:
+        made["systemInstruction"] = {"parts": [{"text": system}]}
+    names = {"temperature": "temperature", "top_p": "topP", "seed": "seed", "presence_penalty": "presencePenalty"}
+    names["frequency_penalty"] = "frequencyPenalty"
+    config = {theirs: body[ours] for ours, theirs in names.items() if ours in body}
+    if limit := _read_limit(body):
+        config["maxOutputTokens"] = limit
+    if stop := body.get("stop"):
+        config["stopSequences"] = [stop] if isinstance(stop, str) else stop
+    if "response_format" in body:
+        config["responseMimeType"] = "application/json"
+        if schema := _find_schema(body):
+            config["responseJsonSchema"] = schema
+    rest = {name: value for name, value in body.items() if name not in _OURS and name not in names}
+    # What it does not know it refuses by name, as it would in a direct request
+    return {**made, **({"generationConfig": config} if config else {}), **rest}
+
+
+def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what generateContent answered as a chat completion."""
+    candidate = next((each for each in response.get("candidates") or () if isinstance(each, Mapping)), {})
+    parts = [part for part in (candidate.get("content") or {}).get("parts") or () if isinstance(part, Mapping)]
+    text, thoughts = (
+        "".join(str(part.get("text") or "") for part in parts if bool(part.get("thought")) is wanted)
+        for wanted in (False, True)
+    )
+    blocked = (response.get("promptFeedback") or {}).get("blockReason")
+    reason = str(blocked or candidate.get("finishReason") or "")
+    finished = {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, "content_filter" if reason else None)
+    used = response.get("usageMetadata") or {}
+    thought = int(used.get("thoughtsTokenCount") or 0)
+    usage = {
+        "prompt_tokens": used.get("promptTokenCount"),
+        "completion_tokens": int(used.get("candidatesTokenCount") or 0) + thought,
+        "prompt_tokens_details": {"cached_tokens": int(used.get("cachedContentTokenCount") or 0)},
+        "completion_tokens_details": {"reasoning_tokens": thought},
+    }
+    named = {"id": response.get("responseId"), "model": response.get("modelVersion")}
+    return _make_completion(named, text, thoughts, finished, usage)
+
+
+def _make_completion(
+    named: Mapping[str, Any], text: str, thoughts: str, finished: Any, usage: Mapping[str, Any]
+) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text or None, **({"reasoning_content": thoughts} if thoughts else {})}
+    choice = {"index": 0, "message": message, "finish_reason": finished}
+    return {"id": named.get("id"), "model": named.get("model"), "choices": [choice], "usage": usage}
+
+
+def _split_system(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]]:
+    system = [read_text(each.get("content")) or "" for each in messages if each.get("role") == "system"]
+    return "\n\n".join(system), [each for each in messages if each.get("role") != "system"]
+
+
+def _read_limit(body: Mapping[str, Any]) -> Any:
+    return body.get("max_tokens") or body.get("max_completion_tokens")
+
+
+def _find_schema(body: Mapping[str, Any]) -> Any:
+    wanted = body.get("response_format")
+    described = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
+    return described.get("schema") if isinstance(described, Mapping) else None
+
+
+def to_bytes(completion: Mapping[str, Any]) -> bytes:
+    """Return a completion as the body of a reply."""
+    return json.dumps(completion, ensure_ascii=False).encode("utf-8", "replace")

@@ -1,0 +1,232 @@
+"""Streamed replies: server-sent events, joined into the reply that would have come whole, and when its pieces came."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.models.replies import RawReply, StreamTimes
+
+EVENT_STREAM = "text/event-stream"
+"""The content type of a reply that comes in events."""
+_JOINED = frozenset({"content", "refusal", "arguments", "text", "summary", "thinking"})
+"""Keys, beside those that begin with `reasoning`, whose texts come in pieces."""
+_PIECEWISE = frozenset({"text", "thinking", "reasoning.text", "reasoning.summary"})
+"""Types of the parts of a list that come in pieces where they have no index."""
+
+
+def ask_for_stream(body: bytes) -> bytes:
+    """Return the JSON of a request as it asks for its reply in events, with a last one that counts tokens."""
+    return body[:-1] + b',"stream":true,"stream_options":{"include_usage":true}}'
+
+
+class StreamReader:
+    """Reads a stream as it comes. `complete` says that all of the answer has come, `ended` that nothing more will.
+
+    An event that cannot be read ends the stream, and becomes the reply: it is refused as one that is no JSON.
+    """
+
+    def __init__(self) -> None:
+        self.complete = self.ended = False
+        self._began = time.perf_counter()
+        self._first: float | None = None
+        self._first_text: float | None = None
+        self._last: float | None = None
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._event = b""
+        self._broken: bytes | None = None
+        self._top: dict[str, Any] = {}
+        self._choice: dict[str, Any] | None = None
+        self._message: dict[str, Any] = {"role": "assistant", "content": None}
+        self._calls: list[Any] = []
+        self._places: dict[int, int] = {}
+
+    def feed(self, part: bytes) -> bool:
+        """Take the next bytes of the body. Return whether they ended an event with data: comments are none."""
+        first, *lines = part.split(b"\n")
+        self._line.append(first)
+        found = False
+        for line in lines:
+            whole, self._line = b"".join(self._line), [line]
+            found |= self._take_line(whole.rstrip(b"\r"))
+        return found
+
+    def finish(self, status: int, headers: Mapping[str, str]) -> RawReply:
+        """Return the reply that the events make together. Raises ConnectionError where they break off."""
+        self._take_line(b"".join(self._line).rstrip(b"\r"))
+        self._take_line(b"")
+        if self._broken is not None:
+            return RawReply(status, headers, self._broken)
+        if not self.complete:
+            raise ConnectionError("its stream ended without a finish_reason and without [DONE]")
+        if self._calls:
+            self._message["tool_calls"] = self._calls
+        choices = [] if self._choice is None else [{"index": 0, "message": self._message, **self._choice}]
+        whole = {**self._top, "object": "chat.completion", "choices": choices}
+        if not whole.get("usage") and isinstance(groq := whole.get("x_groq"), Mapping) and groq.get("usage"):
+            whole["usage"] = groq["usage"]
+        times = StreamTimes(self._first, self._first_text, self._last)
+        try:
+            content = json.dumps(_settle(whole), ensure_ascii=False).encode("utf-8", "replace")
+        except RecursionError:
+            return RawReply(status, headers, b"events that nest too deep to be joined")
+        return RawReply(status, {**headers, "content-type": "application/json"}, content, times=times)
+
+    def _take_line(self, line: bytes) -> bool:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].strip())
+        elif line.startswith(b"event:"):
+            self._event = line[6:].strip()
+        elif not line:
+            data, event = b"\n".join(self._data), self._event
+            self._data, self._event = [], b""
+            if data and not self.ended:
+                self._take_event(data, event)
+                return True
+        return False
+
+    def _take_event(self, data: bytes, event: bytes) -> None:
+        if data == b"[DONE]":
+            self.complete = self.ended = True
+            return
+        try:
+            chunk = json.loads(data.decode("utf-8", "replace"))
+            if not isinstance(chunk, dict):
+                raise ValueError("an event is an object")
+            # Older vLLM, and gateways that name the event: the whole of it is the error
+            if "error" not in chunk and (event == b"error" or chunk.get("object") == "error"):
+                chunk = {"error": chunk}
+            self._add(chunk, time.perf_counter() - self._began)
+        except (ValueError, RecursionError):
+            self._broken, self.complete, self.ended = data, True, True
+
+    def _add(self, chunk: dict[str, Any], at: float) -> None:
+        top = self._top
+        # In each of some hundred chunks the same values
+        for name, value in chunk.items():
+            if name != "choices" and (value or name not in top):
+                top[name] = value
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and not choice.get("index"):
+                self._add_choice(choice, at)
+        # What fails after the first piece is told in the stream: nothing of worth comes after that
+        if "error" in chunk and _says(chunk["error"]):
+            self.complete = self.ended = True
+
+    def _add_choice(self, choice: dict[str, Any], at: float) -> None:
+        self._last = at
+        if self._choice is None:
+            self._choice = {"finish_reason": None}
+        for name, value in choice.items():
+            if value and name != "delta":
+                self._choice[name] = _join("", self._choice.get(name), value)
+                self.complete |= name in ("finish_reason", "error")
+                self.ended |= name == "error"
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            return
+        for name, value in delta.items():
+            if name == "tool_calls":
+                for piece in value if isinstance(value, list) else ():
+                    self._add_call(piece)
+            else:
+                self._message[name] = _join(name, self._message.get(name), value)
+            if self._first_text is None and value and name != "role":
+                self._first = at if self._first is None else self._first
+                self._first_text = at if name == "content" and isinstance(value, str) else None
+
+    def _add_call(self, piece: Any) -> None:
+        """Join a piece to its call: by index, else to the last; a name under another id begins another call."""
+        if not isinstance(piece, dict):
+            self._calls.append(piece)  # refused with the reply
+            return
+        index = piece.pop("index", None)
+        place = self._places.get(index, -1) if isinstance(index, int) else len(self._calls) - 1
+        known = self._calls[place] if place >= 0 else None
+        function = piece.get("function")
+        named = isinstance(function, Mapping) and _says(function.get("name"))
+        # Gemini gives calls that come together one index, or none
+        begins = (
+            named and isinstance(known, dict) and piece.get("id") and known.get("id") not in (None, "", piece["id"])
+        )
+        if not isinstance(known, dict) or begins:
+            if isinstance(index, int):
+                self._places[index] = len(self._calls)
+            self._calls.append(piece)
+        else:
+            self._calls[place] = _join("", known, piece)
+
+
+class _Pieces(list[str]):
+    """A text that comes in pieces: to add each to those before would copy them every time."""
+
+
+def _says(value: object) -> bool:
+    return value is not None and value != "" and value != [] and value != {}
+
+
+def _join(name: str, before: Any, value: Any) -> Any:
+    """Return what a key holds with one more piece: texts of known names joined, of all else the last that says
+    something.
+    """
+    if not _says(before):
+        return value if _says(value) or before is None else before
+    if not _says(value):
+        return before
+    if name in _JOINED or name.startswith("reasoning"):
+        if isinstance(value, str) and isinstance(before, str | _Pieces):
+            pieces = before if isinstance(before, _Pieces) else _Pieces((before,))
+            pieces.append(value)
+            return pieces
+        if isinstance(before, list) or isinstance(value, list):
+            return _join_parts(_as_parts(before), _as_parts(value))
+    if isinstance(before, dict) and isinstance(value, dict):
+        for key, piece in value.items():
+            before[key] = _join(key, before.get(key), piece)
+        return before
+    return value
+
+
+def _as_parts(value: Any) -> list[Any]:
+    """Return a text among lists of content parts (Mistral's, once it has thought) as such a list."""
+    if isinstance(value, _Pieces):
+        value = "".join(value)
+    return value if isinstance(value, list) else [{"type": "text", "text": value}]
+
+
+def _join_parts(before: list[Any], pieces: Sequence[Any]) -> list[Any]:
+    for piece in pieces:
+        place = _find_part(before, piece)
+        if place is None:
+            before.append(piece)
+        else:
+            before[place] = _join("", before[place], piece)
+    return before
+
+
+def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
+    """Return the place of the part that a piece belongs to: that of its index and type, else the last of its type."""
+    if not isinstance(piece, dict):
+        return None
+    index, kind = piece.get("index"), piece.get("type")
+    if index is None:
+        last = parts[-1] if parts else None
+        return len(parts) - 1 if kind in _PIECEWISE and isinstance(last, dict) and last.get("type") == kind else None
+    places = range(len(parts) - 1, -1, -1)
+    same = {"index": index, "type": kind}
+    return next((at for at in places if isinstance(parts[at], dict) and same.items() <= parts[at].items()), None)
+
+
+def _settle(value: Any) -> Any:
+    """Return a value with the texts in it whole."""
+    if isinstance(value, _Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: _settle(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_settle(item) for item in value]
+    return value

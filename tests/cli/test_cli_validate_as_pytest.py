@@ -1,0 +1,228 @@
+"""`agentbench validate` says yes exactly where a session of pytest runs what is there."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support.sessions import bench, import_rooms
+
+from pytest_agentbench.cli import main
+
+__all__ = ["bench"]
+
+import_rooms()
+
+ANSWER = {"schema_version": 1, "replies": [{"content": "Paris"}]}
+ASKED = {"messages": [{"role": "user", "content": "Where is the Louvre?"}]}
+JUDGED = {
+    "schema_version": 1,
+    "evaluation_profile_id": "judged",
+    "title": "Judged",
+    "judges": [{"judge_id": "chat", "type": "llm_probe", "model": "demo"}],
+    "judge_runs": [{"judge_run_id": "once", "judge_id": "chat"}],
+}
+JUDGE = {"summary": "fine", "overall": {"score": 9, "evidence": ["It is."]}}
+
+
+@pytest.fixture
+def both(bench, capsys, monkeypatch):
+    """Returns what is wrong by a session with the scripted model, and by `validate`: the texts, none where all runs."""
+
+    def run(*options: str, named: str = "cases") -> tuple[str, list[str]]:
+        session = bench.run(named, "--model=demo", *options)
+        monkeypatch.chdir(bench.path)
+        capsys.readouterr()
+        profile = [f"--evaluation-profile={each.partition('=')[2]}" for each in options if "evaluation" in each]
+        code = main(["validate", named, *profile])
+        lines = capsys.readouterr().out.splitlines()
+        assert code == (1 if " 0 errors" not in lines[-1] else 0)
+        assert (session.exit == 0) == (code == 0), (session.text, lines)
+        return session.text if code else "", lines
+
+    return run
+
+
+def write_case(bench, **fields):
+    bench.case("one", **fields)
+    bench.write("cases/one/demo.yaml", ANSWER)
+
+
+WRONG = {
+    "nothing decides": ({"deterministic_checks": None}, "nothing decides this case"),
+    "no messages": ({"input": {"messages": []}}, "input.messages: found none"),
+    "a binary attachment": ({"input": {**ASKED, "attachments": ["a.bin"]}}, "'a.bin', which is not UTF-8 text"),
+    "an unknown check": (
+        {"deterministic_checks": [{"check_id": "a", "declarative": {"kind": "file_exist", "path": "x"}}]},
+        "unknown check kind 'file_exist'; did you mean 'file_exists'?",
+    ),
+    "an unknown runner": ({"runner": {"type": "llm_prob"}}, "unknown runner 'llm_prob'; did you mean 'llm_probe'?"),
+    "an unknown tool": (
+        {"input": {**ASKED, "context": {"llm_probe": {"tools": ["exec_shel"]}}}},
+        "unknown tool 'exec_shel'; did you mean 'exec_shell'?",
+    ),
+    "an unknown metric": (
+        {"reference": "Paris", "metrics": [{"name": "exact_mach", "threshold": 1}]},
+        "unknown metric 'exact_mach'; did you mean 'exact_match'?",
+    ),
+    "a metric's wrong option": (
+        {"reference": "Paris", "metrics": [{"name": "exact_match", "threshold": 1, "args": {"cas": 1}}]},
+        "metric exact_match: args: got an unexpected keyword argument 'cas'",
+    ),
+    "a server that nobody declares": ({"mcp_servers": ["Weather"]}, "no MCP server 'Weather' is declared"),
+    "hooks that are off": (
+        {
+            "deterministic_checks": [
+                {"check_id": "a", "python_hook": {"import_path": "os.path", "callable_name": "exists"}}
+            ]
+        },
+        "its only checks are Python hooks, which are off",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG.values(), ids=WRONG)
+def test_what_no_session_runs_is_an_error(bench, both, fields, message):
+    write_case(bench, **fields)
+    (bench.path / "cases/one/a.bin").write_bytes(b"\xff\x00")
+    session, lines = both()
+    assert message in session
+    assert sum(message in line for line in lines) == 1
+    assert all(f"{bench.path}/cases/one/test.yaml:" in line for line in lines[:-1])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"deterministic_checks": None, "report_only": True},
+        {"input": {**ASKED, "attachments": ["a.txt"]}},
+        {"reference": "Paris", "deterministic_checks": None, "metrics": [{"name": "exact_match", "threshold": 1}]},
+    ],
+)
+def test_what_runs_is_none(bench, both, fields):
+    write_case(bench, **fields)
+    bench.write("cases/one/a.txt", "The Louvre is a museum.")
+    assert both()[1] == ["1 file checked, 1 case: 0 errors, 0 warnings"]
+
+
+def test_rows_without_answers_are_told_once(bench, both):
+    bench.rows("cases/rows.jsonl", *({"id": f"q{n}", "question": f"{n}?"} for n in range(3)))
+    session, lines = both()
+    assert "3 errors in" in session
+    assert "there is nothing to score against: the row" in session
+    assert "rows.jsonl:1:1: there is nothing to score against" in lines[0]
+    assert lines[0].endswith("(so it is with 2 more rows)")
+    assert lines[1:] == ["1 file checked, 3 cases: 1 error, 0 warnings"]
+
+
+def test_a_rubric_needs_a_judge(bench, both):
+    write_case(bench, deterministic_checks=None, rubric={})
+    assert "nothing decides this case" in both()[0]
+
+
+def test_a_judge_of_the_root_decides_what_nothing_else_does(bench, both):
+    write_case(bench, deterministic_checks=None, rubric={})
+    bench.write("cases/one/demo.yaml", {**ANSWER, "judge": JUDGE})
+    bench.write("cases/evaluation_profiles/judged.yaml", JUDGED)
+    both("--agentbench-evaluation-profile=judged")
+    assert main(["validate", str(bench.path / "cases")]) == 0  # there is a session that runs it
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"judges": [{"judge_id": "chat", "type": "llm_prob", "model": "demo"}]}, "judges[0].type: unknown judge type"),
+        ({"judge_runs": [{"judge_run_id": "once", "judge_id": "cat"}]}, "judge_runs[0].judge_id: unknown judge_id"),
+        ({"metrics": [{"name": "exact_mach"}]}, "metrics[0].name: unknown metric 'exact_mach'"),
+    ],
+)
+def test_an_evaluation_profile_is_refused_by_both(bench, both, change, message):
+    write_case(bench)
+    bench.write("cases/evaluation_profiles/judged.yaml", JUDGED | change)
+    session, lines = both("--agentbench-evaluation-profile=judged")
+    assert message in session
+    assert any("evaluation_profiles/judged.yaml:" in line and message in line for line in lines)
+
+
+def test_all_problems_of_a_profile_are_told_at_once(bench, capsys):
+    path = bench.write(
+        "cases/evaluation_profiles/judged.yaml",
+        """\
+schema_version: 1
+evaluation_profile_id: judged
+titel: Judged
+judges:
+  - {judge_id: chat, type: llm_probe, model: demo, temperature: 3}
+  - {judge_id: chat, type: llm_prob}
+judge_runs:
+  - {judge_run_id: once, judge_id: cat, repetitions: 0}
+judge_system_prompt: Judge.
+judge_system_prompt_path: gone.md
+""",
+    )
+    assert main(["validate", str(path)]) == 1
+    told = [line.removeprefix(f"{path}:") for line in capsys.readouterr().out.splitlines()]
+    assert [line.split(" found")[0].split("; ")[0].split(" (")[0] for line in told[:-1]] == [
+        "1:1: title:",
+        "3:1: titel: Extra inputs are not permitted",
+        "5:65: judges[0].temperature:",
+        "6:28: judges[1].type: unknown judge type 'llm_prob'",
+        "8:36: judge_runs[0].judge_id: unknown judge_id 'cat'",
+        "8:54: judge_runs[0].repetitions:",
+        "9:22: judge_system_prompt: Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'",
+        "10:27: judge_system_prompt_path:",
+    ]
+
+
+def test_a_case_in_a_file_that_pytest_leaves_alone_is_an_error(bench, capsys):
+    write_case(bench)
+    shutil.copy(bench.path / "cases/one/test.yaml", bench.path / "cases/tests.yaml")
+    bench.run("cases", "--model=demo").result.assert_outcomes(passed=1)
+    assert main(["validate", str(bench.path / "cases")]) == 1
+    said = "cases/tests.yaml:1:1: found a test case in a file that pytest does not collect, expected the name test.yaml"
+    assert said in capsys.readouterr().out
+
+
+def test_the_files_of_a_hidden_test_are_no_cases(bench, both):
+    write_case(bench)
+    bench.write("cases/one/verify/sub/test.yaml", "case_id: [")
+    assert both()[1] == ["1 file checked, 1 case: 0 errors, 0 warnings"]
+
+
+def test_an_empty_folder_is_an_error(bench, both):
+    (bench.path / "cases").mkdir()
+    _, lines = both()
+    assert lines[0].startswith(f"{bench.path}/cases:1:1: found nothing to check, expected cases (test.yaml, ")
+
+
+def test_what_a_conftest_adds_is_only_doubted(bench, both):
+    write_case(bench, runner={"type": "mine"}, input={"messages": []}, deterministic_checks=None)
+    bench.agent(
+        """
+import pytest
+
+async def mine(case, context):
+    return "Paris"
+
+def pytest_agentbench_runners():
+    return {"mine": mine}
+
+def pytest_agentbench_graders():
+    from pytest_agentbench.engine.grading import Grader
+
+    class Content(Grader):
+        def applies(self, case):
+            return True
+
+        def decides(self, case):
+            return True
+
+    return {"content": Content()}
+"""
+    )
+    _, lines = both()
+    assert [line.split(" warning: ")[1][:40] for line in lines[:-1]] == [
+        "nothing decides this case; give it a che",
+        "the runner 'mine' is not built in; a plu",
+    ]

@@ -1,0 +1,166 @@
+"""A dataset's case ids, and so what is stored of it, wherever a session is started and whatever else there is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from support.fault_endpoint import FaultEndpoint
+
+from pytest_agentbench.records.base import DIMENSIONS
+
+AGENT = """
+from pathlib import Path
+import pytest
+
+HERE = Path(__file__).parent
+PROMPT = HERE / "prompt.txt"
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def answer(case):
+        with open(HERE / "asked.txt", "a") as asked:
+            asked.write(case.messages[0].content + "\\n")
+        return "4"
+    return answer
+"""
+SUM = {"id": "q1", "question": "2 + 2?", "answer": "4"}
+
+
+@pytest.fixture
+def bare(bench):
+    """A folder without an ini-file: pytest's rootdir is what its arguments and the current folder have in common."""
+    (bench.path / "pytest.ini").unlink()
+    bench.agent(AGENT, folder="sums/data")
+    bench.rows("sums/data/a.jsonl", SUM)
+    (bench.path / "elsewhere").mkdir()
+    return bench
+
+
+def test_ids_do_not_depend_on_where_pytest_is_started(bare, monkeypatch):
+    output, rows = str(bare.path / "outputs"), bare.path / "sums" / "data" / "a.jsonl"
+    # From the root itself no folder is common but that: there, rootdir changes once the output folder is there
+    for at, folder in enumerate(["/", "/", "elsewhere", "", "sums", "sums/data"]):
+        monkeypatch.chdir(bare.path / folder)
+        finished = bare.run(str(rows), "--agentbench-output", output)
+        assert finished.outcomes == {"a.q1[agent]": "passed"}
+        assert [row["reused"] for row in finished.report["runs"]] == [at > 0]
+    assert bare.lines("sums/data/asked.txt") == ["2 + 2?"]
+
+
+def test_a_file_is_named_below_its_project_however_it_is_asked_for(bare, monkeypatch):
+    bare.write("sums/pyproject.toml", "")
+    bare.rows("sums/more/a.jsonl", SUM)
+    bare.agent(AGENT, folder="sums/more")
+    for folder, asked in (("sums", "."), ("sums/data", "../more"), ("sums/more", ".")):
+        monkeypatch.chdir(bare.path / folder)
+        assert "more/a.q1[agent]" in bare.run(asked, "--agentbench-output", str(bare.path / "outputs")).outcomes
+
+
+def test_two_files_that_nothing_tells_apart_are_an_error(bare):
+    bare.rows("sums/more/a.jsonl", SUM)
+    finished = bare.run("sums")
+    assert "name: found 'a', which" in finished.text
+    assert "name one of them in a dataset.yaml" in finished.text
+    bare.write("marked/pytest.ini", "[pytest]\n")
+    bare.agent(AGENT, folder="marked")
+    bare.rows("marked/one/a.jsonl", SUM)
+    bare.rows("marked/two/a.jsonl", SUM)
+    output = str(bare.path / "outputs")
+    assert set(bare.run("marked", "--agentbench-output", output).outcomes) == {"one/a.q1[agent]", "two/a.q1[agent]"}
+
+
+def test_another_file_of_the_name_changes_no_id(bench):
+    bench.agent(AGENT)
+    bench.rows("data/a.jsonl", SUM)
+    assert bench.run().outcomes == {"data/a.q1[agent]": "passed"}
+    bench.write("data/a.json", json.dumps([SUM]))
+    assert bench.run("data/a.jsonl").report["totals"]["reused"] == 1
+    assert bench.lines("asked.txt") == ["2 + 2?"]
+    assert "name: found 'data/a', which" in bench.run().text
+
+
+def test_another_file_that_a_pattern_matches_changes_no_id(bench):
+    bench.agent(AGENT)
+    bench.rows("data/a.jsonl", {"question": "2 + 2?", "answer": "4"})
+    bench.write("data/dataset.yaml", {"schema_version": 1, "files": ["*.jsonl"]})
+    assert bench.run().outcomes == {"data.a.item_1[agent]": "passed"}
+    bench.rows("data/b.jsonl", {"question": "1 + 3?", "answer": "4"})
+    assert bench.run().outcomes == {"data.a.item_1[agent]": "passed", "data.b.item_1[agent]": "passed"}
+    assert bench.lines("asked.txt") == ["2 + 2?", "1 + 3?"]
+
+
+@pytest.fixture
+def judged(bench):
+    """A dataset that a model answers and another one judges; `asked` counts a session's requests by model."""
+    profile = {
+        "schema_version": 1,
+        "evaluation_profile_id": "judged",
+        "title": "judged",
+        "judges": [{"judge_id": "main", "type": "llm_probe", "model": "judge"}],
+        "judge_runs": [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}],
+    }
+    bench.write("cases/evaluation_profiles/judged.yaml", profile)
+    bench.rows("cases/sums/a.jsonl", {"id": "q1", "question": "2 + 2?"}, {"question": "1 + 3?"})
+    scored = {"score": 8, "evidence": ["It says so."]}
+    verdict = {"summary": "Fine.", "dimensions": dict.fromkeys(DIMENSIONS, scored), "overall": scored}
+    with FaultEndpoint() as endpoint:
+        endpoint.answer = lambda body: {
+            "role": "assistant",
+            "content": json.dumps(verdict) if body["model"] == "judge" else "4",
+        }
+        there = {"base_url": endpoint.base_url, "api_key_env": "none"}
+        bench.models({"model_id": "subject", **there}, {"model_id": "judge", **there})
+
+        def asked(*args):
+            before = len(endpoint.requests)
+            finished = bench.run("--model=subject", "--agentbench-evaluation-profile=judged", *args)
+            models = Counter(request.body["model"] for request in endpoint.requests[before:])
+            return finished, (models["subject"], models["judge"])
+
+        yield bench, asked
+
+
+def named(bench, name, files="a.jsonl"):
+    """Give the rows the ids that they had while a dataset's name depended on pytest's rootdir and on other files."""
+    return bench.write("cases/sums/dataset.yaml", {"schema_version": 1, "name": name, "files": [files]})
+
+
+@pytest.mark.parametrize("before", ["cases/sums/a", "a", "sums/a.jsonl", "cases/sums/a.jsonl"])
+def test_what_was_stored_under_an_earlier_id_is_reused_with_its_verdict(judged, before):
+    bench, asked = judged
+    descriptor = named(bench, before)
+    finished, requests = asked()
+    assert (set(finished.outcomes), requests) == ({f"{before}.q1[subject]", f"{before}.item_2[subject]"}, (2, 2))
+    stored = [row["fingerprint"] for row in finished.report["runs"]]
+    descriptor.unlink()
+    finished, requests = asked()
+    assert finished.outcomes == {"sums/a.q1[subject]": "passed", "sums/a.item_2[subject]": "passed"}
+    assert requests == (0, 0)
+    assert [row["fingerprint"] for row in finished.report["runs"]] == stored
+    assert [(row["reused"], row["evaluation_reused"]) for row in finished.report["runs"]] == [(True, True)] * 2
+    # A new verdict on such a run is found again, too
+    assert asked("--agentbench-rejudge")[1] == (0, 2)
+    assert asked()[1] == (0, 0)
+    assert asked("--agentbench-no-reuse")[1] == (2, 2)
+    assert asked()[1] == (0, 0)
+
+
+def test_the_only_file_that_a_pattern_matched_named_its_rows(judged):
+    bench, asked = judged
+    named(bench, "sums/a").unlink()
+    assert asked()[1] == (2, 2)
+    bench.write("cases/sums/dataset.yaml", {"schema_version": 1, "files": ["*.jsonl"]})
+    finished, requests = asked()
+    assert (set(finished.outcomes), requests) == ({"sums.q1[subject]", "sums.a.item_2[subject]"}, (0, 0))
+
+
+def test_a_changed_question_is_asked_whatever_is_stored_under_earlier_ids(judged):
+    bench, asked = judged
+    descriptor = named(bench, "a")
+    assert asked()[1] == (2, 2)
+    descriptor.unlink()
+    bench.rows("cases/sums/a.jsonl", {"id": "q1", "question": "3 + 1?"})
+    assert asked()[1] == (1, 1)
+    assert asked()[1] == (0, 0)

@@ -1,0 +1,118 @@
+"""Ends of runs that people decide about: filtered ones, endpoints without tools, reasoning that judges may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.bench import Bench, check
+from support.replay_endpoint import ReplayEndpoint
+
+WRITE = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "write_file", "arguments": '{"path": "a", "content": "b"}'},
+}
+
+
+def says(content: str | None, finish: str = "stop", **message: Any) -> dict[str, Any]:
+    said = {"role": "assistant", "content": content, **message}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    return {"json": {"choices": [{"index": 0, "message": said, "finish_reason": finish}], "usage": usage}}
+
+
+def scenario(*replies: dict[str, Any]) -> dict[str, Any]:
+    rules = [{"when": {"request_max": number}, "reply": reply} for number, reply in enumerate(replies, start=1)]
+    return {"id": "m", "rules": [*rules, {"when": {}, "reply": replies[-1]}]}
+
+
+def reached(bench: Bench, endpoint: ReplayEndpoint, **fields: Any) -> None:
+    bench.models({"model_id": "m", "base_url": f"{endpoint.url}/v1", "api_key_env": "none", **fields})
+
+
+def evaluation_profile(bench: Bench, **fields: Any) -> str:
+    bench.write(
+        "cases/evaluation_profiles/e.yaml",
+        {"schema_version": 1, "evaluation_profile_id": "e", "title": "E", **fields},
+    )
+    return "--agentbench-evaluation-profile=e"
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("error", "error")])
+def test_what_becomes_of_a_filtered_run_is_decided_anew_without_a_request(
+    bench: Bench, said: str, outcome: str
+) -> None:
+    bench.case("c")
+    with ReplayEndpoint([scenario(says(None, "content_filter"))]) as endpoint:
+        reached(bench, endpoint)
+        assert bench.run("--model", "m").outcomes == {"c[m]": "failed"}
+        finished = bench.run("--model", "m", evaluation_profile(bench, on_filtered=said))
+        assert len(endpoint.requests["m"]) == 1
+    row = finished.runs["c[m]"]
+    assert (row["outcome"], row["status"], row["end_reason"]) == (outcome, "failed", "filtered")
+    assert "withheld" in row["message"]
+
+
+def test_an_endpoint_without_tools_is_asked_with_tools_once(bench: Bench) -> None:
+    tools = {"messages": [{"role": "user", "content": "Go."}], "context": {"llm_probe": {"tools": ["write_file"]}}}
+    for number in range(4):
+        bench.case(f"tool{number}", input=tools)
+    bench.case("plain")
+    refusal = {"status": 400, "json": {"error": {"message": "library/x does not support tools"}}}
+    rules = [{"when": {"has": "tools"}, "reply": refusal}, {"when": {}, "reply": says("Paris")}]
+    with ReplayEndpoint([{"id": "m", "rules": rules}]) as endpoint:
+        reached(bench, endpoint)
+        finished = bench.run("--model", "m", "--agentbench-concurrency", "1")
+        assert sum("tools" in body for body in endpoint.requests["m"]) == 1
+        assert bench.run("--model", "m", "--agentbench-strict").outcomes["tool0[m]"] == "error"
+    assert finished.outcomes == {"plain[m]": "passed", **{f"tool{number}[m]": "skipped" for number in range(4)}}
+    assert finished.report["models"][0]["ends"] == {"answered": 1, "unsupported": 4}
+
+
+def test_judges_see_reasoning_only_where_the_profile_says_so(bench: Bench) -> None:
+    bench.case("c", rubric={"criteria": [{"name": "right"}]})
+    judge = {
+        "judges": [{"judge_id": "j", "type": "llm_probe", "model": "judge"}],
+        "judge_runs": [{"judge_run_id": "one", "judge_id": "j"}],
+    }
+    answers = [
+        scenario(says("Paris", reasoning_content="It is the city of light.")),
+        {**scenario(says("?")), "id": "judge"},
+    ]
+    with ReplayEndpoint(answers) as endpoint:
+        entry = {"base_url": f"{endpoint.url}/v1", "api_key_env": "none"}
+        bench.models({"model_id": "m", **entry}, {"model_id": "judge", **entry})
+        bench.run("--model", "m", evaluation_profile(bench, **judge))
+        assert not any("city of light" in str(body["messages"]) for body in endpoint.requests["judge"])
+        bench.run("--model", "m", evaluation_profile(bench, **judge, judge_sees_reasoning=True))
+        assert "city of light" in str(endpoint.requests["judge"][-1]["messages"])
+        assert len(endpoint.requests["m"]) == 1
+
+
+def test_thoughts_before_an_answer_are_cut_unless_they_are_asked_for(bench: Bench) -> None:
+    bench.case("c", deterministic_checks=[check("whole", kind="regex_match", pattern="^Paris$")])
+    bench.profile("tags", runner_defaults={"keep_reasoning_tags": True})
+    with ReplayEndpoint([scenario(says("<think>France...</think>\n\nParis"))]) as endpoint:
+        reached(bench, endpoint)
+        assert bench.run("--model", "m").outcomes == {"c[m]": "passed"}
+        kept = bench.run("--model", "m", "--agentbench-run-profile", "tags")
+    assert kept.outcomes == {"c[m]": "failed"}
+
+
+def test_a_failed_check_of_a_cut_answer_says_that_it_was_cut(bench: Bench) -> None:
+    bench.case("c")
+    with ReplayEndpoint([scenario(says("The capital is", "length"))]) as endpoint:
+        reached(bench, endpoint, parameters={"max_tokens": 3})
+        finished = bench.run("--model", "m")
+    assert "ended: cut at the token limit (3)" in finished.text
+
+
+def test_a_temperature_that_the_endpoint_does_not_take_is_an_error_before_it_is_asked(bench: Bench) -> None:
+    bench.case("c")
+    bench.profile("hot", runner_defaults={"temperature": 1.5})
+    with ReplayEndpoint([scenario(says("Paris"))]) as endpoint:
+        reached(bench, endpoint, dialect="anthropic")
+        finished = bench.run("--model", "m", "--agentbench-run-profile", "hot")
+        assert not endpoint.requests
+    assert finished.outcomes == {"c[m]": "error"}
+    assert "temperature: found 1.5, expected at most 1" in finished.text
