@@ -30,8 +30,8 @@ _INPUT = ".fingerprint_input.json"
 class EarlierRuns:
     """The runs of a lane that were there before the session. They stay where they are, as what they were.
 
-    `runs` is the lane's folder, `run_settings` canonical JSON of what its profile's fingerprint covers; `find_run` finds
-    a run by case id, repetition and fingerprint, if it counts.
+    `runs` is the lane's folder, `run_settings` canonical JSON of what its profile's fingerprint covers; `find_run`
+    finds a run by case id, repetition and fingerprint, if it counts.
     """
 
     def __init__(
