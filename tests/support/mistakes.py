@@ -267,8 +267,8 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "nothing that decides",
-        "1: nothing decides this case; give it a check, a verifier, an answer, a metric with a threshold, expectations "
-        "and an evaluation profile with a judge, or report_only: true",
+        "1:1: nothing decides this case; give it a check, a verifier, an answer, a metric with a threshold, "
+        "expectations and an evaluation profile with a judge, or report_only: true",
         f"deterministic_checks:\n- {_CHECK}\n",
         "",
     ),
@@ -306,8 +306,8 @@ FILES_OF_CASES = (
     _in_rows("a row's id twice", "2:1: id: found 'a' again, first on line 1; give each item its own id", ROW + ROW),
     _in_rows(
         "a row without an answer",
-        "2: there is nothing to score against: the row has neither an answer nor an evaluator; give it one, or name an "
-        "evaluation profile with a judge",
+        "2:1: there is nothing to score against: the row has neither an answer nor an evaluator that is a check or "
+        "metric; give it one",
         ROW + '{"id": "b", "question": "What?"}\n',
     ),
     _in_rows(
@@ -467,7 +467,7 @@ OTHER_FILES = (
     ),
     _in_judges(
         "an unknown kind of judge",
-        "5:26: judges[0].type: found 'llm', expected one of llm_probe",
+        "5:26: judges[0].type: unknown judge type 'llm'; there is llm_probe",
         "type: llm_probe",
         "type: llm",
     ),
