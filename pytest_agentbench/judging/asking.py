@@ -167,15 +167,18 @@ def chat_sender(
         except ProviderError as error:
             if error.code not in _FORM_REFUSED:
                 raise
-            try:
-                reply = await ask(parameters=parameters)
-            except ProviderError as again:
-                # It was something else, which the first refusal tells best
-                raise error if again.code in _FORM_REFUSED else again from error
-            # It was the form: each further refusal would cost a request
-            if spelling is not None and error.reason == "rejected":
-                spelling.note(PLAIN_REPLIES)
-            return reply
+            refused = error
+        # Out of `except`: what fails from here on has causes of its own
+        try:
+            reply = await ask(parameters=parameters)
+        except ProviderError as again:
+            if again.code not in _FORM_REFUSED:
+                raise
+            raise refused from None  # it was something else, which the first refusal tells best
+        # It was the form: each further refusal would cost a request
+        if spelling is not None and refused.reason == "rejected":
+            spelling.note(PLAIN_REPLIES)
+        return reply
 
     return send
 

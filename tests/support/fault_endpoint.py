@@ -174,7 +174,7 @@ class FaultEndpoint:
             await asyncio.Event().wait()
         if body.get("stream") and fault not in _ERRORS:
             return await self._stream(writer, fault, body)
-        completion = json.dumps(self._completion(body, fault)).encode()
+        completion = b"" if fault in _ERRORS else json.dumps(self._completion(body, fault)).encode()
         if fault in ("slow-body", "cut-body"):
             writer.write(_response(200, completion)[: -len(completion) // 2])
             await writer.drain()
