@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import time
 from pathlib import Path
@@ -38,6 +37,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Run one of them: 0 all is well, 1 there is no such job, or nobody who may ask for its end."""
+    import asyncio
+
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.batches.jobs import read_jobs

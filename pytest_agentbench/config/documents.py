@@ -27,6 +27,7 @@ MAX_ALIASED = 100_000
 MAX_NUMBER = 1000
 """Characters of a number: reading `1:59:59:...` takes time that grows with their square."""
 
+_TOO_DEEP = f"found more than {MAX_DEPTH} levels of nesting"
 _PREFIX = "tag:yaml.org,2002:"
 _STR, _MAP, _SEQ, _MERGE = (_PREFIX + name for name in ("str", "map", "seq", "merge"))
 _AS_TEXT = frozenset({_STR, _PREFIX + "timestamp", _PREFIX + "value"})
@@ -158,7 +159,7 @@ class _KeyTwice(Exception):
 class _TooDeep(Exception):
     def __init__(self, mark: yaml.Mark) -> None:
         super().__init__()
-        self.context = f"found more than {MAX_DEPTH} levels of nesting"
+        self.context = _TOO_DEEP
         self.context_mark = mark
 
 
@@ -303,6 +304,8 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in (indent := line[: len(line) - len(line.lstrip())]):
         return mark.line, indent.index("\t"), "found a tab, expected blanks; YAML is indented with blanks only"
+    if "maximum nesting depth" in problem:  # libyaml counts to 1,000 itself, before a node of the first level is made
+        return mark.line, mark.column, _TOO_DEEP
     if "cannot start any token" in problem:
         return (
             mark.line,

@@ -235,6 +235,8 @@ def describe_near_miss(path: Path) -> str | None:
     first = (head or "").partition("\n")[0]
     try:
         row = json.loads(first) if first else None
+    except RecursionError:  # brackets without end are nobody's question
+        return None
     except ValueError as error:
         if _QUESTION not in first:
             return None

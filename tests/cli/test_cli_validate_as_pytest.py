@@ -165,7 +165,7 @@ judge_system_prompt_path: gone.md
     told = [line.removeprefix(f"{path}:") for line in capsys.readouterr().out.splitlines()]
     assert [line.split(" found")[0].split("; ")[0].split(" (")[0] for line in told[:-1]] == [
         "1:1: title: missing",
-        "3:1: titel: Extra inputs are not permitted",
+        "3:1: titel: unknown field",
         "5:65: judges[0].temperature:",
         "6:28: judges[1].type: unknown judge type 'llm_prob'",
         "8:36: judge_runs[0].judge_id: unknown judge_id 'cat'",

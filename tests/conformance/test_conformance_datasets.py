@@ -38,7 +38,9 @@ def test_every_row_loads(name):
     dataset = open_dataset(path, ConfigRoot(DATA))
     rows = list(read_rows(dataset))
     originals = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    assert [row.case_id for row in rows] == [f"{name}.{item_id}" for item_id in ROWS[name]]
+    # The data may lie inside of a project, which is where names begin then
+    assert dataset.name.rpartition("/")[2] == name
+    assert [row.case_id for row in rows] == [f"{dataset.name}.{item_id}" for item_id in ROWS[name]]
     assert [(row.path, row.index) for row in rows] == [(path, n) for n in range(len(rows))]
     for row, item, original in zip(rows, read_benchmark_items(dataset), originals, strict=True):
         case = row_case(dataset, row)

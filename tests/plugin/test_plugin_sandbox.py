@@ -172,7 +172,7 @@ def test_a_compose_file_that_asks_for_too_much_is_an_error_of_the_case(bench: Be
     ("needs", "problem"),
     [
         ({"image": "debian:latest"}, "sandbox.image: found 'debian:latest', expected a pinned image"),
-        ({"dockerfile": "image/Dockerfile"}, "image/Dockerfile: found 'debian', expected a pinned image"),
+        ({"dockerfile": "image/Dockerfile"}, "image/Dockerfile:1:1: found 'debian', expected a pinned image"),
     ],
     ids=["named", "built upon"],
 )

@@ -97,7 +97,7 @@ def test_judges_of_a_streamed_model_are_streamed_too(bench):
     [
         ({"stream": "yes"}, "stream"),
         ({"stall_seconds": 0}, "stall_seconds"),
-        ({"parameters": {"stream": True}}, "parameters.stream: found among request parameters"),
+        ({"parameters": {"stream": True}}, "parameters.stream: is a setting of runs, which no endpoint takes"),
     ],
 )
 def test_what_is_no_setting_of_streams_is_refused_at_its_line(bench, entry, said):

@@ -203,7 +203,7 @@ def test_cases_of_a_root_are_indexed_by_id_though_some_are_wrong(tmp_path, root,
     (tmp_path / "cases" / "math.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "cases" / "sum" / "fixture.jsonl").write_text(json.dumps(rows[0]))
     index = {case.case_id: (case.tags, case.line) for case in index_cases(root)}
-    assert index == {"sum": (("smoke",), 1), "cases/math.q1": (("easy",), 1), "cases/math.item_2": ((), 2)}
+    assert index == {"sum": (("smoke",), 1), "math.q1": (("easy",), 1), "math.item_2": ((), 2)}
 
 
 CALL = "{role: assistant, tool_calls: [{id: c1, name: look, arguments: {at: x}}]}"

@@ -57,6 +57,8 @@ def findings_of(message: str, path: Path) -> Iterator[Finding]:
         # Errors of all rooms are worded so; what is not stays whole as `found`.
         parts = _FOUND.fullmatch(said)
         found, expected = (parts[1], parts[2]) if parts else (said, "a row that can be read")
+        if said.startswith("missing;"):
+            found, expected = "nothing", "a value"
         yield Finding(path, line, "error", field, found, expected)
 
 

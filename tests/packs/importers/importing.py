@@ -54,7 +54,7 @@ class Importing:
         folder = self.project / "cases" / "it"
         code = main(["import", tool, str(file), "-o", str(folder)])
         captured = self._capsys.readouterr()
-        if code == 0 or any(folder.rglob("*.yaml")) or any(folder.rglob("*.jsonl")):
+        if code == 0 or any(folder.rglob("test.yaml")) or any(folder.rglob("*.jsonl")):
             main(["validate", str(folder)])
             told = self._capsys.readouterr().out.splitlines()[:-1]
             # What only a judge can decide is told where the import counts it

@@ -66,7 +66,7 @@ def test_a_case_runs_with_the_agent_that_the_suite_assigns_to_it(project: Projec
             "case 'a' is assigned to 'writer' already",
         ),
         ({"agent_id": "nobody", "case_selection": {"include_case_ids": ["b"]}}, "there is no agent 'nobody'"),
-        ({"agent_id": "other", "case_selection": {"include_case_ids": ["x"]}}, "unknown case_id values: 'x'"),
+        ({"agent_id": "other", "case_selection": {"include_case_ids": ["x"]}}, "no case has the id 'x'; there is a, b"),
     ],
 )
 def test_what_is_wrong_with_assignments_is_said_before_anything_runs(

@@ -229,7 +229,7 @@ def test_annotations_that_cannot_be_used_or_look_wrong(lint):
         ({"tool_calls_count": 1.5}, "warning: execution_metrics.tool_calls_count: found 1.5, expected a whole number"),
         (
             {"automation_level": 1.2},
-            "error: execution_metrics.automation_level: found 1.2, expected less than or equal",
+            "error: execution_metrics.automation_level: found 1.2, expected at most 1",
         ),
         ({"automation_level": None}, "warning: execution_metrics.automation_level: found nothing"),
         ({"total_duration_seconds": None}, "warning: execution_metrics.total_duration_seconds: found nothing"),
