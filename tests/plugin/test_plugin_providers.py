@@ -53,13 +53,14 @@ def load_scenarios() -> dict[str, dict[str, Any]]:
 SCENARIOS = load_scenarios()
 LATER = {
     **{name: "a native protocol" for name, scenario in SCENARIOS.items() if "api" in scenario},
-    "transport.outage_8_requests": "outages have a budget of time",
-    "openai_chat.cache_write_usage": "written tokens",
-    "openai_chat.calls_in_order": "calls in order",
-    "xai.usage_adds_reasoning": "usage by provider",
 }
 """Scenarios that nothing here meets yet, and what that takes."""
 PLAYED = {name: scenario for name, scenario in SCENARIOS.items() if name not in LATER}
+DEMANDS = {
+    *("outcome", "status", "end_reason", "requests", "side", "at", "categories", "adapted", "shown", "retries", "judge"),
+    *("reasoning", "output", "cost_usd", "usage", "measured", "distinct_calls", "order"),
+}
+"""Keys of `must` that the tests below look at."""
 IN_A_ROW = "local_servers.lmstudio_empty_200"
 """A scenario that only several runs show whole."""
 
@@ -112,6 +113,7 @@ def write_project(folder: Path, url: str) -> None:
         "run_profile_id": "replayed",
         "title": "Replayed",
         "runner_defaults": {"retries": 2, "timeout_seconds": 60, "max_turns": 3},
+        "model_overrides": {"transport.outage_8_requests": {"retries": None}},
         "execution_policy": {"stop_on_runner_error": False, "max_concurrency": 16},
     }
     documents["cases/evaluation_profiles/judged.yaml"] = {
@@ -220,6 +222,25 @@ def test_a_scenario_leaves_what_it_must(session: Played, name: str) -> None:
     if "distinct_calls" in must:
         ids = {event.call_id for event in run.trace if isinstance(event, ToolCallEvent)}
         assert len(ids) == must["distinct_calls"]
+    if "order" in must:
+        assert [event.name for event in run.trace if isinstance(event, ToolCallEvent)] == must["order"]
+
+
+@pytest.mark.parametrize("name", [name for name, each in PLAYED.items() if "judge" in each["must"]])
+def test_a_judge_ends_as_it_must(session: Played, name: str) -> None:
+    row, must = session.rows[name], PLAYED[name]["must"]["judge"]
+    judge = Stored(session.folder / "outputs", row["evaluation"]).evaluation().judge
+    if must == "success":
+        assert judge is not None
+        assert [each.status for each in judge.iterations] == [must]
+    else:
+        assert judge is None
+        assert f"1 of 1 iterations failed (1 {must})" in row["message"]
+
+
+def test_all_that_is_demanded_is_looked_at() -> None:
+    told = {"note"}  # for people
+    assert {key for scenario in SCENARIOS.values() for key in scenario["must"]} - told == DEMANDS
 
 
 def test_all_that_is_replayed_is_met_or_named() -> None:
