@@ -99,10 +99,11 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     warnings = [text for file in files for text in place_doubts(file)]
     warnings += [text for text, _ in found.opened.field_doubts()]
     host = describe_route(model)
+    said = {name for layer in layers for name, value in spread_extra_body(layer.fields).items() if value is not None}
     warnings += [
         f"{name}: has no effect there: its endpoint takes no notice of it ({host})"
-        for name in body
-        if name in sent.spelling.dialect.ignored
+        for name in sent.spelling.dialect.ignored
+        if name in body or name in said
     ]
     return FirstRequest(
         sent.method,
@@ -270,28 +271,34 @@ def _index_of(path: Path, model_id: str) -> int:
     return ids.index(model_id) if model_id in ids else 0
 
 
+_NO_REQUEST: Mapping[str, Any] = {"model": "", "messages": []}
+
+
 def _find_origins(
     body: Mapping[str, Any], spelling: Spelling, layers: Sequence[_Layer], case: Case, model: Model
 ) -> Iterator[tuple[str, str]]:
     said: dict[str, str] = {}
+    bare = spelling.write(spelling.spell(_NO_REQUEST)[0])
     for layer in layers:
         for name, value in spread_extra_body(layer.fields).items():
             if value is None:
                 continue
             # By what the endpoint calls it: `max_tokens` may be `max_completion_tokens` there
-            spelled = spelling.spell({"messages": [], name: value})[0].keys() - {"messages"}
+            made = spelling.write(spelling.spell({**_NO_REQUEST, name: value})[0])
+            spelled = {each for each in made if each not in bare or each == name or made[each] != bare[each]}
             loc = (*layer.loc, name) if name in layer.fields else (*layer.loc, EXTRA_BODY, name)
             said |= dict.fromkeys(spelled, _place(layer.path, loc))
     here = f"{case.path}:{case.line}"
     for name in body:
         if name == "model":
             yield name, _origin_of_name(model, layers)
-        elif name == "messages":
+        elif name in ("messages", "input", "system"):
             yield name, _place(case.path, ("input", "messages")) if case.dataset is None else here
         elif name == "tools":
             yield name, _place(case.path, ("input", "context")) if case.dataset is None else here
         else:
-            yield name, said.get(name, f"the runner {case.runner.type}")
+            asked_by = f"api: {model.api}" if name in bare else f"the runner {case.runner.type}"
+            yield name, said.get(name, asked_by)
 
 
 def _origin_of_name(model: Model, layers: Sequence[_Layer]) -> str:

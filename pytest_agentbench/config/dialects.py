@@ -1,13 +1,14 @@
-"""Dialects of Chat Completions: which endpoint spells what how, by the host of its address."""
+"""Dialects: which endpoint spells what how, by the host of its address and by the protocol that it is asked in."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_agentbench.records.case import Dialect, DialectName
+from pytest_agentbench.records.case import ApiName, Dialect, DialectName
 
 _ANTHROPIC_IGNORES = (
     *("response_format", "seed", "logprobs", "top_logprobs", "presence_penalty", "frequency_penalty", "logit_bias"),
@@ -54,9 +55,41 @@ DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
 """Each with the hosts (a pattern of the whole name) that speak it; the first that fits holds."""
 
 
-def resolve_dialect(name: str | None, base_url: str, overrides: Dialect | None = None) -> Dialect:
-    """Return how an endpoint speaks: by the dialect's name, else ("auto", None) by its host, with what overrides it."""
+_NATIVE = {"limit": "max_tokens", "json_schema": True, "never_back": (), "return_empty_in_tool_loop": ()}
+_APIS: Mapping[ApiName | None, Mapping[str, Any]] = {
+    "responses": {
+        **_NATIVE,
+        "reasoning_object": False,
+        "ignored": (
+            *("audio", "frequency_penalty", "logit_bias", "logprobs", "modalities", "n", "prediction"),
+            *("presence_penalty", "seed", "stop", "web_search_options"),
+        ),
+    },
+    "messages": {
+        **_NATIVE,
+        "reasoning_object": False,
+        "auth_header": "x-api-key",
+        "final_without_tools": False,
+        "temperature_max": 1.0,
+        "ignored": (
+            *("audio", "frequency_penalty", "logit_bias", "logprobs", "modalities", "n", "prediction", "store", "user"),
+            *("presence_penalty", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "seed"),
+            *("top_logprobs", "verbosity", "web_search_options"),
+        ),
+    },
+}
+"""What holds of a protocol wherever it is spoken. Fields of Chat Completions that it has none for are not sent."""
+
+
+def resolve_dialect(
+    name: str | None, base_url: str, overrides: Dialect | None = None, api: ApiName | None = "chat"
+) -> Dialect:
+    """Return how an endpoint speaks: by the dialect's name, else ("auto", None) by its host, as the protocol has it,
+    with what overrides it.
+    """
     dialect = _find_dialect(name or "auto", base_url)
+    if native := _APIS.get(api):
+        dialect = dialect.model_copy(update=native)
     if overrides is None:
         return dialect
     return dialect.model_copy(update={field: getattr(overrides, field) for field in overrides.model_fields_set})

@@ -55,8 +55,9 @@ def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str
 def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
     """Yield request fields of models that their endpoint, where the file names it, takes no notice of."""
     for index, model in enumerate(file.models if isinstance(file, SuiteFile | ModelsFile) else ()):
-        if model.parameters and (model.base_url or model.dialect):
-            ignored = resolve_dialect(model.dialect, model.base_url or "", model.dialect_overrides).ignored
+        if model.parameters and (model.base_url or model.dialect or model.api):
+            how = (model.dialect, model.base_url or "", model.dialect_overrides, model.api)
+            ignored = resolve_dialect(*how).ignored
             for name in model.parameters.keys() & {*ignored}:
                 yield ("models", index, "parameters", name), "has no effect there: its endpoint takes no notice of it"
 

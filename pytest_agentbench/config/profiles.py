@@ -46,6 +46,7 @@ from pytest_agentbench.config.sections import (
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
+    ApiName,
     BatchKind,
     CassetteMode,
     Dialect,
@@ -402,8 +403,11 @@ EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
 class EndpointFields(Written):
     """How the endpoint of a model is spoken to."""
 
+    api: ApiName | None = None
+    """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses) or
+    messages (Anthropic's /v1/messages)."""
     dialect: DialectName | Literal["auto"] | None = None
-    """How its endpoint speaks Chat Completions; auto, the default: by the host of its address."""
+    """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
     """What its endpoint does otherwise than others of its dialect."""
     headers: EndpointHeaders | None = None
@@ -422,10 +426,12 @@ class ModelEntry(EndpointFields):
     label: str | None = None
     """For people."""
     base_url: EndpointUrl | None = None
-    """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
+    """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own; with
+    `api: messages` Anthropic's."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
-    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`. With `headers` that take
+    with `api: messages` ANTHROPIC_API_KEY, which go to their own hosts only: an endpoint elsewhere needs this field
+    beside `base_url`. With `headers` that take
     a value from a variable: none."""
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
@@ -456,15 +462,28 @@ class ModelEntry(EndpointFields):
         return [name for name in (self.api_key_env, *map(header_variable, (self.headers or {}).values())) if name]
 
     @model_validator(mode="after")
+    def _spoken_api(self) -> Self:
+        # `provider` of a suite's model is a part of its name
+        if self.api not in (None, "chat") and (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
+            who = "scripts answer" if self.scripted else f"the provider {self.provider} asks"
+            raise Problems([(("api",), f"found {self.api!r}, where {who} in a way of its own; leave it out")])
+        return self
+
+    @model_validator(mode="after")
     def _bearable_temperature(self) -> Self:
-        problem = find_high_temperature(self.parameters, self.dialect, self.base_url, self.dialect_overrides)
+        how = (self.dialect, self.base_url, self.dialect_overrides, self.api)
+        problem = find_high_temperature(self.parameters, *how)
         if problem is not None:
             raise Problems([(("parameters", "temperature"), problem)])
         return self
 
 
 def find_high_temperature(
-    parameters: Mapping[str, Any], dialect: str | None, base_url: str | None, overrides: Dialect | None
+    parameters: Mapping[str, Any],
+    dialect: str | None,
+    base_url: str | None,
+    overrides: Dialect | None,
+    api: ApiName | None = None,
 ) -> str | None:
     """Return what is wrong with a temperature that is above what the endpoint takes."""
     found = parameters.get("temperature")
@@ -472,7 +491,7 @@ def find_high_temperature(
         return None
     from pytest_agentbench.config.dialects import resolve_dialect
 
-    most = resolve_dialect(dialect, base_url or "", overrides).temperature_max
+    most = resolve_dialect(dialect, base_url or "", overrides, api).temperature_max
     return None if found <= most else f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
 
 

@@ -30,14 +30,18 @@ prompt_logprobs repeat_penalty repetition_penalty request_id return_tokens_as_to
 spaces_between_special_tokens stop_token_ids top_a top_k truncate_prompt_tokens ttl typical_p use_beam_search
 vllm_xargs xtc_probability xtc_threshold
 """
-REQUEST_FIELDS = frozenset(f"{_CHAT_COMPLETIONS} {_HOSTED} {_SELF_HOSTED}".split())
+_NATIVE = """
+cache_control container context_management include inference_geo instructions max_output_tokens max_tool_calls
+stop_sequences text truncation
+"""
+REQUEST_FIELDS = frozenset(f"{_CHAT_COMPLETIONS} {_HOSTED} {_SELF_HOSTED} {_NATIVE}".split())
 """Fields that the endpoint of some dialect takes, beside what each request has of itself."""
 
 EXTRA_BODY = "extra_body"
 """The mapping whose names are request fields because somebody says so."""
 _SET_BY_RUNS = frozenset({"model", "messages", "tools"})
 _OF_MODELS = """
-api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id model_name
+api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id model_name
 openrouter_model parameters prices primary_params query requested_model scripted
 """
 MODEL_FIELDS = frozenset(_OF_MODELS.split())

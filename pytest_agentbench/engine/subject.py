@@ -364,7 +364,7 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
     _refuse_request_fields(plan, runner, runner_type, settings)
-    problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides)
+    problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides, model.api)
     if problem is not None:
         raise ConfigError(f"{case.path}:{case.line}:1: model {model.model_id!r}: temperature: {problem}")
     extra = run_extra(services, job, case, agent, model)

@@ -124,7 +124,14 @@ class Endpoints:
         # By the variable and not the key in it: keys stay out of everything that could be logged.
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         throttle = self._throttle((*endpoint, model.requested_model), model.limits)
-        way = (*endpoint, *model.headers.items(), *model.query.items(), model.dialect, model.dialect_overrides)
+        way = (
+            *endpoint,
+            *model.headers.items(),
+            *model.query.items(),
+            model.api,
+            model.dialect,
+            model.dialect_overrides,
+        )
         connection = self._connections.get(way)
         if connection is None:
             connection = self._connections[way] = self._wrap(self._connect(model))
@@ -268,7 +275,8 @@ class ChatClient:
         asked = compose_request(self.model, messages, tools, parameters or {})
         stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
         request, adapted = self.spelling.spell(asked, own)
-        body = self._write(request, stall)
+        native = self.spelling.write(request)
+        body = self._write(native, stall)
         began = time.monotonic()
         failing_since: float | None = None
         outage = longest_outage(outage_seconds)
@@ -276,7 +284,7 @@ class ChatClient:
         while True:
             sent += 1
             try:
-                if batcher is not None and (found := await batcher.ask(request)) is not None:
+                if batcher is not None and (found := await batcher.ask(native)) is not None:
                     reply = self._read_collected(found, sent)
                 else:
                     reply = await self._attempt(body, timeout, outage, sent, case_id, stall)
@@ -287,7 +295,8 @@ class ChatClient:
                 if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
                     learned += 1
                     request, adapted = self.spelling.spell(asked, own)
-                    body = self._write(request, stall)
+                    native = self.spelling.write(request)
+                    body = self._write(native, stall)
                     continue
                 batcher = None
                 now = time.monotonic()
@@ -306,14 +315,13 @@ class ChatClient:
                     on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
 
-    @staticmethod
-    def _write(request: Mapping[str, Any], stall: float | None) -> bytes:
+    def _write(self, request: Mapping[str, Any], stall: float | None) -> bytes:
         body = write_request(request)
         if stall is None:
             return body
         from pytest_agentbench.models.streaming import ask_for_stream
 
-        return ask_for_stream(body)
+        return ask_for_stream(body, self.spelling.protocol.stream)
 
     def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
         """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""

@@ -15,8 +15,10 @@ import httpx2
 
 from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
 from pytest_agentbench.models.failures import not_connected, refused_reply, stalled
+from pytest_agentbench.models.protocols.choice import protocol_of
+from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import RawReply
-from pytest_agentbench.models.streaming import EVENT_STREAM, StreamReader
+from pytest_agentbench.models.streaming import EVENT_STREAM, EventReader
 from pytest_agentbench.records.case import Model
 
 _CONNECT_SECONDS = 10.0
@@ -95,9 +97,9 @@ class HttpConnection:
         """Set up the way; `headers` go with each request, and the key in `auth_header`."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        self._model = model
+        self._model, self._protocol = model, protocol_of(model)
         # What holds the key takes the place of the client's own header: endpoints refuse a wrong one beside it
-        self._headers = dict(headers)
+        self._headers = {**self._protocol.headers, **headers}
         self._without_bearer = auth_header != "Authorization" or bool(headers and not key)
         if key and auth_header != "Authorization":
             self._headers[auth_header] = key
@@ -143,7 +145,7 @@ class HttpConnection:
             raise not_connected(error, self._model) from error
 
     async def _send_for_stream(self, request: httpx2.Request, stall_seconds: float) -> RawReply:
-        reader = StreamReader()  # its clock begins here
+        reader = open_reader(self._model.api)
         response = await self._http.send(request, stream=True)
         try:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -171,7 +173,7 @@ class HttpConnection:
         )
 
     async def _make_sample(self) -> httpx2.Request:
-        """Return a request for a completion as OpenAI's client makes it, without what belongs to its body."""
+        """Return a request as OpenAI's client makes it, without what belongs to its body."""
 
         def keep(request: httpx2.Request) -> httpx2.Response:
             return httpx2.Response(200, request=request)
@@ -179,7 +181,7 @@ class HttpConnection:
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep)) as nowhere:
             api = self._api.with_options(http_client=nowhere)
             request: httpx2.Request = (
-                await api.post("/chat/completions", cast_to=httpx2.Response, content=b"{}")
+                await api.post(self._protocol.path, cast_to=httpx2.Response, content=b"{}")
             ).request
         del request.headers["content-length"]
         if self._without_bearer:
@@ -197,7 +199,7 @@ def _read_whole(response: httpx2.Response) -> RawReply:
     return RawReply(response.status_code, response.headers, response.content, target)
 
 
-async def _read_events(response: httpx2.Response, reader: StreamReader, stall_seconds: float) -> None:
+async def _read_events(response: httpx2.Response, reader: EventReader, stall_seconds: float) -> None:
     """Read a body to its end. What goes wrong once the answer is complete leaves it as it is."""
     loop, heard, body = asyncio.get_running_loop(), 0.0, response.stream
     assert isinstance(body, httpx2.AsyncByteStream)

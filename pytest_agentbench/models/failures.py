@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytest_agentbench.errors import UNREACHABLE, ProviderError
 from pytest_agentbench.models.ends import ErrorSignal, read_error
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import ApiName, Model
 from pytest_agentbench.records.run import EndDetail, EndReason
 from pytest_agentbench.store.redaction import strip_credentials
 from pytest_agentbench.terminal_text import shorten_text
@@ -136,12 +136,19 @@ def redirected(place: str, model: Model) -> RequestFailed:
 
 
 def invalid_reply(what: str, body: bytes, model: Model, *, retryable: bool = True) -> RequestFailed:
-    """Return the failure of a reply that is no chat completion; one that was cut off may be whole the next time."""
+    """Return the failure of a reply that is none of its protocol; one that was cut off may be whole the next time."""
     begins = clip(body.decode("utf-8", "replace"))
-    summary = f"the reply is no chat completion: {what}" + (f"; it begins {begins!r}" if begins else "")
+    summary = f"the reply is no {_REPLIES[model.api]}: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
     reason: EndReason = "provider_error" if retryable else "rejected"
     return RequestFailed("invalid_response", summary, advice, retryable=retryable, reason=reason)
+
+
+_REPLIES: Mapping[ApiName, str] = {
+    "chat": "chat completion",
+    "responses": "response",
+    "messages": "message of Anthropic's",
+}
 
 
 def broken_off(finish: str, partial: str | None, *, retryable: bool) -> RequestFailed:

@@ -15,12 +15,14 @@ from pytest_agentbench.models.learning import LIMITS
 from pytest_agentbench.models.replies import ChatReply, RawReply, price_by_library, price_by_table
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import compose_request, write_request
+from pytest_agentbench.models.streaming import ask_for_stream
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 
 MOST_REQUESTS = 12
 MOST_TOKENS = 64
-_FORECAST = Usage(input_tokens=400, output_tokens=9 * MOST_TOKENS + 8)
+_FEW_TOKENS = 8
+_FORECAST = Usage(input_tokens=400, output_tokens=9 * MOST_TOKENS + _FEW_TOKENS)
 """What all of them take: two are refused where all is well, and one is cut at eight tokens."""
 _SECONDS = 60.0
 _QUESTION = ({"role": "user", "content": "Say 4."},)
@@ -111,7 +113,7 @@ class Prober:
         probes: Sequence[tuple[str, Callable[[], Awaitable[tuple[bool | None, str, Mapping[str, Any]]]]]] = (
             ("an answer", self._ask),
             ("the profile's parameters", self._ask_with_parameters),
-            ("a limit of 8 tokens", self._limit),
+            (f"a limit of {_FEW_TOKENS} tokens", self._limit),
             ("a tool", self._call_tool),
             ("the round trip of a call", self._return_result),
             ("a final answer", self._force_answer),
@@ -164,12 +166,14 @@ class Prober:
         return True, f"takes {', '.join(self._parameters)}{adapted}", self._learned()
 
     async def _limit(self) -> tuple[bool, str, Mapping[str, Any]]:
-        reply = await self._send(({"role": "user", "content": "Count from 1 to 50."},), max_tokens=8)
-        name = self._client.spelling.dialect.limit
-        if (reply.usage.output_tokens or 0) > 8:
-            other = LIMITS[name == LIMITS[0]]
+        protocol, field = self._client.spelling.protocol, self._client.spelling.dialect.limit
+        most = max(_FEW_TOKENS, protocol.least)
+        reply = await self._send(({"role": "user", "content": "Count from 1 to 50."},), max_tokens=most)
+        is_chat = self.model.api == "chat"
+        name = field if is_chat else protocol.limit
+        if (reply.usage.output_tokens or 0) > most:
             said = f"{name} has no effect: {reply.usage.output_tokens} tokens came"
-            return False, said, {"dialect_overrides": {"limit": other}}
+            return False, said, {"dialect_overrides": {"limit": LIMITS[field == LIMITS[0]]}} if is_chat else {}
         if not reply.content:
             return True, f"by {name}; the thoughts took all of it, so give reasoning models more", {}
         return True, f"by {name}, told as {reply.finish_reason}", {}
@@ -227,10 +231,11 @@ class Prober:
         return _is_object(reply), form, {}
 
     async def _stream(self) -> tuple[bool, str, Mapping[str, Any]]:
-        asked = {"max_tokens": MOST_TOKENS, "stream": True, "stream_options": {"include_usage": True}}
-        request, _ = self._client.spelling.spell(compose_request(self.model, _QUESTION, (), asked))
+        spelling = self._client.spelling
+        request, _ = spelling.spell(compose_request(self.model, _QUESTION, (), {"max_tokens": MOST_TOKENS}))
+        body = ask_for_stream(write_request(spelling.write(request)), spelling.protocol.stream)
         began = time.monotonic()
-        reply = await self._connections[0].send(write_request(request), {})
+        reply = await self._connections[0].send(body, {})
         seconds = time.monotonic() - began
         if reply.status != 200:
             return False, f"HTTP {reply.status}: {_shorten(reply.content.decode('utf-8', 'replace'))}", {}
@@ -240,10 +245,14 @@ class Prober:
         chunks = [chunk for line in lines if isinstance(chunk := _read_chunk(line), dict)]
         if not chunks:
             return False, "no server-sent events came", {}
-        usage = "with usage" if any(chunk.get("usage") for chunk in chunks) else "without usage"
+        # What ends a stream of Responses holds the whole response
+        holders = [each for chunk in chunks for each in (chunk, chunk.get("response")) if isinstance(each, dict)]
+        usage = "with usage" if any(each.get("usage") for each in holders) else "without usage"
         return True, f"{len(chunks)} chunks {usage} in {seconds:.1f} s", {}
 
     async def _repeat(self) -> tuple[bool | None, str, Mapping[str, Any]]:
+        if "seed" in self._client.spelling.dialect.ignored and self.model.api != "chat":
+            return None, f"`api: {self.model.api}` has no seed", {}
         first = await self._send(_QUESTION, seed=7, temperature=0)
         dropped = [name for name in ("seed", "temperature") if f"{name} dropped" in first.adapted]
         if dropped:

@@ -16,6 +16,7 @@ from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.ends import read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
 from pytest_agentbench.models.messages import ToolCall, read_message, take_string
+from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import EndDetail, EndReason, Usage
@@ -95,6 +96,10 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
     data = _read_object(body, content_type, model)
     if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
         raise _read_inner_error(error, model)
+    try:
+        data = protocol_of(model).read(data)
+    except ValueError as problem:
+        raise invalid_reply(str(problem), body, model) from problem
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise invalid_reply("it has no choices", body, model)
@@ -159,9 +164,11 @@ def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
 
 
 def _read_inner_error(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
-    code = error.get("code") if isinstance(error, Mapping) else None
+    codes = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
+    known = protocol_of(model).statuses
     # 502 where it does not say: what is behind the router failed, so it may be asked again.
-    status = code if isinstance(code, int) and 400 <= code < 600 else 502
+    status = next((code for code in codes[:1] if isinstance(code, int) and 400 <= code < 600), 502)
+    status = next((known[code] for code in codes if isinstance(code, str) and code in known), status)
     return status_failed(status, json.dumps({"error": error}).encode(), model)
 
 

@@ -64,6 +64,8 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
+ANTHROPIC_URL = "https://api.anthropic.com/v1"
+ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
 
 _Written = Sequence[ModelEntry | SuiteModel]
 
@@ -105,6 +107,7 @@ def resolve_model(
         api_key_env=key,
         headers=headers,
         query=query | fields.get("query", {}),
+        api="chat" if scripted or provider else fields.get("api", "chat"),
         dialect=fields.get("dialect", "auto"),
         dialect_overrides=fields.get("dialect_overrides"),
         provider=provider,
@@ -218,7 +221,8 @@ def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigErr
 
 def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return (base_url, api_key_env); a base_url of None is the OpenAI client's own."""
-    base_url = fields.get("base_url") or environ.get("OPENAI_BASE_URL") or None
+    is_anthropics = fields.get("api") == "messages"
+    base_url = fields.get("base_url") or (ANTHROPIC_URL if is_anthropics else environ.get("OPENAI_BASE_URL")) or None
     named_key = fields.get("api_key_env")
     # `vendor/model` is OpenRouter's way to name models; its key alone says that the user has an account there.
     if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
@@ -226,7 +230,7 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
         named_key = NO_KEY
     if named_key is None:
-        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else OPENAI_KEY
+        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else ANTHROPIC_KEY if is_anthropics else OPENAI_KEY
     return base_url, None if named_key == NO_KEY else named_key
 
 

@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.config.dialects import resolve_dialect
+from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS, MOST_CHANGES, Change, Lessons, find_change
+from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Dialect, Model
 
@@ -54,7 +56,10 @@ class Spelling:
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
-        self._key = model.base_url or DEFAULT_BASE_URL, model.requested_model
+        self._model, self.protocol = model, protocol_of(model)
+        # What a model takes in one protocol is nothing that it said of another
+        native = "" if model.api == "chat" else self.protocol.path
+        self._key = (model.base_url or DEFAULT_BASE_URL) + native, model.requested_model
         self._lessons = lessons or Lessons()
         self._changes: list[Change] = []
         for change in self._lessons.recall(*self._key):
@@ -101,18 +106,33 @@ class Spelling:
         return not any(change.do == "format" for change in self._changes)
 
     def spell(self, request: Mapping[str, Any], own: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the request as the endpoint takes it, and which of its lessons that took."""
-        dialect = self.dialect
+        """Return the request as the endpoint takes it, still as a chat completion, and which of its lessons that took.
+
+        `write` makes one of the model's protocol of it.
+        """
+        dialect, meant = self.dialect, {**self.protocol.defaults, **request}
         dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
-        spelled = {self._field(name): value for name, value in request.items() if name not in dropped}
+        # Of what another protocol has no field for, nobody would say that it has no effect
+        lacking = () if self._model.api == "chat" else [name for name in dialect.ignored if name in request]
+        spelled = {self._field(name): value for name, value in meant.items() if name not in {*dropped, *lacking}}
         effort = spelled.get("reasoning")
         if not dialect.reasoning_object and isinstance(effort, Mapping) and effort.keys() == {"effort"}:
             del spelled["reasoning"]
             spelled.setdefault("reasoning_effort", effort["effort"])
         spelled["messages"] = self._spell_messages(request["messages"])
-        if not self._changes:
+        if not self._changes and not lacking:
             return spelled, ()
-        return spelled, tuple(str(change) for change in self._changes if _acts(change, request, own))
+        acting = (change for change in self._changes if _acts(change, meant, own))
+        left_out = (Change(do="drop", field=name) for name in lacking)
+        return spelled, tuple(str(change) for change in (*left_out, *acting))
+
+    def write(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request that was spelled in the model's protocol. Raises ProviderError where that cannot be."""
+        try:
+            return self.protocol.write(request)
+        except (KeyError, TypeError, AttributeError) as error:  # what an agent of its own makes of its messages
+            said = f"the request cannot be written for `api: {self._model.api}`: {error!r}"
+            raise ProviderError(said, code="bad_request", reason="rejected", retryable=False) from error
 
     def _field(self, name: str) -> str:
         if name in LIMITS:
@@ -179,7 +199,7 @@ def _goes_back(
 
 def dialect_of(model: Model) -> Dialect:
     """Return how a model's endpoint speaks, before it has taught anything."""
-    return resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides)
+    return resolve_dialect(model.dialect, model.base_url or DEFAULT_BASE_URL, model.dialect_overrides, model.api)
 
 
 def drop_empty(message: Mapping[str, Any]) -> dict[str, Any]:

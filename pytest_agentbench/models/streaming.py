@@ -17,16 +17,20 @@ _PIECEWISE = frozenset({"text", "thinking", "reasoning.text", "reasoning.summary
 """Types of the parts of a list that come in pieces where they have no index."""
 
 
-def ask_for_stream(body: bytes) -> bytes:
-    """Return the JSON of a request as it asks for its reply in events, with a last one that counts tokens."""
-    return body[:-1] + b',"stream":true,"stream_options":{"include_usage":true}}'
+def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a request with the fields that ask for its reply in events."""
+    return body[:-1] + b"," + json.dumps(fields, separators=(",", ":")).encode()[1:]
 
 
-class StreamReader:
+class EventReader:
     """Reads a stream as it comes. `complete` says that all of the answer has come, `ended` that nothing more will.
 
-    An event that cannot be read ends the stream, and becomes the reply: it is refused as one that is no JSON.
+    What the events say is up to a subclass, which adds each and joins them. An event that cannot be read ends the
+    stream, and becomes the reply: it is refused as one that is no JSON. An error takes the place of all else.
     """
+
+    unfinished: str
+    """The sentence of a stream that breaks off."""
 
     def __init__(self) -> None:
         self.complete = self.ended = False
@@ -38,11 +42,22 @@ class StreamReader:
         self._data: list[bytes] = []
         self._event = b""
         self._broken: bytes | None = None
-        self._top: dict[str, Any] = {}
-        self._choice: dict[str, Any] | None = None
-        self._message: dict[str, Any] = {"role": "assistant", "content": None}
-        self._calls: list[Any] = []
-        self._places: dict[int, int] = {}
+        self._error: Any = None
+
+    def add(self, event: dict[str, Any], at: float) -> None:
+        """Take an event that came so many seconds after the beginning."""
+        raise NotImplementedError
+
+    def join(self) -> dict[str, Any]:
+        """Return the reply that the events make together. Raises ValueError where they make none."""
+        raise NotImplementedError
+
+    def note_piece(self, at: float, *, is_text: bool = False) -> None:
+        """Note when a piece of the answer came."""
+        self._last = at
+        self._first = at if self._first is None else self._first
+        if is_text and self._first_text is None:
+            self._first_text = at
 
     def feed(self, part: bytes) -> bool:
         """Take the next bytes of the body. Return whether they ended an event with data: comments are none."""
@@ -62,18 +77,15 @@ class StreamReader:
         if self._broken is not None:
             return RawReply(status, headers, self._broken)
         if not self.complete:
-            raise ConnectionError("its stream ended without a finish_reason and without [DONE]")
-        if self._calls:
-            self._message["tool_calls"] = self._calls
-        choices = [] if self._choice is None else [{"index": 0, "message": self._message, **self._choice}]
-        whole = {**self._top, "object": "chat.completion", "choices": choices}
-        if not whole.get("usage") and isinstance(groq := whole.get("x_groq"), Mapping) and groq.get("usage"):
-            whole["usage"] = groq["usage"]
+            raise ConnectionError(self.unfinished)
         times = StreamTimes(self._first, self._first_text, self._last)
         try:
+            whole = self.join() if self._error is None else {**self.join(), "error": self._error}
             content = json.dumps(_settle(whole), ensure_ascii=False).encode("utf-8", "replace")
         except RecursionError:
             return RawReply(status, headers, b"events that nest too deep to be joined")
+        except ValueError:
+            return RawReply(status, headers, b"events whose pieces are no JSON together")
         return RawReply(status, headers, content, times=times)
 
     def _take_line(self, line: bytes) -> bool:
@@ -98,13 +110,41 @@ class StreamReader:
             if not isinstance(chunk, dict):
                 raise ValueError("an event is an object")
             # Older vLLM, and gateways that name the event: the whole of it is the error
-            if "error" not in chunk and (event == b"error" or chunk.get("object") == "error"):
+            if "error" not in chunk and (event == b"error" or "error" in (chunk.get("object"), chunk.get("type"))):
                 chunk = {"error": chunk}
-            self._add(chunk, time.perf_counter() - self._began)
+            self.add(chunk, time.perf_counter() - self._began)
+            # What fails after the first piece is told in the stream: nothing of worth comes after that
+            if "error" in chunk and _says(chunk["error"]):
+                self._error, self.complete, self.ended = chunk["error"], True, True
         except (ValueError, RecursionError):
             self._broken, self.complete, self.ended = data, True, True
 
-    def _add(self, chunk: dict[str, Any], at: float) -> None:
+
+class StreamReader(EventReader):
+    """Reads the chunks of a chat completion."""
+
+    unfinished = "its stream ended without a finish_reason and without [DONE]"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._top: dict[str, Any] = {}
+        self._choice: dict[str, Any] | None = None
+        self._message: dict[str, Any] = {"role": "assistant", "content": None}
+        self._calls: list[Any] = []
+        self._places: dict[int, int] = {}
+
+    def join(self) -> dict[str, Any]:
+        """Return the chat completion."""
+        if self._calls:
+            self._message["tool_calls"] = self._calls
+        choices = [] if self._choice is None else [{"index": 0, "message": self._message, **self._choice}]
+        whole = {**self._top, "object": "chat.completion", "choices": choices}
+        if not whole.get("usage") and isinstance(groq := whole.get("x_groq"), Mapping) and groq.get("usage"):
+            whole["usage"] = groq["usage"]
+        return whole
+
+    def add(self, chunk: dict[str, Any], at: float) -> None:
+        """Take a chunk."""
         top = self._top
         # In each of some hundred chunks the same values
         for name, value in chunk.items():
@@ -114,9 +154,6 @@ class StreamReader:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not choice.get("index"):
                 self._add_choice(choice, at)
-        # What fails after the first piece is told in the stream: nothing of worth comes after that
-        if "error" in chunk and _says(chunk["error"]):
-            self.complete = self.ended = True
 
     def _add_choice(self, choice: dict[str, Any], at: float) -> None:
         self._last = at

@@ -497,6 +497,10 @@ DialectName = Literal[
 """The dialects of Chat Completions that `config.dialects` describes."""
 
 
+ApiName = Literal["chat", "responses", "messages"]
+"""The protocol that a model is asked in: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
+
+
 class Dialect(Record):
     """How an endpoint speaks Chat Completions where endpoints differ; the defaults are what most of them take."""
 
@@ -568,9 +572,9 @@ class Model(Record):
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
-    each request, the address has no query of its own. `dialect` "auto" is found by the endpoint's host, and
-    `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds` say how replies
-    come where a run's settings do not; with `batch` single requests go in batches.
+    each request, the address has no query of its own. `api` is the protocol that it is asked in. `dialect` "auto" is
+    found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds`
+    say how replies come where a run's settings do not; with `batch` single requests go in batches.
     """
 
     model_id: str
@@ -590,6 +594,7 @@ class Model(Record):
     batch: BatchKind | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
+    api: ApiName = "chat"
     dialect: DialectName | Literal["auto"] = "auto"
     dialect_overrides: Dialect | None = None
     options: dict[str, Any] = Field(default_factory=dict)

@@ -193,6 +193,8 @@ def endpoint_input(model: Model) -> dict[str, Any]:
     Of headers and query the names alone: their values may be keys.
     """
     found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
+    if model.api != "chat":
+        found["api"] = model.api
     if model.dialect_overrides is not None:
         found["dialect_overrides"] = model.dialect_overrides.model_dump(exclude_unset=True)
     for part, names in (("headers", model.headers), ("query", model.query)):

@@ -71,7 +71,7 @@ class Batches:
         self.output, self._every, self.tell, self.park = output, every, tell, park
         self._without: set[str] = set()
         self.deadline = time.monotonic() + wait
-        self._batchers: dict[tuple[str, str, str | None], Batcher] = {}
+        self._batchers: dict[tuple[str | None, ...], Batcher] = {}
 
     def batcher(self, model: Model, key: str, headers: Mapping[str, str]) -> Batcher | None:
         """Return what collects a model's requests, None where they are asked directly.
@@ -84,7 +84,7 @@ class Batches:
                 self.tell(f"{model.model_id}: its endpoint has no batches that are known: it is asked directly")
             return None
         base_url = strip_credentials(model.base_url or DEFAULT_BASE_URL)
-        place = (base_url, model.requested_model, model.api_key_env)
+        place = (base_url, model.requested_model, model.api_key_env, model.api)
         if place not in self._batchers:
             service = open_service(require_kind(model), model, key, headers)
             self._batchers[place] = Batcher(self, model, base_url, service)

@@ -18,13 +18,13 @@ from pytest_agentbench.models.batches.jobs import Job, Kind
 from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed
+from pytest_agentbench.models.protocols.choice import PROTOCOLS, protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
-from pytest_agentbench.records.case import DialectName, Model
+from pytest_agentbench.records.case import ApiName, DialectName, Model
 
 _SECONDS = 300.0
 """Limit of one request to a service: a file of lines may be large."""
 _LARGEST_RESULTS = 512 * 2**20
-_URL = "/v1/chat/completions"
 _PAGES = 20
 
 Lost = Literal["not run", "expired", "cancelled"]
@@ -98,12 +98,19 @@ _KINDS: Mapping[DialectName, Kind] = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
+_NATIVE: Mapping[ApiName, Kind] = {"responses": "openai", "messages": "anthropic"}
 
 
 def find_kind(model: Model) -> Kind | None:
-    """Return the protocol of the batches of a model's endpoint, None where it has none that is known."""
-    if model.scripted or model.provider is not None:
-        return None
+    """Return the protocol of the batches of a model's endpoint, None where it has none that is known.
+
+    A model that is not asked in Chat Completions has those alone whose lines are requests of its own protocol.
+    """
+    found = None if model.scripted or model.provider is not None else _find_kind(model)
+    return found if model.api == "chat" or _NATIVE[model.api] == found else None
+
+
+def _find_kind(model: Model) -> Kind | None:
     if model.batch is not None and model.batch != "auto":
         return model.batch
     if model.dialect != "auto":
@@ -125,7 +132,8 @@ def require_kind(model: Model) -> Kind:
     if kind is None:
         raise ConfigError(
             f"model {model.model_id!r}: batch: its endpoint ({model.base_url or DEFAULT_BASE_URL}) has no batches that "
-            "are known; say batch: openai, anthropic or gemini where it speaks one of them, or leave it out"
+            f"are known; say batch: {_NATIVE.get(model.api, 'openai, anthropic or gemini')} where it speaks "
+            f"{'that' if model.api in _NATIVE else 'one of them'}, or leave it out"
         )
     return kind
 
@@ -201,12 +209,16 @@ def _make_poll(state: str, ended: bool, said: Mapping[str, Any], problems: str =
 
 
 class _OpenAI(_Service):
+    @property
+    def _url(self) -> str:
+        return f"/v1{protocol_of(self._model).path}"
+
     def _sign(self, key: str) -> dict[str, str]:
         azure = re.fullmatch(DIALECTS["azure"][0], urlsplit(self._model.base_url or "").hostname or "")
         return ({"api-key": key} if azure else super()._sign(key)) if key else {}
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
-        return _encode({"custom_id": name, "method": "POST", "url": _URL, "body": body})
+        return _encode({"custom_id": name, "method": "POST", "url": self._url, "body": body})
 
     async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
         file = (f"{job.job}.jsonl", b"".join(lines), "application/jsonl")
@@ -214,7 +226,7 @@ class _OpenAI(_Service):
         return str(said.get("id"))
 
     async def create(self, job: Job, lines: Sequence[bytes]) -> str:
-        asked = {"input_file_id": job.file, "endpoint": _URL, "completion_window": "24h"}
+        asked = {"input_file_id": job.file, "endpoint": self._url, "completion_window": "24h"}
         metadata = {"metadata": {"agentbench_job": job.job}}
         return str((await self._ask_json("POST", f"{self._base}/batches", json=asked | metadata)).get("id"))
 
@@ -268,10 +280,14 @@ class _Anthropic(_Service):
     most_bytes = 256_000_000
 
     def _sign(self, key: str) -> dict[str, str]:
-        return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+        return {**PROTOCOLS["messages"].headers, **({"x-api-key": key} if key else {})}
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
-        return _encode({"custom_id": name, "params": to_anthropic(body)})
+        return _encode({"custom_id": name, "params": body if self._is_native else to_anthropic(body)})
+
+    @property
+    def _is_native(self) -> bool:
+        return self._model.api == "messages"
 
     async def upload(self, job: Job, lines: Sequence[bytes]) -> str | None:
         return None
@@ -313,32 +329,20 @@ class _Anthropic(_Service):
         lines = _read_lines(response.content)
         return {str(line.get("custom_id")): self._read_result(line.get("result") or {}) for line in lines}
 
-    @staticmethod
-    def _read_result(result: Mapping[str, Any]) -> Line:
+    def _read_result(self, result: Mapping[str, Any]) -> Line:
         kind = result.get("type")
         if kind == "succeeded":
-            return Line(200, to_bytes(from_anthropic(result.get("message") or {})))
+            message = result.get("message") or {}
+            return Line(200, to_bytes(message if self._is_native else from_anthropic(message)))
         if kind == "errored":
             error = result.get("error") or {}
             named = (error.get("error") or error).get("type") if isinstance(error, Mapping) else None
-            return Line(_ANTHROPIC_STATUS.get(str(named), 500), _encode(error))
+            return Line(PROTOCOLS["messages"].statuses.get(str(named), 500), _encode(error))
         words: Mapping[object, Lost] = {"expired": "expired", "canceled": "cancelled"}
         return Line(lost=words.get(kind, "not run"))
 
     async def cancel(self, batch: str) -> None:
         await self._ask("POST", f"{self._base}/messages/batches/{batch}/cancel")
-
-
-_ANTHROPIC_STATUS = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "overloaded_error": 529,
-}
 
 
 class _Gemini(_Service):

@@ -9,45 +9,25 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.models.messages import read_text
+from pytest_agentbench.models.protocols import anthropic
 
-_MOST_TOKENS = 4096
-"""Messages wants a limit: what is asked for where a request has none."""
 _OURS = frozenset({"model", "messages", "max_tokens", "max_completion_tokens", "stop", "response_format", "metadata"})
-_FINISHED = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 
 
 def to_anthropic(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request as the parameters of Messages; fields of its own go as they are."""
-    system, others = _split_system(body["messages"])
-    made: dict[str, Any] = {name: value for name, value in body.items() if name not in _OURS}
-    made["model"] = body["model"]
-    made["max_tokens"] = _read_limit(body) or _MOST_TOKENS
-    made["messages"] = [{"role": each["role"], "content": read_text(each.get("content")) or ""} for each in others]
-    if system:
-        made["system"] = system
-    if stop := body.get("stop"):
-        made["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-    if schema := _find_schema(body):
-        made["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-    return made
+    lacking = {*resolve_dialect("anthropic", "", api="messages").ignored, "metadata"}
+    return anthropic.write_request({name: value for name, value in body.items() if name not in lacking})
 
 
 def from_anthropic(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as a chat completion."""
-    blocks = [block for block in message.get("content") or () if isinstance(block, Mapping)]
-    text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
-    thoughts = "".join(str(block.get("thinking") or "") for block in blocks if block.get("type") == "thinking")
-    used = message.get("usage") or {}
-    cached, written = (int(used.get(f"cache_{name}_input_tokens") or 0) for name in ("read", "creation"))
-    reason = message.get("stop_reason")
-    usage = {
-        # The three are counted apart there
-        "prompt_tokens": int(used.get("input_tokens") or 0) + cached + written,
-        "completion_tokens": used.get("output_tokens"),
-        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
-    }
-    return _make_completion(message, text, thoughts, _FINISHED.get(str(reason), reason), usage)
+    """Return a message as a chat completion; what is no message becomes one without choices, which is refused."""
+    try:
+        return anthropic.read_message(message)
+    except ValueError:
+        return {}
 
 
 def to_gemini(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""The protocol that a model is asked in: where its requests go, how they are written, how its replies are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_agentbench.models.protocols import anthropic, responses
+from pytest_agentbench.records.case import ApiName, Model
+
+Translation = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class WireProtocol:
+    """A protocol as data, and two functions.
+
+    `path` lies below the endpoint's address, `headers` go with each request. `write` turns a request of Chat
+    Completions into one of this protocol, `read` a reply into a chat completion; it raises ValueError where that is
+    none. `defaults` are request fields where a request does not say otherwise, `stream` are those that ask for events.
+    `limit` is the name of the most tokens to generate, `least` how few of them may be asked for. `statuses` says which
+    HTTP status the code of an error would have had that comes in a reply with status 200.
+    """
+
+    path: str
+    limit: str
+    stream: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    write: Translation = dict
+    read: Translation = dict
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    least: int = 1
+    statuses: Mapping[str, int] = field(default_factory=dict)
+
+
+PROTOCOLS: Mapping[ApiName, WireProtocol] = {
+    "chat": WireProtocol(
+        "/chat/completions", "max_tokens", {"stream": True, "stream_options": {"include_usage": True}}
+    ),
+    "responses": WireProtocol(
+        "/responses",
+        "max_output_tokens",
+        {"stream": True},
+        write=responses.write_request,
+        read=responses.read_response,
+        # What a model thought comes back to it sealed: nothing of a run is kept at the endpoint
+        defaults={"store": False, "include": ["reasoning.encrypted_content"]},
+        least=16,
+        statuses=responses.STATUSES,
+    ),
+    "messages": WireProtocol(
+        "/messages",
+        "max_tokens",
+        {"stream": True},
+        {"anthropic-version": "2023-06-01"},
+        write=anthropic.write_request,
+        read=anthropic.read_message,
+        statuses=anthropic.STATUSES,
+    ),
+}
+
+
+def protocol_of(model: Model) -> WireProtocol:
+    """Return the protocol that a model is asked in."""
+    return PROTOCOLS["chat" if model.scripted else model.api]

@@ -1,0 +1,106 @@
+"""Streams of Responses and Messages: their events, joined into the reply that would have come whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_agentbench.models.streaming import EventReader, StreamReader
+from pytest_agentbench.records.case import ApiName
+
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class ResponseReader(EventReader):
+    """Reads the events of a response: the last has the whole of it."""
+
+    unfinished = "its stream ended without the event response.completed"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._response: dict[str, Any] = {}
+
+    def add(self, event: dict[str, Any], at: float) -> None:
+        """Take an event."""
+        kind = str(event.get("type"))
+        if kind.endswith(".delta"):
+            self.note_piece(at, is_text=kind == "response.output_text.delta")
+        elif kind in _ENDS and isinstance(response := event.get("response"), dict):
+            self._response, self.complete, self.ended = response, True, True
+
+    def join(self) -> dict[str, Any]:
+        """Return the response."""
+        return self._response
+
+
+class MessageReader(EventReader):
+    """Reads the events of a message: its blocks one after the other, each in pieces."""
+
+    unfinished = "its stream ended without the event message_stop"
+    _PIECES: Mapping[str, tuple[str, str]] = {
+        "text_delta": ("text", "text"),
+        "thinking_delta": ("thinking", "thinking"),
+        "signature_delta": ("signature", "signature"),
+        "input_json_delta": ("partial_json", "input"),
+    }
+    """Of each kind of piece its key, and that of the block which it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._texts: dict[tuple[int, str], list[str]] = {}
+
+    def add(self, event: dict[str, Any], at: float) -> None:
+        """Take an event."""
+        kind, index, delta = event.get("type"), event.get("index"), event.get("delta")
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            self._message = event["message"]
+        elif kind == "content_block_start" and isinstance(index, int) and isinstance(event.get("content_block"), dict):
+            self._blocks[index] = event["content_block"]
+            self.note_piece(at)
+        elif kind == "content_block_delta" and isinstance(index, int) and isinstance(delta, dict):
+            self._add_piece(index, delta)
+            self.note_piece(at, is_text=delta.get("type") == "text_delta")
+        elif kind == "message_delta" and isinstance(delta, dict):
+            self._message |= delta
+            counted = event.get("usage")
+            if isinstance(counted, dict):
+                told = {name: value for name, value in counted.items() if value is not None}
+                self._message["usage"] = {**(self._message.get("usage") or {}), **told}
+            self.complete |= bool(delta.get("stop_reason"))
+        elif kind == "message_stop":
+            self.complete = self.ended = True
+
+    def _add_piece(self, index: int, delta: Mapping[str, Any]) -> None:
+        if delta.get("type") == "citations_delta":
+            block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+        elif (names := self._PIECES.get(str(delta.get("type")))) is not None:
+            piece = delta.get(names[0])
+            self._texts.setdefault((index, names[1]), []).append(piece if isinstance(piece, str) else "")
+
+    def join(self) -> dict[str, Any]:
+        """Return the message. Raises ValueError where the arguments of a call are no JSON."""
+        for (index, name), pieces in self._texts.items():
+            block, text = self._blocks.setdefault(index, {}), "".join(pieces)
+            if name != "input":
+                block[name] = (block.get(name) or "") + text
+            elif text:
+                block[name] = self._read_input(text)
+        return {**self._message, "content": [block for _, block in sorted(self._blocks.items())]}
+
+    def _read_input(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            # Cut off by the limit: what came whole does without the rest of it
+            if self._message.get("stop_reason") == "max_tokens":
+                return {}
+            raise
+
+
+def open_reader(api: ApiName) -> EventReader:
+    """Return what reads the stream of a reply in a protocol; its clock begins here."""
+    return {"chat": StreamReader, "responses": ResponseReader, "messages": MessageReader}[api]()
