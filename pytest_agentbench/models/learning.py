@@ -23,7 +23,7 @@ KEPT_SECONDS = 7 * 86_400.0
 LIMITS = ("max_tokens", "max_completion_tokens")
 _DROPPED = frozenset(
     {"temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "logprobs", "top_logprobs"}
-    | {"parallel_tool_calls"}
+    | {"parallel_tool_calls", "include"}
 )
 _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _MESSAGE_KEY = re.compile(
@@ -32,6 +32,7 @@ _MESSAGE_KEY = re.compile(
     re.DOTALL,
 )
 _NAMED = re.compile(r"(?i)unsupported (?:parameter|value): ['\"](\w+)['\"]")
+_UNSEALED = re.compile(rb"(?i)encrypted content is not supported")
 _MAX_BYTES = 2**20
 
 
@@ -70,6 +71,8 @@ def find_change(status: int | None, body: bytes, request: Mapping[str, Any], own
             return Change(do="rename", field=LIMITS[field == LIMITS[0]])
         if field in _DROPPED and field in request and field not in own and (codes & _UNSUPPORTED or status == 422):
             return Change(do="drop", field=field)
+    if "include" in request and "include" not in own and _UNSEALED.search(body):
+        return Change(do="drop", field="include")  # a model without thoughts has none to seal
     return Change(do="keep", field=key) if key is not None else None
 
 

@@ -22,7 +22,8 @@ def extra(*loc: object) -> bytes:
     return json.dumps({"detail": [{"type": "extra_forbidden", "loc": ["body", *loc], "msg": "no"}]}).encode()
 
 
-REQUEST = {"messages": [], "max_tokens": 5, "temperature": 0, "seed": 1}
+REQUEST = {"messages": [], "max_tokens": 5, "temperature": 0, "seed": 1, "include": ["reasoning.encrypted_content"]}
+UNSEALED = b'{"error": {"message": "Encrypted content is not supported with this model.", "param": "include"}}'
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ REQUEST = {"messages": [], "max_tokens": 5, "temperature": 0, "seed": 1}
             b"""{"error": {"message": "Unsupported parameter: 'max_tokens'."}}""",
             "max_tokens->max_completion_tokens",
         ),
+        (400, UNSEALED, "include dropped"),
     ],
 )
 def test_a_refusal_teaches(status, body, told):
@@ -65,6 +67,8 @@ def test_any_other_refusal_does_not(status, body):
 
 def test_what_the_case_itself_says_is_never_dropped():
     assert find_change(400, openai("temperature"), REQUEST, {"temperature"}) is None
+    assert find_change(400, UNSEALED, REQUEST, {"include"}) is None
+    assert find_change(400, UNSEALED, {"messages": []}, ()) is None
 
 
 def test_a_lesson_is_kept_for_other_sessions_and_for_seven_days(tmp_path, monkeypatch):
