@@ -71,6 +71,39 @@ def like_reasoning_models(request: dict[str, Any]) -> Answer:
     return easy(request)
 
 
+def in_messages(request: dict[str, Any]) -> Answer:
+    """The same endpoint, asked in Messages."""
+    assert "seed" not in request
+    tools = [{"function": {"name": tool["name"]}} for tool in request.get("tools", ())]
+    last = request["messages"][-1]
+    if isinstance(last["content"], list) and last["content"][0]["type"] == "tool_result":
+        last = {"role": "tool"}
+    chat: dict[str, Any] = {**request, "stream": False, "tools": tools, "messages": [last]}
+    if "output_config" in request:
+        chat["response_format"] = request["output_config"]["format"]
+    status, document = easy(chat)
+    if status != 200:
+        return status, {"type": "error", "error": {"type": "invalid_request_error", **document["error"]}}
+    message = document["choices"][0]["message"]
+    calls = [
+        {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": {"city": "Paris"}}
+        for call in message.get("tool_calls", ())
+    ]
+    reason = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+    answer = {
+        "id": "m",
+        "type": "message",
+        "model": "small-1",
+        "content": [*([{"type": "text", "text": message["content"]}] if message["content"] else ()), *calls],
+        "stop_reason": reason[document["choices"][0]["finish_reason"]],
+        "usage": {"input_tokens": 10, "output_tokens": document["usage"]["completion_tokens"]},
+    }
+    if request.get("stream"):
+        events = [{"type": "message_start", "message": answer}, {"type": "message_delta", "usage": answer["usage"]}]
+        return 200, "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
+    return 200, answer
+
+
 @contextmanager
 def serving(way: Way) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     requests: list[dict[str, Any]] = []
@@ -132,6 +165,33 @@ def test_twelve_probes_of_an_endpoint_that_takes_all_of_it(project: Path, capsys
     assert [line[1] for line in lines] == [str(number) for number in range(1, 13)]
     assert {line[1] for line in lines if line[0] != "ok"} == {"2"}  # no parameters, nothing to ask
     assert "12 requests, 0.000186 USD" in out
+
+
+def test_an_endpoint_is_probed_in_the_protocol_of_the_entry(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(in_messages) as (base_url, requests):
+        declare(project, base_url, api="messages", prices={"input_per_1m": 1, "output_per_1m": 2})
+        assert probe("--yes") == 0
+    assert len(requests) <= 12
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    told = {int(line[1]): (line[0], line[2]) for line in lines}
+    assert {number for number, (word, _) in told.items() if word != "ok"} == {2, 10}
+    assert "by max_tokens, told as length" in told[3][1]
+    assert "2 chunks with usage" in told[9][1]
+    assert "`api: messages` has no seed" in told[10][1]
+
+
+def test_few_tokens_are_as_few_as_the_protocol_takes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def way(request: dict[str, Any]) -> Answer:
+        used = {"input_tokens": 10, "output_tokens": request["max_output_tokens"] + 1, "total_tokens": 99}
+        said = {"type": "message", "content": [{"type": "output_text", "text": "4"}]}
+        return 200, {"id": "r", "status": "completed", "output": [said], "usage": used}
+
+    with serving(way) as (base_url, requests):
+        declare(project, base_url, api="responses")
+        probe("--yes")
+    assert 16 in {request["max_output_tokens"] for request in requests}
+    assert min(request["max_output_tokens"] for request in requests) == 16
+    assert "max_output_tokens has no effect: 17 tokens came" in capsys.readouterr().out
 
 
 def test_what_an_endpoint_teaches_is_told_and_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pytest_agentbench.models.routes import describe_route, missing_key, resolve
 from pytest_agentbench.records.case import Limits, Prices
 
 OPENROUTER = "https://openrouter.ai/api/v1"
+ANTHROPIC = "https://api.anthropic.com/v1"
 
 
 def models(*entries: dict) -> ModelsFile:
@@ -41,6 +42,7 @@ def test_a_suite_model_is_completed_by_the_entry_and_wins():
     entry = {
         "model_id": "m",
         "requested_model": "entry-name",
+        "api": "messages",
         "label": "Entry",
         "base_url": "http://localhost:1/v1",
         "api_key_env": "none",
@@ -48,13 +50,19 @@ def test_a_suite_model_is_completed_by_the_entry_and_wins():
         "prices": {"input_per_1m": 1, "output_per_1m": 2},
         "limits": {"rpm": 5},
     }
-    own = {"openrouter_model": "suite/name", "label": "Suite", "primary_params": {"reasoning": {"effort": "low"}}}
+    own = {
+        "api": "responses",
+        "openrouter_model": "suite/name",
+        "label": "Suite",
+        "primary_params": {"reasoning": {"effort": "low"}},
+    }
     own |= {"temperature": 1, "parameters": {"seed": 2, "top_p": 0.5}, "extra_body": {"mine": 1}, "top_p": 0.6}
     model = resolve("m", entry, of=suite(**own))
     assert (model.requested_model, model.label, model.base_url) == ("suite/name", "Suite", "http://localhost:1/v1")
     assert model.api_key_env is None
     merged = {"temperature": 1, "seed": 2, "top_p": 0.6, "mine": 1, "reasoning": {"effort": "low"}}
     assert model.parameters == merged
+    assert model.api == "responses"
     assert model.prices == Prices(input_per_1m=1, output_per_1m=2)
     assert model.limits == Limits(rpm=5)
     assert model.options == {}
@@ -77,6 +85,11 @@ def test_an_entry_alone_and_a_literal_name():
         ({"api_key_env": "OPENAI_API_KEY"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
         ({"requested_model": "no-slash"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
         ({"api_key_env": "none", "base_url": "http://y/v1"}, {}, "http://y/v1", None),
+        ({"api": "messages"}, {"OPENAI_BASE_URL": "https://x/v1"}, ANTHROPIC, "ANTHROPIC_API_KEY"),
+        ({"api": "messages"}, {"OPENROUTER_API_KEY": "k"}, ANTHROPIC, "ANTHROPIC_API_KEY"),
+        ({"api": "messages", "base_url": OPENROUTER}, {}, OPENROUTER, "OPENROUTER_API_KEY"),
+        ({"api": "messages", "base_url": "http://y/v1", "api_key_env": "none"}, {}, "http://y/v1", None),
+        ({"api": "responses"}, {"OPENAI_BASE_URL": "https://x/v1"}, "https://x/v1", "OPENAI_API_KEY"),
     ],
 )
 def test_the_route(entry, environ, base_url, key):
@@ -85,6 +98,7 @@ def test_the_route(entry, environ, base_url, key):
 
 
 def test_demo_is_scripted_with_or_without_an_entry():
+    assert resolve("demo", of=suite(model_id="demo", api="messages")).api == "chat"
     for model in (resolve("demo", OPENAI_BASE_URL="http://x/v1"), resolve("demo", {"model_id": "demo", "label": "D"})):
         assert (model.scripted, model.base_url, model.api_key_env, model.judge) == (True, None, None, "demo")
     assert not resolve("demo", {"model_id": "demo", "base_url": "http://x/v1", "api_key_env": "none"}).scripted

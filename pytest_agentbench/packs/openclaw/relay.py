@@ -340,7 +340,8 @@ def _make_completion(reply: ChatReply) -> dict[str, Any]:
 
 def _make_usage(usage: Usage) -> dict[str, Any] | None:
     """Return the provider's own account, or one like it; None where the tokens are unknown."""
-    if usage.raw:
+    # Responses and Messages count by other names, which an agent that asks for completions does not read
+    if usage.raw and "prompt_tokens" in usage.raw[-1]:
         return usage.raw[-1]
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
