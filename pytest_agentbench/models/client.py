@@ -321,8 +321,9 @@ class ChatClient:
         if status >= 300:
             raise status_failed(status, content, self.model)
         read = read_reply(content, "application/json", self.model, attempts=attempt, seconds=found.seconds)
-        cost = read.usage.cost_usd
-        usage = read.usage.model_copy(update={"cost_usd": None if cost is None else cost * _BATCH_PRICE})
+        costs = {name: getattr(read.usage, name) for name in ("cost_usd", "uncached_cost_usd")}
+        halves = {name: None if cost is None else cost * _BATCH_PRICE for name, cost in costs.items()}
+        usage = read.usage.model_copy(update=halves)
         return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
 
     def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
-from pytest_agentbench.models.ends import messages_fit
+from pytest_agentbench.models.ends import is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
 from pytest_agentbench.models.messages import read_message, read_text
 from pytest_agentbench.models.spelling import dialect_of
@@ -287,8 +287,11 @@ class Requests:
         if reply.unfiltered:
             trace.event("filter_did_not_run", number=number)
             trace.warnings.append("the provider's content filter did not run on some of what was asked or answered")
-        if reply.detail is not None and reply.end == "answered" and reply.detail.raw:
-            trace.warnings.append(f"unknown finish reason {reply.detail.raw!r}, taken for a stop")
+        finish = reply.finish_reason
+        if reply.detail is not None and finish and not is_known_finish(read_finish(finish)[0]):
+            trace.warnings.append(
+                f"unknown finish reason {finish!r}, taken for {'a call' if reply.tool_calls else 'a stop'}"
+            )
         provider = trace.provider
         provider["model"] = reply.model
         provider["finish_reason"] = reply.finish_reason

@@ -46,6 +46,7 @@ def from_anthropic(message: Mapping[str, Any]) -> dict[str, Any]:
         "prompt_tokens": int(used.get("input_tokens") or 0) + cached + written,
         "completion_tokens": used.get("output_tokens"),
         "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+        "cache_creation": used.get("cache_creation"),
     }
     return _make_completion(message, text, thoughts, _FINISHED.get(str(reason), reason), usage)
 
@@ -87,7 +88,8 @@ def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
     )
     blocked = (response.get("promptFeedback") or {}).get("blockReason")
     reason = str(blocked or candidate.get("finishReason") or "")
-    finished = {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, "content_filter" if reason else None)
+    # Other words of theirs are read where all finish reasons are: not all of them are a filter's
+    finished = "content_filter" if blocked else {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, reason or None)
     used = response.get("usageMetadata") or {}
     thought = int(used.get("thoughtsTokenCount") or 0)
     usage = {
