@@ -15,12 +15,12 @@ _ANTHROPIC_IGNORES = (
 )
 
 DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
-    "openai": (r"api\.openai\.com", Dialect(limit="max_completion_tokens")),
+    "openai": (r"api\.openai\.com", Dialect(limit="max_completion_tokens", prompt_cache="key")),
     "azure": (
         r"[^.]+\.(openai\.azure\.com|services\.ai\.azure\.com|cognitiveservices\.azure\.com|azure-api\.net)",
         Dialect(limit="max_completion_tokens", auth_header="api-key"),
     ),
-    "openrouter": (r"openrouter\.ai", Dialect(reasoning_object=True)),
+    "openrouter": (r"openrouter\.ai", Dialect(reasoning_object=True, prompt_cache="marks")),
     "anthropic": (
         r"api\.anthropic\.com",
         Dialect(final_without_tools=False, temperature_max=1.0, ignored=_ANTHROPIC_IGNORES),

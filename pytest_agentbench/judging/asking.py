@@ -138,7 +138,8 @@ def chat_sender(
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
     each request, `retries` their repetitions after a transient failure. After a reply that was cut off it may have
-    twice the tokens that options or the model's entry allow. What a cassette keeps does not depend on what was asked before for others.
+    twice the tokens that options or the model's entry allow. What a cassette keeps does not depend on what was asked
+    before for others.
     """
     # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
     spelling: Spelling | None = getattr(client, "spelling", None)

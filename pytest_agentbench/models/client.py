@@ -267,7 +267,7 @@ class ChatClient:
         """
         asked = compose_request(self.model, messages, tools, parameters or {})
         stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
-        request, adapted = self.spelling.spell(asked, own)
+        request, adapted = self._spell(asked, own)
         body = self._write(request, stall)
         began = time.monotonic()
         failing_since: float | None = None
@@ -286,7 +286,7 @@ class ChatClient:
                     failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
                 if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
                     learned += 1
-                    request, adapted = self.spelling.spell(asked, own)
+                    request, adapted = self._spell(asked, own)
                     body = self._write(request, stall)
                     continue
                 batcher = None
@@ -305,6 +305,15 @@ class ChatClient:
                 if on_retry is not None:
                     on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
+
+    def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the request as the endpoint takes it, with what asks for its cache, and what that changed."""
+        request, adapted = self.spelling.spell(asked, own)
+        if self.model.prompt_cache is None:
+            return request, adapted
+        from pytest_agentbench.models.prompt_cache import ask_for_cache
+
+        return ask_for_cache(request, self.model, self.spelling.dialect), adapted
 
     @staticmethod
     def _write(request: Mapping[str, Any], stall: float | None) -> bytes:
