@@ -36,7 +36,10 @@ DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
         ),
     ),
     "moonshot": (r"api\.moonshot\..*", Dialect(return_empty_in_tool_loop=("reasoning_content",))),
-    "mistral": (r"(api|codestral)\.mistral\.ai", Dialect(seed="random_seed", never_back=("*unknown",))),
+    "mistral": (
+        r"(api|codestral)\.mistral\.ai",
+        Dialect(seed="random_seed", never_back=("*unknown",), call_ids="nine"),
+    ),
     "groq": (
         r"api\.groq\.com",
         Dialect(limit="max_completion_tokens", never_back=("*unknown",), always_back=("reasoning",)),

@@ -512,6 +512,8 @@ class Dialect(Record):
     """Keys that `*unknown` does not mean."""
     return_empty_in_tool_loop: tuple[Text, ...] = ()
     """Keys that all of the model's messages get, as empty text, once one of them had it."""
+    call_ids: Literal["any", "nine"] = "any"
+    """Ids of calls that it takes: any, or those of nine letters and digits, which others get then."""
     final_without_tools: bool = True
     """A final answer is asked for without tools; false: with them, and `tool_choice: none`."""
     temperature_max: Annotated[float, Field(strict=True, gt=0)] = 2.0

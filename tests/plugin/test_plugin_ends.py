@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -190,3 +191,22 @@ def test_a_judge_that_was_cut_off_gets_twice_the_limit_wherever_that_was_set(ben
         finished = bench.run("--model", "m", evaluation_profile(bench, **judge))
         assert [body["max_tokens"] for body in endpoint.requests["judge"]] == [50, 100]
     assert "length: no verdict in 2 replies" in finished.runs["c[m]"]["message"]
+
+
+@pytest.mark.parametrize(("dialect", "nine"), [("mistral", True), ("other", False)])
+def test_calls_that_a_case_tells_of_have_ids_that_the_endpoint_takes(bench: Bench, dialect: str, nine: bool) -> None:
+    call = {"id": "call_1", "name": "write_file", "arguments": {"path": "x"}}
+    told = [
+        {"role": "user", "content": "Write."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+        {"role": "user", "content": "And now?"},
+    ]
+    bench.case("c", input={"messages": told})
+    with ReplayEndpoint([scenario(says("Paris"))]) as endpoint:
+        reached(bench, endpoint, dialect=dialect)
+        assert bench.run("--model", "m").outcomes == {"c[m]": "passed"}
+        _, asked, answered, _ = endpoint.requests["m"][0]["messages"]
+    sent = asked["tool_calls"][0]["id"]
+    assert sent == answered["tool_call_id"]
+    assert re.fullmatch("[A-Za-z0-9]{9}" if nine else "call_1", sent)
