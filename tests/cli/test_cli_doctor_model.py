@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -226,3 +227,29 @@ def test_settings_are_written_into_entries_in_braces_too(project: Path) -> None:
     [entry_read] = load(path, ModelsFile).models
     assert entry_read.dialect_overrides is not None
     assert entry_read.dialect_overrides.limit == "max_completion_tokens"
+
+
+def test_with_parameters_the_last_probes_come_before_a_second_answer(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(easy) as (base_url, requests):
+        declare(project, base_url, parameters={"temperature": 0.3})
+        assert probe("--yes", "--json") == 0
+    assert len(requests) == 12
+    probes = {each["number"]: each for each in json.loads(capsys.readouterr().out)["probes"]}
+    assert all(each["works"] for each in probes.values()), probes
+    assert "not asked twice" in probes[10]["said"]
+    assert re.search(r"with usage, the first token after \d", probes[9]["said"])
+
+
+def test_a_stream_that_breaks_off_is_a_no(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks_off(request: dict[str, Any]) -> Answer:
+        return (200, 'data: {"choices": [{"index": 0, ') if request.get("stream") else easy(request)
+
+    with serving(breaks_off) as (base_url, _):
+        declare(project, base_url.replace("127.0.0.1", "me:secret@127.0.0.1"))
+        assert probe("--yes", "--json") == 0
+    out, err = capsys.readouterr()
+    assert "secret" not in out + err
+    [stream] = [each for each in json.loads(out)["probes"] if each["number"] == 9]
+    assert stream["works"] is False
