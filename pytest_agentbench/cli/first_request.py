@@ -288,6 +288,9 @@ def _find_origins(
             spelled = {each for each in made if each not in bare or each == name or made[each] != bare[each]}
             loc = (*layer.loc, name) if name in layer.fields else (*layer.loc, EXTRA_BODY, name)
             said |= dict.fromkeys(spelled, _place(layer.path, loc))
+    if model.prompt_cache is not None:
+        entry = next(layer for layer in layers if layer.loc[:1] == ("models",))
+        said.setdefault("prompt_cache_key", _place(entry.path, (*entry.loc[:2], "prompt_cache")))
     here = f"{case.path}:{case.line}"
     for name in body:
         if name == "model":

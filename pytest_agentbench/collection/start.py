@@ -31,6 +31,7 @@ from pytest_agentbench.engine.services import Services, SessionRules
 from pytest_agentbench.engine.user_code import PlainImports, RunLogHandler, Streams
 from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
 from pytest_agentbench.records.base import SANDBOXES
+from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.rows import ARTIFACT_PROPERTY
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store.documents import Signer
@@ -479,6 +480,9 @@ def _make_services(
             batches=open_batches if batched else None,
         )
 
+    def foresee(usd: float) -> None:
+        telling.spent("batch", [Usage(cost_usd=usd, total_tokens=0)])
+
     def open_batches() -> Batches:
         from pytest_agentbench.models.batches.collector import Batches
 
@@ -487,6 +491,7 @@ def _make_services(
             every=settings.batch,
             wait=settings.batch_wait,
             park=lambda run, waits: config.stash[AHEAD].engine.park(run, waits=waits),
+            foresee=None if settings.max_cost is None else foresee,
             tell=lambda said: telling.warn(store.redactor.text(said)),
         )
 

@@ -16,12 +16,12 @@ _ANTHROPIC_IGNORES = (
 )
 
 DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
-    "openai": (r"api\.openai\.com", Dialect(limit="max_completion_tokens")),
+    "openai": (r"api\.openai\.com", Dialect(limit="max_completion_tokens", prompt_cache="key")),
     "azure": (
         r"[^.]+\.(openai\.azure\.com|services\.ai\.azure\.com|cognitiveservices\.azure\.com|azure-api\.net)",
         Dialect(limit="max_completion_tokens", auth_header="api-key"),
     ),
-    "openrouter": (r"openrouter\.ai", Dialect(reasoning_object=True)),
+    "openrouter": (r"openrouter\.ai", Dialect(reasoning_object=True, prompt_cache="marks")),
     "anthropic": (
         r"api\.anthropic\.com",
         Dialect(final_without_tools=False, temperature_max=1.0, ignored=_ANTHROPIC_IGNORES),
@@ -37,7 +37,10 @@ DIALECTS: Mapping[DialectName, tuple[str, Dialect]] = {
         ),
     ),
     "moonshot": (r"api\.moonshot\..*", Dialect(return_empty_in_tool_loop=("reasoning_content",))),
-    "mistral": (r"(api|codestral)\.mistral\.ai", Dialect(seed="random_seed", never_back=("*unknown",))),
+    "mistral": (
+        r"(api|codestral)\.mistral\.ai",
+        Dialect(seed="random_seed", never_back=("*unknown",), call_ids="nine"),
+    ),
     "groq": (
         r"api\.groq\.com",
         Dialect(limit="max_completion_tokens", never_back=("*unknown",), always_back=("reasoning",)),

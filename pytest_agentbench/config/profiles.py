@@ -55,6 +55,7 @@ from pytest_agentbench.records.case import (
     Limits,
     McpServer,
     Prices,
+    PromptCache,
     SandboxChoice,
     SandboxSettings,
     Streamed,
@@ -414,6 +415,8 @@ class EndpointFields(Written):
     """Further headers of its requests; a value `env:VARIABLE` is that of the variable, which goes where keys may go."""
     query: dict[str, str] | None = None
     """Query of its requests, such as `api-version`; one in `base_url` joins it."""
+    prompt_cache: PromptCache | None = None
+    """Ask its provider to cache prompts: by marks (OpenRouter's `anthropic/`) or a key (OpenAI)."""
 
 
 class ModelEntry(EndpointFields):

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.run import Usage
 
 
-Part = Literal["run", "judge"]
-"""Who spends: the agent, or what judges it (judges, and metrics that ask models)."""
+Part = Literal["run", "judge", "batch"]
+"""Who spends: the agent, or what judges it (judges, and metrics that ask models). `batch` is nobody's yet: what
+requests that wait for a batch are expected to cost, and the same below zero once they do not."""
 
 _ABSURD = 1e100
 
@@ -48,13 +49,15 @@ def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) ->
 class Budget:
     """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.
 
-    `tokens` are those known, `unknown_tokens` counts the runs and judgements that did not tell theirs.
+    `tokens` are those known, `unknown_tokens` counts the runs and judgements that did not tell theirs, `foreseen` are
+    the USD of requests that wait for a batch.
     """
 
     max_cost: float | None = None
     max_tokens: int | None = None
     tokens: int = 0
     unknown_tokens: int = 0
+    foreseen: float = 0.0
     _costs: dict[Part, float] = field(default_factory=lambda: {"run": 0.0, "judge": 0.0})
     _unknown: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -63,6 +66,9 @@ class Budget:
         """Add them. Returns the reason to start nothing more, once a limit is reached."""
         with self._lock:
             for cost, tokens in spendings:
+                if part == "batch":
+                    self.foreseen += cost or 0.0
+                    continue
                 self._costs[part] += cost or 0.0
                 self._unknown[part] += cost is None
                 self.tokens += tokens or 0
@@ -70,8 +76,9 @@ class Budget:
             return self._used_up()
 
     def _used_up(self) -> str | None:
-        if self.max_cost is not None and self.spent >= self.max_cost:
-            return f"the budget is used up: {self.spent:.4f} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
+        if self.max_cost is not None and self.spent + self.foreseen >= self.max_cost:
+            waits = f" and {self.foreseen:.4f} foreseen for batches" if self.foreseen > 0 else ""
+            return f"the budget is used up: {self.spent:.4f}{waits} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
         if self.max_tokens is not None and self.tokens >= self.max_tokens:
             return f"the budget is used up: {self.tokens} of {self.max_tokens} tokens (--agentbench-max-tokens)"
         return None

@@ -138,7 +138,8 @@ def chat_sender(
 
     `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
     each request, `retries` their repetitions after a transient failure. After a reply that was cut off it may have
-    twice the tokens that options allow. What a cassette keeps does not depend on what was asked before for others.
+    twice the tokens that options or the model's entry allow. What a cassette keeps does not depend on what was asked
+    before for others.
     """
     # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
     spelling: Spelling | None = getattr(client, "spelling", None)
@@ -151,8 +152,12 @@ def chat_sender(
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
         alone = next(asked) == 0 and getattr(client, "takes_alone", False)
         reply = await ask_in_form(conversation, {"alone": True} if alone else {})
-        for limit in LIMITS if reply.finish_reason == "length" else ():
-            if isinstance(most := options.get(limit), int):
+        if reply.finish_reason == "length":
+            given = (options, client.model.parameters)
+            limits = ((limit, fields.get(limit)) for fields in given for limit in LIMITS)
+            # The first is the one that was sent: the options win, under either name
+            limit, most = next((each for each in limits if isinstance(each[1], int)), (LIMITS[0], None))
+            if most is not None:
                 parameters[limit] = 2 * most
         return reply
 

@@ -35,6 +35,7 @@ from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
+from pytest_agentbench.store.redaction import strip_credentials
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
@@ -44,8 +45,6 @@ _BYTES_PER_TOKEN = 4
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
 _STALL_SECONDS = 60.0
-_BATCH_PRICE = 0.5
-"""What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
 
 OnRetry = Callable[..., None]
 """Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
@@ -152,12 +151,12 @@ class Endpoints:
         where = model.base_url or DEFAULT_BASE_URL
         key = where, model.requested_model
         if key not in self._breakers:
-            self._breakers[key] = Breaker(where, self._tell, self._patience)
+            self._breakers[key] = Breaker(strip_credentials(where), self._tell, self._patience)
         return self._breakers[key]
 
     def describe_pauses(self) -> str:
         """Return which endpoints requests wait for, empty where they wait for none."""
-        pauses = ((where, breaker.describe_pause()) for (where, _), breaker in self._breakers.items())
+        pauses = ((strip_credentials(where), each.describe_pause()) for (where, _), each in self._breakers.items())
         return ", ".join({where: said for where, said in pauses if said is not None}.values())
 
     def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
@@ -274,7 +273,7 @@ class ChatClient:
         """
         asked = compose_request(self.model, messages, tools, parameters or {})
         stall, batcher = self._choose_stall(stream, stall_seconds, timeout), self._batcher if alone else None
-        request, adapted = self.spelling.spell(asked, own)
+        request, adapted = self._spell(asked, own)
         native = self.spelling.write(request)
         body = self._write(native, stall)
         began = time.monotonic()
@@ -294,7 +293,7 @@ class ChatClient:
                     failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
                 if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
                     learned += 1
-                    request, adapted = self.spelling.spell(asked, own)
+                    request, adapted = self._spell(asked, own)
                     native = self.spelling.write(request)
                     body = self._write(native, stall)
                     continue
@@ -315,6 +314,15 @@ class ChatClient:
                     on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
             await asyncio.sleep(wait)
 
+    def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the request as the endpoint takes it, with what asks for its cache, and what that changed."""
+        request, adapted = self.spelling.spell(asked, own)
+        if self.model.prompt_cache is None:
+            return request, adapted
+        from pytest_agentbench.models.prompt_cache import ask_for_cache
+
+        return ask_for_cache(request, self.model, self.spelling.dialect), adapted
+
     def _write(self, request: Mapping[str, Any], stall: float | None) -> bytes:
         body = write_request(request)
         if stall is None:
@@ -325,12 +333,15 @@ class ChatClient:
 
     def _read_collected(self, found: Collected, attempt: int) -> ChatReply:
         """Return the reply that came in a batch, at half the price. Raises RequestFailed where it is an error."""
+        from pytest_agentbench.models.batches.collector import BATCH_PRICE
+
         status, content = found.reply.status, found.reply.content
         if status >= 300:
             raise status_failed(status, content, self.model)
         read = read_reply(content, "application/json", self.model, attempts=attempt, seconds=found.seconds)
-        cost = read.usage.cost_usd
-        usage = read.usage.model_copy(update={"cost_usd": None if cost is None else cost * _BATCH_PRICE})
+        costs = {name: getattr(read.usage, name) for name in ("cost_usd", "uncached_cost_usd")}
+        halves = {name: None if cost is None else cost * BATCH_PRICE for name, cost in costs.items()}
+        usage = read.usage.model_copy(update=halves)
         return replace(read, usage=usage, batch={"id": found.batch, "seconds": round(found.seconds, 3)})
 
     def _choose_stall(self, stream: Streamed | None, stall_seconds: float | None, timeout: float) -> float | None:

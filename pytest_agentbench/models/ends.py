@@ -228,10 +228,19 @@ def _read_delay(error: Mapping[str, Any]) -> float | None:
     return None
 
 
-_FITS = re.compile(r"maximum context length is (\d+) .*?\((\d+) in the messages", re.DOTALL)
+_FITS = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"maximum context length is (?P<window>\d+) .*?\((?P<prompt>\d+) (?:in the messages|of text input)",
+        r"maximum context length is (?P<window>\d+) .*?(?P<prompt>\d+) input tokens",
+        r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)",
+        r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs`",
+    )
+)
+"""What OpenAI, OpenRouter, vLLM, Anthropic and Together say of the window and of the prompt in it."""
 
 
 def messages_fit(said: str) -> bool:
     """Return whether an overflow's own numbers show that only the tokens to generate are too many."""
-    found = _FITS.search(said)
-    return found is not None and int(found[2]) < int(found[1])
+    found = next(filter(None, (pattern.search(said) for pattern in _FITS)), None)
+    return found is not None and int(found["prompt"]) < int(found["window"])

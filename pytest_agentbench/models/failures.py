@@ -252,7 +252,7 @@ def _advise(reason: EndReason | None, status: int, model: Model) -> tuple[str, s
 
 
 def _base_url(model: Model) -> str:
-    return model.base_url or DEFAULT_BASE_URL
+    return strip_credentials(model.base_url or DEFAULT_BASE_URL)
 
 
 @dataclass(frozen=True, slots=True)

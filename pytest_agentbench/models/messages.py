@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import random
 import re
@@ -111,6 +113,32 @@ def _list_media(message: Mapping[str, Any]) -> list[str]:
         if isinstance(kind, str) and kind not in ("text", "thinking", "reasoning"):
             found.append(kind)
     return found
+
+
+_MOST_BINARY = 64 * 1024
+_BINARY = re.compile(r"(?:data:[^,]{1,200},)?([A-Za-z0-9+/_=-]+)")
+_TEXTS = frozenset({"content", "text", "arguments", "thinking", "refusal", "reasoning", "reasoning_content", "summary"})
+"""Keys of what was written: a long word is no picture."""
+
+
+def digest_media(value: Any) -> Any:
+    """Return a message with size (bytes) and SHA-256 in place of each binary part of more than 64 kB."""
+    if isinstance(value, Mapping):
+        return {
+            key: (_digest(item) if key not in _TEXTS else None) or digest_media(item) for key, item in value.items()
+        }
+    return [digest_media(item) for item in value] if isinstance(value, list) else value
+
+
+def _digest(value: object) -> dict[str, Any] | None:
+    """Return the size and the SHA-256 of what a long text holds in base64, None for anything else."""
+    if not isinstance(value, str) or len(value) <= _MOST_BINARY or (found := _BINARY.fullmatch(value)) is None:
+        return None
+    try:
+        data = base64.b64decode(f"{found[1]}==", altchars=b"-_")  # more padding than is due does no harm
+    except ValueError:
+        data = found[1].encode()
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 _THOUGHT_TAGS = re.compile(r"\A\s*<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)

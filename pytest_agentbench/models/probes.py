@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import ChatClient, Connection, Endpoints
+from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
 from pytest_agentbench.models.replies import ChatReply, RawReply, price_by_library, price_by_table
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
@@ -234,21 +235,20 @@ class Prober:
         spelling = self._client.spelling
         request, _ = spelling.spell(compose_request(self.model, _QUESTION, (), {"max_tokens": MOST_TOKENS}))
         body = ask_for_stream(write_request(spelling.write(request)), spelling.protocol.stream)
-        began = time.monotonic()
-        reply = await self._connections[0].send(body, {})
-        seconds = time.monotonic() - began
+        try:
+            async with asyncio.timeout(_SECONDS):
+                reply = await self._connections[0].send(body, {}, _SECONDS)
+        except TimeoutError:
+            return False, f"it did not end within {_SECONDS:g} s", {}
+        except RequestFailed as failed:
+            return False, _shorten(failed.summary), {}
         if reply.status != 200:
             return False, f"HTTP {reply.status}: {_shorten(reply.content.decode('utf-8', 'replace'))}", {}
-        lines = [
-            line[5:].strip() for line in reply.content.decode("utf-8", "replace").splitlines() if line[:5] == "data:"
-        ]
-        chunks = [chunk for line in lines if isinstance(chunk := _read_chunk(line), dict)]
-        if not chunks:
+        if reply.times is None or reply.times.first is None:
             return False, "no server-sent events came", {}
-        # What ends a stream of Responses holds the whole response
-        holders = [each for chunk in chunks for each in (chunk, chunk.get("response")) if isinstance(each, dict)]
-        usage = "with usage" if any(each.get("usage") for each in holders) else "without usage"
-        return True, f"{len(chunks)} chunks {usage} in {seconds:.1f} s", {}
+        whole = _read_object(reply.content)
+        usage = "with usage" if whole.get("usage") else "without usage"
+        return True, f"{usage}, the first token after {reply.times.first:.2f} s", {}
 
     async def _repeat(self) -> tuple[bool | None, str, Mapping[str, Any]]:
         if "seed" in self._client.spelling.dialect.ignored and self.model.api != "chat":
@@ -257,6 +257,8 @@ class Prober:
         dropped = [name for name in ("seed", "temperature") if f"{name} dropped" in first.adapted]
         if dropped:
             return False, f"{' and '.join(dropped)} refused", self._learned()
+        if self.requests + 3 > MOST_REQUESTS:  # the last two probes tell more
+            return True, f"taken; not asked twice, as {MOST_REQUESTS} requests are all", {}
         second = await self._send(_QUESTION, seed=7, temperature=0)
         same = "the same text" if first.content == second.content else "two texts"
         return True, f"taken; twice they gave {same}", {}
@@ -302,22 +304,19 @@ def merge_settings(found: Sequence[Probed]) -> dict[str, Any]:
 
 def host_of(model: Model) -> str:
     """Return where a model is asked."""
-    return urlsplit(model.base_url or DEFAULT_BASE_URL).netloc
+    return urlsplit(model.base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
 
 
 def _is_object(reply: ChatReply) -> bool:
-    try:
-        found = json.loads(reply.content or "")
-    except ValueError:
-        return False
-    return isinstance(found, dict) and isinstance(found.get("answer"), int)
+    return isinstance(_read_object((reply.content or "").encode()).get("answer"), int)
 
 
-def _read_chunk(line: str) -> Any:
+def _read_object(content: bytes) -> dict[str, Any]:
     try:
-        return json.loads(line)
+        found = json.loads(content)
     except ValueError:
-        return None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _shorten(text: str) -> str:

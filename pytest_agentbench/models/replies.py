@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.ends import read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
-from pytest_agentbench.models.messages import ToolCall, read_message, take_string
+from pytest_agentbench.models.messages import ToolCall, read_message, read_text, take_string
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model, Prices
@@ -94,18 +94,17 @@ class ChatReply:
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
     """Return the reply in a response with status 200. Raises RequestFailed where it breaks the protocol."""
     data = _read_object(body, content_type, model)
-    if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
-        raise _read_inner_error(error, model)
+    choice = _find_choice(data)
+    for holder in (data, choice):  # OpenRouter reports a failing upstream so
+        if isinstance(holder, Mapping) and isinstance(error := holder.get("error"), Mapping | str) and error:
+            raise _read_inner_error(error, choice, model)
     try:
         data = protocol_of(model).read(data)
     except ValueError as problem:
         raise invalid_reply(str(problem), body, model) from problem
-    choices = data.get("choices")
-    if not isinstance(choices, list) or not choices:
+    choice = _find_choice(data)
+    if choice is None:
         raise invalid_reply("it has no choices", body, model)
-    choice = choices[0]
-    if isinstance(choice, Mapping) and isinstance(error := choice.get("error"), Mapping | str) and error:
-        raise _read_inner_error(error, model)
     if not isinstance(choice, Mapping):
         raise invalid_reply("its first choice is no object", body, model)
     finish = take_string(choice.get("finish_reason"))
@@ -163,13 +162,22 @@ def _read_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
     return data
 
 
-def _read_inner_error(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
+def _find_choice(data: Mapping[str, Any]) -> Any:
+    choices = data.get("choices")
+    return choices[0] if isinstance(choices, list) and choices else None
+
+
+def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Model) -> RequestFailed:
     codes = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
     known = protocol_of(model).statuses
     # 502 where it does not say: what is behind the router failed, so it may be asked again.
     status = next((code for code in codes[:1] if isinstance(code, int) and 400 <= code < 600), 502)
     status = next((known[code] for code in codes if isinstance(code, str) and code in known), status)
-    return status_failed(status, json.dumps({"error": error}).encode(), model)
+    failed = status_failed(status, json.dumps({"error": error}).encode(), model)
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if failed.partial is None and isinstance(message, Mapping):
+        failed.partial = read_text(message.get("content"))  # what had been written before it failed
+    return failed
 
 
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:

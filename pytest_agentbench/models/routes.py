@@ -17,13 +17,14 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
 from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile, SuiteFile, SuiteModel
 from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import Case, CassetteMode, Limits, Model, header_variable
+from pytest_agentbench.records.case import Case, CassetteMode, Dialect, Limits, Model, header_variable
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.redaction import Redactor, strip_credentials
 
@@ -97,9 +98,9 @@ def resolve_model(
     for variable in filter(None, (key, *map(header_variable, headers.values()))):
         problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, written, models, environ)
         if problem is not None:
-            raise _make_key_error(model_id, problem, written)
+            raise _make_model_error(model_id, problem, written, ("base_url", "api_key_env", "headers"))
     base_url, query = _split_query(base_url)
-    return Model(
+    made = Model(
         model_id=model_id,
         requested_model=requested,
         label=fields.get("label"),
@@ -120,9 +121,35 @@ def resolve_model(
         stream=fields.get("stream", False),
         stall_seconds=fields.get("stall_seconds"),
         batch=fields.get("batch"),
+        prompt_cache=fields.get("prompt_cache"),
+        # Requests of one suite begin alike: OpenAI routes those of one key to one cache
+        prompt_cache_key=f"{suite.suite_id if suite else 'default'}-{model_id}",
         # No request has it: it stays for the fingerprints of what ran before
         options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )
+    if made.prompt_cache is not None and not scripted:
+        dialect = resolve_dialect(made.dialect, base_url or DEFAULT_BASE_URL, made.dialect_overrides)
+        if provider or not caches_prompts(made, dialect):
+            raise _make_model_error(model_id, _NO_CACHE, written, ("prompt_cache",))
+    return made
+
+
+_NO_CACHE = (
+    "no request asks this endpoint to cache prompts: it does so by itself, or not at all; leave prompt_cache out "
+    "(behind a gateway, `dialect_overrides: {prompt_cache: marks}` or `key` says that it takes them)"
+)
+
+
+def caches_prompts(model: Model, dialect: Dialect) -> bool:
+    """Return whether something in a request makes the model's endpoint cache prompts."""
+    return takes_marks(model, dialect) or dialect.prompt_cache == "key"
+
+
+def takes_marks(model: Model, dialect: Dialect) -> bool:
+    """Return whether messages say what of them is to be cached."""
+    # Routers hand marks on to Anthropic's models alone
+    routed = dialect.prompt_cache == "marks" and model.requested_model.rpartition("/")[0] in ("", "anthropic")
+    return routed or model.api == "messages"
 
 
 def _merge_parameters(entry: ModelEntry | None, of_suite: SuiteModel | None) -> dict[str, Any]:
@@ -207,10 +234,10 @@ def _pairs(fields: Mapping[str, Any], base_url: str, variable: str) -> bool:
     return fields.get("base_url") == base_url and variable in named
 
 
-def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigError:
-    """Return the error at the field that says where the key would go, or what for."""
+def _make_model_error(model_id: str, problem: str, written: _Written, about: Sequence[str]) -> ConfigError:
+    """Return the error at the first of the fields `about` that an entry has, such as where a key would go."""
     for entry in written:
-        named = [name for name in ("base_url", "api_key_env", "headers") if name in _take_given_fields(entry)]
+        named = [name for name in about if name in _take_given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
             # Read again for the line: records keep their file, not their place in it.
             ids = [each.get("model_id") for each in read_document(entry.origin.path).data["models"]]

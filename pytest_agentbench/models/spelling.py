@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -149,6 +151,8 @@ class Spelling:
             else message
             for message in messages
         ]
+        if dialect.call_ids == "nine":
+            spelled = [_fit_ids(message) for message in spelled]
         for key in dialect.return_empty_in_tool_loop:
             own = [message for message in spelled if message.get("role") == "assistant"]
             if any(message.get(key) for message in own):
@@ -185,6 +189,28 @@ def _fit_call(call: Mapping[str, Any], never: Collection[str], always: Collectio
         for name, value in call.items()
         if name != "index" and _goes_back(name, value, _CALL_KEYS, never, always)
     }
+
+
+_NINE = re.compile("[A-Za-z0-9]{9}")
+
+
+def _fit_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose calls have ids of nine letters and digits: those that a case tells of may be others'."""
+    fitted = dict(message)
+    if "tool_call_id" in message:
+        fitted["tool_call_id"] = _fit_id(message["tool_call_id"])
+    if isinstance(calls := message.get("tool_calls"), list):
+        fitted["tool_calls"] = [{**call, "id": _fit_id(call.get("id"))} for call in calls]
+    return fitted
+
+
+def _fit_id(given: object) -> str:
+    # By the id alone: a call and its result, and each request of a conversation, come to the same
+    return (
+        given
+        if isinstance(given, str) and _NINE.fullmatch(given)
+        else hashlib.sha256(str(given).encode()).hexdigest()[:9]
+    )
 
 
 def _goes_back(

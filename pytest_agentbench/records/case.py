@@ -516,6 +516,8 @@ class Dialect(Record):
     """Keys that `*unknown` does not mean."""
     return_empty_in_tool_loop: tuple[Text, ...] = ()
     """Keys that all of the model's messages get, as empty text, once one of them had it."""
+    call_ids: Literal["any", "nine"] = "any"
+    """Ids of calls that it takes: any, or those of nine letters and digits, which others get then."""
     final_without_tools: bool = True
     """A final answer is asked for without tools; false: with them, and `tool_choice: none`."""
     temperature_max: Annotated[float, Field(strict=True, gt=0)] = 2.0
@@ -528,6 +530,9 @@ class Dialect(Record):
     """Request fields that have no effect there."""
     truncation_watch: bool = False
     """It cuts prompts that are too long without a word, which the counts of tokens are watched for."""
+    prompt_cache: Literal["marks", "key"] | None = None
+    """What makes it cache prompts: `cache_control` in messages for Anthropic's models, a `prompt_cache_key`; null:
+    nothing that a request says."""
 
 
 CassetteMode = Literal["off", "record", "replay", "auto"]
@@ -555,6 +560,17 @@ class Prices(Record):
     """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
 
 
+class PromptCache(Record):
+    """Parts of a prompt that the provider is asked to cache, where it wants to be asked."""
+
+    system: StrictBool = True
+    """All up to the end of the system prompt."""
+    last_message: StrictBool = True
+    """All up to the last message, which the next request of a conversation begins with."""
+    ttl: Literal["5m", "1h"] = "5m"
+    """How long it is kept: five minutes, or an hour, which costs more."""
+
+
 class Limits(Record):
     """Limits of an endpoint: requests in flight, requests and tokens per minute. None: unlimited."""
 
@@ -574,7 +590,8 @@ class Model(Record):
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
     each request, the address has no query of its own. `api` is the protocol that it is asked in. `dialect` "auto" is
     found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds`
-    say how replies come where a run's settings do not; with `batch` single requests go in batches.
+    say how replies come where a run's settings do not; with `batch` single requests go in batches. With `prompt_cache`
+    its provider is asked to cache prompts, under `prompt_cache_key` where it wants one.
     """
 
     model_id: str
@@ -592,6 +609,8 @@ class Model(Record):
     stream: Streamed = False
     stall_seconds: float | None = None
     batch: BatchKind | None = None
+    prompt_cache: PromptCache | None = None
+    prompt_cache_key: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     api: ApiName = "chat"

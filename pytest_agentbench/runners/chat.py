@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
-from pytest_agentbench.models.ends import messages_fit
+from pytest_agentbench.models.ends import is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
-from pytest_agentbench.models.messages import read_message, read_text
+from pytest_agentbench.models.messages import digest_media, read_message, read_text
 from pytest_agentbench.models.spelling import dialect_of
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
@@ -279,7 +279,7 @@ class Requests:
             response_id=reply.response_id,
             **({} if reply.times is None else reply.times.measure(reply.usage)),
         )
-        trace.event("reply_message", number=number, message=_without_media(reply.message))
+        trace.event("reply_message", number=number, message=digest_media(reply.message))
         if reply.thoughts:
             trace.event("reasoning", number=number, text=reply.thoughts, tokens=reply.usage.reasoning_tokens)
         if reply.adapted:
@@ -287,8 +287,11 @@ class Requests:
         if reply.unfiltered:
             trace.event("filter_did_not_run", number=number)
             trace.warnings.append("the provider's content filter did not run on some of what was asked or answered")
-        if reply.detail is not None and reply.end == "answered" and reply.detail.raw:
-            trace.warnings.append(f"unknown finish reason {reply.detail.raw!r}, taken for a stop")
+        finish = reply.finish_reason
+        if reply.detail is not None and finish and not is_known_finish(read_finish(finish)[0]):
+            trace.warnings.append(
+                f"unknown finish reason {finish!r}, taken for {'a call' if reply.tool_calls else 'a stop'}"
+            )
         provider = trace.provider
         provider["model"] = reply.model
         provider["finish_reason"] = reply.finish_reason
@@ -341,25 +344,6 @@ _STATUS_BY_END: Mapping[EndReason, RunStatus] = {
     "malformed_reply": "invalid",
     "no_text": "invalid",
 }
-_MOST_BINARY = 64 * 1024
-
-
-def _without_media(value: Any) -> Any:
-    """Return a message with the size and the SHA-256 in place of each binary part of more than 64 kB."""
-    if isinstance(value, Mapping):
-        return {
-            key: _digest(item) if key in ("data", "url", "b64_json") and _is_large(item) else _without_media(item)
-            for key, item in value.items()
-        }
-    return [_without_media(item) for item in value] if isinstance(value, list) else value
-
-
-def _is_large(value: object) -> bool:
-    return isinstance(value, str) and len(value) > _MOST_BINARY
-
-
-def _digest(data: str) -> dict[str, Any]:
-    return {"size": len(data), "sha256": hashlib.sha256(data.encode("utf-8", "replace")).hexdigest()}
 
 
 def _read_unreadable(error: ProviderError, model: str) -> ChatReply:

@@ -196,7 +196,9 @@ def endpoint_input(model: Model) -> dict[str, Any]:
     if model.api != "chat":
         found["api"] = model.api
     if model.dialect_overrides is not None:
-        found["dialect_overrides"] = model.dialect_overrides.model_dump(exclude_unset=True)
+        # What is cached changes what an answer costs, and not the answer
+        told = model.dialect_overrides.model_dump(exclude_unset=True, exclude={"prompt_cache"})
+        found |= {"dialect_overrides": told} if told else {}
     for part, names in (("headers", model.headers), ("query", model.query)):
         if telling := sorted(name.lower() for name in names if _TELLING_NAMES.fullmatch(name)):
             found[part] = telling

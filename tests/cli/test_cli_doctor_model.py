@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,7 +100,15 @@ def in_messages(request: dict[str, Any]) -> Answer:
         "usage": {"input_tokens": 10, "output_tokens": document["usage"]["completion_tokens"]},
     }
     if request.get("stream"):
-        events = [{"type": "message_start", "message": answer}, {"type": "message_delta", "usage": answer["usage"]}]
+        delta = {"type": "text_delta", "text": message["content"]}
+        events = [
+            {"type": "message_start", "message": {**answer, "content": []}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": answer["usage"]},
+            {"type": "message_stop"},
+        ]
         return 200, "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
     return 200, answer
 
@@ -286,3 +295,29 @@ def test_settings_are_written_into_entries_in_braces_too(project: Path) -> None:
     [entry_read] = load(path, ModelsFile).models
     assert entry_read.dialect_overrides is not None
     assert entry_read.dialect_overrides.limit == "max_completion_tokens"
+
+
+def test_with_parameters_the_last_probes_come_before_a_second_answer(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(easy) as (base_url, requests):
+        declare(project, base_url, parameters={"temperature": 0.3})
+        assert probe("--yes", "--json") == 0
+    assert len(requests) == 12
+    probes = {each["number"]: each for each in json.loads(capsys.readouterr().out)["probes"]}
+    assert all(each["works"] for each in probes.values()), probes
+    assert "not asked twice" in probes[10]["said"]
+    assert re.search(r"with usage, the first token after \d", probes[9]["said"])
+
+
+def test_a_stream_that_breaks_off_is_a_no(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks_off(request: dict[str, Any]) -> Answer:
+        return (200, 'data: {"choices": [{"index": 0, ') if request.get("stream") else easy(request)
+
+    with serving(breaks_off) as (base_url, _):
+        declare(project, base_url.replace("127.0.0.1", "me:secret@127.0.0.1"))
+        assert probe("--yes", "--json") == 0
+    out, err = capsys.readouterr()
+    assert "secret" not in out + err
+    [stream] = [each for each in json.loads(out)["probes"] if each["number"] == 9]
+    assert stream["works"] is False

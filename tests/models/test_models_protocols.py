@@ -14,12 +14,14 @@ from pytest_agentbench.models.batches.services import find_kind, open_service, r
 from pytest_agentbench.models.cassettes import TapedClient, _write_answer
 from pytest_agentbench.models.connections import HttpConnection
 from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.prompt_cache import ask_for_cache
+from pytest_agentbench.models.protocols.anthropic import write_request as write_message
 from pytest_agentbench.models.protocols.choice import PROTOCOLS, protocol_of
 from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import ChatReply, read_reply
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of
 from pytest_agentbench.models.streaming import ask_for_stream
-from pytest_agentbench.records.case import Dialect, Model
+from pytest_agentbench.records.case import Dialect, Model, PromptCache
 
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 2?"}]
 TOOL = {"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {"type": "object"}}}
@@ -666,3 +668,16 @@ def test_lines_of_batches_are_requests_as_they_are():
     assert line["params"] == body
     line = json.loads(open_service("anthropic", model("chat"), "", {}).write_line("a-1", chat))
     assert line["params"] == {"model": "m", "messages": chat["messages"], "max_tokens": 4096}
+
+
+def test_what_is_to_be_cached_is_marked_where_it_stands() -> None:
+    entry = model("messages", prompt_cache=PromptCache())
+    asked = {"messages": [{"role": "system", "content": ""}, *ASKED]}
+    system, [question] = (write_message(ask_for_cache(asked, entry, Dialect()))[key] for key in ("system", "messages"))
+    assert system == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    assert question["content"] == [{"type": "text", "text": "What is 2 + 2?", "cache_control": {"type": "ephemeral"}}]
+    both = [{"role": "system", "content": "Be kind."}, {"role": "system", "content": system}]
+    assert write_message({"messages": both})["system"] == [{"type": "text", "text": "Be kind."}, *system]
+    assert write_message({"messages": [{"role": "system", "content": "Be kind."}, *ASKED]})["system"] == (
+        "Be kind.\n\nBe brief."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import subprocess
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.messages import ToolCall, digest_media
 from pytest_agentbench.models.replies import price_by_library, price_by_table, read_reply, read_usage
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import Usage
@@ -256,3 +258,31 @@ def test_what_is_written_to_a_cache_has_its_price():
     own = read_usage(block, listed.model_copy(update={"prices": prices}), "m")
     assert own.cost_usd == pytest.approx(0.007575)
     assert own.uncached_cost_usd == pytest.approx(0.00915)
+
+
+def test_large_binary_parts_are_told_by_size_and_hash():
+    picture = bytes(range(256)) * 300
+    coded = base64.b64encode(picture).decode()
+    told = {"size": len(picture), "sha256": hashlib.sha256(picture).hexdigest()}
+    word = "a" * 100_000
+    message = {
+        "content": [
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{coded}"}},
+            {"type": "image_url", "image_url": f"data:image/png;base64,{coded}"},
+            {"type": "text", "text": word},
+            {"type": "image", "source": {"data": coded[:1000]}},
+        ],
+        "audio": {"data": base64.urlsafe_b64encode(picture).decode()},
+        "reasoning_content": word,
+        "link": "https://example.org/" + word,
+    }
+    assert digest_media(message) == {
+        **message,
+        "content": [
+            {"type": "image_url", "image_url": {"url": told}},
+            {"type": "image_url", "image_url": told},
+            *message["content"][2:],
+        ],
+        "audio": {"data": told},
+    }
+    assert digest_media({"content": word}) == {"content": word}

@@ -420,3 +420,16 @@ def test_a_job_that_cannot_be_read_stops_who_could_pay_again(bench):
         finished = run(bench)
         assert (server.creates, server.direct) == (0, [])
     assert "bad.json: found no job of a batch" in finished.text
+
+
+@pytest.mark.parametrize("most", ["0.02", "100"])
+def test_what_waits_for_a_batch_counts_at_its_forecast(bench, most):
+    with BatchServer() as server:
+        # 1,000 USD a million and at most 20 tokens, halved: 0.01 each, and a little for the question
+        project(bench, server, parameters={"max_tokens": 20})
+        finished = run(bench, "--agentbench-max-cost", most, "--agentbench-concurrency=1")
+        asked = sum(len(batch["items"]) for batch in server.batches)
+    few = most == "0.02"
+    assert asked == (2 if few else 4)
+    assert sum(outcome == "passed" for outcome in outcomes(finished).values()) == asked
+    assert ("foreseen for batches of 0.0200 USD (--agentbench-max-cost)" in finished.text) is few

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from support.bench import Bench, check
 from support.replay_endpoint import ReplayEndpoint
+from support.stored import Stored
 
 WRITE = {
     "id": "c1",
@@ -116,3 +118,95 @@ def test_a_temperature_that_the_endpoint_does_not_take_is_an_error_before_it_is_
         assert not endpoint.requests
     assert finished.outcomes == {"c[m]": "error"}
     assert "temperature: found 1.5, expected at most 1" in finished.text
+
+
+def says_too_long(message: str, **error: Any) -> dict[str, Any]:
+    return {"status": 400, "json": {"error": {"message": message, **error}}}
+
+
+FITS = {
+    "anthropic": "input length and `max_tokens` exceed context limit: 1888 + 213330 > 200000, decrease input length",
+    "openrouter": "This endpoint's maximum context length is 32768 tokens. However, you requested about 40126 tokens "
+    "(126 of text input, 40000 in the output).",
+    "vllm": "'max_tokens' or 'max_completion_tokens' is too large: 40000. This model's maximum context length is 32768 "
+    "tokens and your request has 100 input tokens (40000 > 32768 - 100).",
+    "together": "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 300 `inputs` tokens and 4000 "
+    "`max_new_tokens`",
+}
+
+
+@pytest.mark.parametrize("whose", FITS)
+@pytest.mark.parametrize("more", ["", "900000"])
+def test_where_the_prompt_alone_would_fit_the_limit_is_to_be_lowered(bench: Bench, whose: str, more: str) -> None:
+    prompts = {"anthropic": "1888", "openrouter": "126", "vllm": "100", "together": "300"}
+    said = FITS[whose].replace(prompts[whose], more) if more else FITS[whose]
+    bench.case("c")
+    with ReplayEndpoint([scenario(says_too_long(said))]) as endpoint:
+        reached(bench, endpoint)
+        row = bench.run("--model", "m").runs["c[m]"]
+    assert row["end_reason"] == ("context_exceeded" if more else "rejected"), row["message"]
+    assert ("lower max_tokens" in row["message"]) is not bool(more)
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [[says("Paris", "banana")], [says("", "banana")], [says(None, "banana", tool_calls=[WRITE]), says("Paris")]],
+)
+def test_a_finish_reason_that_nobody_knows_is_told_once_a_session(bench: Bench, replies: list[dict[str, Any]]) -> None:
+    bench.case("c")
+    bench.case("d")
+    with ReplayEndpoint([scenario(*replies)]) as endpoint:
+        reached(bench, endpoint)
+        finished = bench.run("--model", "m", "--agentbench-concurrency=1")
+    told = finished.report["session"]["warnings"]
+    assert sum("unknown finish reason 'banana'" in each for each in told) == 1, told
+
+
+def test_text_beside_an_error_is_kept_in_the_trace(bench: Bench) -> None:
+    broken = says("half of it")
+    broken["json"]["error"] = {"message": "upstream failed", "code": 502}
+    bench.case("c")
+    bench.profile("once", runner_defaults={"retries": 0})
+    with ReplayEndpoint([scenario(broken)]) as endpoint:
+        reached(bench, endpoint)
+        row = bench.run("--model", "m", "--agentbench-run-profile=once").runs["c[m]"]
+    assert row["end_reason"] == "provider_error"
+    run = Stored(bench.path / "outputs", row["artifact"]).run()
+    assert [event.data["text"] for event in run.trace if getattr(event, "name", None) == "partial"] == ["half of it"]
+
+
+@pytest.mark.parametrize("place", ["entry", "options"])
+def test_a_judge_that_was_cut_off_gets_twice_the_limit_wherever_that_was_set(bench: Bench, place: str) -> None:
+    bench.case("c", rubric={"criteria": [{"name": "right"}]})
+    options = {"request_options": {"max_tokens": 50}} if place == "options" else {}
+    parameters = {"parameters": {"max_tokens": 50}} if place == "entry" else {}
+    judge = {
+        "judges": [{"judge_id": "j", "type": "llm_probe", "model": "judge", **options}],
+        "judge_runs": [{"judge_run_id": "one", "judge_id": "j"}],
+    }
+    answers = [scenario(says("Paris")), {**scenario(says('{"summ', "length")), "id": "judge"}]
+    with ReplayEndpoint(answers) as endpoint:
+        entry = {"base_url": f"{endpoint.url}/v1", "api_key_env": "none"}
+        bench.models({"model_id": "m", **entry}, {"model_id": "judge", **entry, **parameters})
+        finished = bench.run("--model", "m", evaluation_profile(bench, **judge))
+        assert [body["max_tokens"] for body in endpoint.requests["judge"]] == [50, 100]
+    assert "length: no verdict in 2 replies" in finished.runs["c[m]"]["message"]
+
+
+@pytest.mark.parametrize(("dialect", "nine"), [("mistral", True), ("other", False)])
+def test_calls_that_a_case_tells_of_have_ids_that_the_endpoint_takes(bench: Bench, dialect: str, nine: bool) -> None:
+    call = {"id": "call_1", "name": "write_file", "arguments": {"path": "x"}}
+    told = [
+        {"role": "user", "content": "Write."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+        {"role": "user", "content": "And now?"},
+    ]
+    bench.case("c", input={"messages": told})
+    with ReplayEndpoint([scenario(says("Paris"))]) as endpoint:
+        reached(bench, endpoint, dialect=dialect)
+        assert bench.run("--model", "m").outcomes == {"c[m]": "passed"}
+        _, asked, answered, _ = endpoint.requests["m"][0]["messages"]
+    sent = asked["tool_calls"][0]["id"]
+    assert sent == answered["tool_call_id"]
+    assert re.fullmatch("[A-Za-z0-9]{9}" if nine else "call_1", sent)

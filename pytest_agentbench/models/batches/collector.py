@@ -16,14 +16,22 @@ from pytest_agentbench.errors import BatchWaitsError
 from pytest_agentbench.models.batches.jobs import Job, key_of, make_id, read_jobs
 from pytest_agentbench.models.batches.services import BatchService, Line, find_kind, open_service, require_kind
 from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.learning import LIMITS
 from pytest_agentbench.models.limits import stop_run_limit
-from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.models.replies import RawReply, price_by_library, price_by_table
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
+from pytest_agentbench.models.spelling import write_request
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.redaction import strip_credentials
 
 FEWEST = 50
 """Requests that are worth another batch where one has left them out; fewer are asked directly."""
+BATCH_PRICE = 0.5
+"""What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
+_BYTES_PER_TOKEN = 4
+_ANSWER_TOKENS = 1000
+"""So many are foreseen for an answer that has no limit."""
 _MOST_ATTEMPTS = 3
 _TRANSIENT = frozenset({0, 408, 429})
 _NEAR = 0.9
@@ -56,7 +64,8 @@ class Batches:
 
     With `every` they take the requests for each model whose endpoint has batches, else for those whose entry says so.
     `wait` is how many seconds they are waited for; `park(run, waits)` is told when a run begins and ends to wait for
-    one, `tell` gets sentences for the user.
+    one, `tell` gets sentences for the user. `foresee(usd)` is told what a request is expected to cost when it begins to
+    wait, and the same below zero when that ends; None where nobody counts.
     """
 
     def __init__(
@@ -67,8 +76,9 @@ class Batches:
         wait: float,
         tell: Callable[[str], None],
         park: Callable[[asyncio.Task[Any], bool], None] = lambda run, waits: None,
+        foresee: Callable[[float], None] | None = None,
     ) -> None:
-        self.output, self._every, self.tell, self.park = output, every, tell, park
+        self.output, self._every, self.tell, self.park, self.foresee = output, every, tell, park, foresee
         self._without: set[str] = set()
         self.deadline = time.monotonic() + wait
         self._batchers: dict[tuple[str | None, ...], Batcher] = {}
@@ -134,6 +144,26 @@ class Batcher:
 
         Raises RequestFailed where the batch is refused or cancelled, BatchWaitsError at the end of the wait.
         """
+        if (foresee := self._batches.foresee) is None:
+            return await self._wait(body)
+        foresee(cost := self._expect_cost(body))
+        try:
+            return await self._wait(body)
+        finally:
+            foresee(-cost)
+
+    def _expect_cost(self, body: Mapping[str, object]) -> float:
+        """Return about how many USD a request costs in a batch, 0 where nobody knows the price."""
+        limit = next((found for name in LIMITS if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
+        usage = Usage(input_tokens=len(write_request(body)) // _BYTES_PER_TOKEN, output_tokens=limit)
+        prices, model = self._model.prices, self._model
+        if prices is not None:
+            cost = price_by_table(usage, prices)
+        else:
+            cost = price_by_library(usage, model.base_url or DEFAULT_BASE_URL, model.requested_model)
+        return (cost or 0.0) * BATCH_PRICE
+
+    async def _wait(self, body: dict[str, object]) -> Collected | None:
         key = self._make_key(body)
         waiting = _Waiting(key, body, asyncio.get_running_loop().create_future())
         job = self._jobs.get(key)

@@ -67,7 +67,8 @@ def from_gemini(response: Mapping[str, Any]) -> dict[str, Any]:
     )
     blocked = (response.get("promptFeedback") or {}).get("blockReason")
     reason = str(blocked or candidate.get("finishReason") or "")
-    finished = {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, "content_filter" if reason else None)
+    # Other words of theirs are read where all finish reasons are: not all of them are a filter's
+    finished = "content_filter" if blocked else {"STOP": "stop", "MAX_TOKENS": "length"}.get(reason, reason or None)
     used = response.get("usageMetadata") or {}
     thought = int(used.get("thoughtsTokenCount") or 0)
     usage = {

@@ -43,7 +43,7 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     said, others = (
         [each for each in request["messages"] if (each.get("role") in _SYSTEM) is wanted] for wanted in (True, False)
     )
-    if system := "\n\n".join(read_text(each.get("content")) or "" for each in said):
+    if system := _write_system(said):
         made.setdefault("system", system)
     made["messages"] = _write_messages(others)
     if stop := request.get("stop"):
@@ -60,6 +60,17 @@ def write_request(request: Mapping[str, Any]) -> dict[str, Any]:
     if given := {name: value for name, value in config.items() if value is not None}:
         made["output_config"] = given
     return made
+
+
+def _write_system(messages: Sequence[Mapping[str, Any]]) -> str | list[Any]:
+    """Return the texts of system messages as one, or as their parts where these say more, such as what to cache."""
+    contents = [content for each in messages if (content := each.get("content"))]
+    if not any(isinstance(content, list) for content in contents):
+        return "\n\n".join(contents)
+    parts: list[Any] = []
+    for content in contents:
+        parts += content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return parts
 
 
 def _choose_limit(request: Mapping[str, Any]) -> int:
