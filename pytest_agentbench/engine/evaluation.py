@@ -285,7 +285,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         # Graders that need no judge have their say all the same: what is kept shows all that is known
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
-        result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation)
+        result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -303,7 +303,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
-    result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)
+    result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation, prompts)
     plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")

@@ -341,7 +341,7 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
         plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
-    result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    result.path = await plan.lane.store_run(artifact, subject.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:
