@@ -151,8 +151,11 @@ class Documents:
                 place = next((where for path, _, *where in rows if path == first), None)
                 if place is not None:
                     self._read_ahead(database, f"{root}/{own}/{base}", names[0], *place)
+        has_files = self._look_for_files(root)
+        if not found and not has_files:
+            return
         paths = dict(found)
-        if self._look_for_files(root):
+        if has_files:
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
             suites = {own, *_list_folders(f"{self.output}/{root}")}
             paths |= {
