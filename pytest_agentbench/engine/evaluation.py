@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
@@ -99,16 +99,23 @@ def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:
     return any(metric.threshold is not None for metric in metrics_of(case, profile))
 
 
-def verdict(
+class Decision(NamedTuple):
+    """What a run is worth, the lines that say why it failed, and what could not be told."""
+
+    outcome: Outcome
+    final_score: float | None
+    failures: list[str]
+    errors: list[str]
+
+
+def decide(
     case: Case,
-    profile: EvaluationProfile,
     artifact: RunArtifact,
     checks: Sequence[CheckResult],
     metrics: Sequence[MetricResult],
     judged: JudgeResult | None,
-    fingerprint: str | None = None,
     grades: Mapping[Grader, Grade] = MappingProxyType({}),
-) -> Evaluation:
+) -> Decision:
     """Return what checks, metrics, judges and graders come to together.
 
     What fails is certain, so it wins over what could not be told; both are said. A status other than success fails a
@@ -121,11 +128,23 @@ def verdict(
     errors = [f"check {c.check_id}: {c.message}" for c in checks if c.outcome == "error"]
     errors += [f"metric {m.name}: {m.error}" for m in metrics if m.error is not None]
     errors += [line for grade in grades.values() for line in grade.errors]
-    outcome: Outcome = "passed"
-    if failures and not case.report_only:
-        outcome = "failed"
-    elif errors:
-        outcome = "error"
+    outcome: Outcome = "failed" if failures and not case.report_only else "error" if errors else "passed"
+    score = final.final_score if final is not None else judged.overall if judged is not None else None
+    return Decision(outcome, score, failures, errors)
+
+
+def verdict(
+    case: Case,
+    profile: EvaluationProfile,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    metrics: Sequence[MetricResult],
+    judged: JudgeResult | None,
+    fingerprint: str | None = None,
+    grades: Mapping[Grader, Grade] = MappingProxyType({}),
+) -> Evaluation:
+    """Return the verdict that all results are together, as `decide` tells it."""
+    decided = decide(case, artifact, checks, metrics, judged, grades)
     return Evaluation(
         case_id=artifact.case_id,
         run_id=artifact.run_id,
@@ -136,10 +155,10 @@ def verdict(
         metrics=tuple(metrics),
         judge=judged,
         parts=parts_of(grades),
-        final_score=final.final_score if final is not None else judged.overall if judged is not None else None,
-        outcome=outcome,
-        reasons=tuple(failures),
-        error="; ".join(errors) or None,
+        final_score=decided.final_score,
+        outcome=decided.outcome,
+        reasons=tuple(decided.failures),
+        error="; ".join(decided.errors) or None,
     )
 
 
@@ -285,7 +304,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         # Graders that need no judge have their say all the same: what is kept shows all that is known
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
-        result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation)
+        result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -303,7 +322,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
-    result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)
+    result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation, prompts)
     plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")

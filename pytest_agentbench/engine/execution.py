@@ -6,7 +6,7 @@ A run is made by its runner, between its start and its end, and stored with what
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext
@@ -328,7 +328,7 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
 async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
     """Store the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
-    run_id, interrupted = secrets.token_hex(16), None
+    run_id, interrupted = os.urandom(16).hex(), None
     try:
         left = await _keep(services, job, case, run_id, result.workspace, ended)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
@@ -341,7 +341,7 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
         plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
-    result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    result.path = await plan.lane.store_run(artifact, subject.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
-from pytest_agentbench.engine.evaluation import is_judged, verdict, wants_judge
+from pytest_agentbench.engine.evaluation import decide, is_judged, verdict, wants_judge
 from pytest_agentbench.engine.grading import graders_of, regrade
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import is_ours
@@ -66,18 +66,12 @@ async def recheck_verdict(
         if metric.error is None and not _alike(metric, metrics[metric.name]):
             metrics[metric.name] = metric
             differing.append(f"metric {metric.name}")
-    told = verdict(
-        case,
-        profile,
-        artifact,
-        [*checks.values()],
-        [*metrics.values()],
-        stored.judge,
-        stored.fingerprint,
-        regrade(graders, case, artifact, [*metrics.values()], stored.judge, stored.parts),
-    )
-    if told.outcome == stored.outcome and told.final_score == stored.final_score and not differing:
+    results = [*checks.values()], [*metrics.values()], stored.judge
+    grades = regrade(graders, case, artifact, results[1], stored.judge, stored.parts)
+    decided = decide(case, artifact, *results, grades)
+    if decided.outcome == stored.outcome and decided.final_score == stored.final_score and not differing:
         return stored
+    told = verdict(case, profile, artifact, *results, stored.fingerprint, grades)
     kept = _is_redacted(artifact)
     _warn_of_difference(services, job, case, stored, told, differing, kept=kept)
     if kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -164,6 +165,49 @@ def _keep_unreadable(documents: Documents, path: str, warn: Warn) -> None:
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Record)
+Write = Callable[[], str]
+"""Stores a document that is ready, and returns its path, relative to the output folder. Raises UnwritableError."""
+
+
+class Writes:
+    """Makes what the tasks of an event loop store in one turn of it one step of the database.
+
+    To begin and end a step costs as much as two documents. Where runs end one by one, each is a step of its own.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._waiting: list[tuple[Write, asyncio.Future[str]]] = []
+
+    async def make(self, write: Write) -> str:
+        """Return what the write does, once it is in the store. Raises what it raises; a cancelled one is made too."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._make_all)
+        stored: asyncio.Future[str] = loop.create_future()
+        self._waiting.append((write, stored))
+        try:
+            return await stored
+        except asyncio.CancelledError:
+            self._make_all()  # what was paid for is stored before anything ends
+            raise
+
+    def _make_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        paths: list[str] | None = None
+        if len(waiting) > 1:
+            # Of a step that fails nothing is stored: then each write tells by itself whether it is the one
+            with contextlib.suppress(Exception), self._documents.writing():
+                paths = [write() for write, _ in waiting]
+        for at, (write, stored) in enumerate(waiting):
+            try:
+                path = write() if paths is None else paths[at]
+            except Exception as error:  # noqa: BLE001  # it is for the task that waits
+                if not stored.done():
+                    stored.set_exception(error)
+            else:
+                if not stored.done():
+                    stored.set_result(path)
 
 
 class Store:
@@ -189,6 +233,7 @@ class Store:
 
             self.remote = Remote(remote, self.redactor.text)
         self.signer = signer
+        self.writes = Writes(self.documents)
         self.warn: Warn = _log.warning
         self.documents.warn = lambda text: self.warn(text)
 
@@ -209,6 +254,7 @@ class Store:
             run_settings=canonical_json(run_profile_input(run_profile)),
             evaluation_settings=canonical_json(evaluation_profile_input(evaluation_profile, judge_models)),
             redactor=self.redactor if evaluation_profile.security_policy.redact_secrets else None,
+            writes=self.writes,
             warn=lambda text: self.warn(text),
             remote=self.remote,
             signer=self.signer,
@@ -225,8 +271,8 @@ class Lane:
     """One model under one pair of profiles in the output folder: all that its runs share, computed once.
 
     `suite` and `model` are folder names; the settings are canonical JSON of what the profiles' fingerprints cover.
-    `redactor` is None where the policy asks for none, `remote` where no other store stands behind the folder, `signer`
-    where records are not signed.
+    `writes` are all lanes'. `redactor` is None where the policy asks for none, `remote` where no other store stands
+    behind the folder, `signer` where records are not signed.
     """
 
     output: str
@@ -236,6 +282,7 @@ class Lane:
     run_settings: bytes
     evaluation_settings: bytes
     redactor: Redactor | None
+    writes: Writes
     warn: Warn = _log.warning
     remote: Remote | None = None
     signer: Signer | None = None
@@ -284,15 +331,24 @@ class Lane:
         return found if isinstance(found, str) and found else None
 
     def _describe_profile(self, models_folder: str, settings: bytes) -> None:
-        """Store in a profile's folder what its name stands for, once. Raises OSError."""
+        """Store in a profile's folder what its name stands for, once. Raises UnwritableError."""
         folder = models_folder.rpartition("/")[0]
         if folder in self._described:
             return
         full = fingerprint(settings)
         if self._described_fingerprint(folder) != full:
             document = f'{{"fingerprint":"{full}","input":{_redact_document(settings.decode("ascii"), self.redactor)}}}'
-            self.documents.put(f"{folder}/{PROFILE_FILE}", document.encode())
+            with self._explained():
+                self.documents.put(f"{folder}/{PROFILE_FILE}", document.encode())
         self._described.add(folder)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise UnwritableError, which says what to do, for an OSError of the block."""
+        try:
+            yield
+        except OSError as error:
+            raise UnwritableError(explain_unwritable(self.output, error)) from error
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
         """Hold the run's lock among all sessions on the output folder: see `files.claim`."""
@@ -368,6 +424,10 @@ class Lane:
                 if (content := self.documents.read(path)) is not None:
                     refuse_newer(f"{self.output}/{path}", content)
 
+    async def store_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
+        """Do as `write_run`, together with what other tasks store just now."""
+        return await self.writes.make(self._prepare_run(artifact, fingerprint_input))
+
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
         """Store a run and return its path, relative to the output folder. Raises UnwritableError where that cannot be.
 
@@ -375,7 +435,9 @@ class Lane:
         fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`, as does one that
         succeeded where this one met a provider's failure.
         """
-        name = f"run_{artifact.repetition}"
+        return self._prepare_run(artifact, fingerprint_input)()
+
+    def _prepare_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> Write:
         covered = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
         # Nearly always so: one look at all of it takes half as long as one at each
         clean = self.redactor is None or self.redactor.is_clean(artifact, covered.decode("ascii"))
@@ -384,21 +446,22 @@ class Lane:
             covered = _redact_document(covered.decode("ascii"), self.redactor).encode()
         if self.signer is not None:
             document = self.signer.sign("run", document)
+        self._describe_profile(self.runs, self.run_settings)
+        return partial(self._put_run, artifact, document, covered)
+
+    def _put_run(self, artifact: RunArtifact, document: bytes, covered: bytes) -> str:
         folder = f"{self.runs}/{slug(artifact.case_id)}"
-        try:
-            with self.documents.writing():
-                self._describe_profile(self.runs, self.run_settings)
-                added = self.documents.add(f"{folder}/{name}.json", document)
-                earlier = None if added else make_way_for_run(self.documents, folder, artifact, self.warn)
-                if earlier is None:
-                    self.documents.put(f"{folder}/{name}.fingerprint_input.json", covered)
-                if not added:  # last: where documents are files, a run that is there has its input
-                    self.documents.put(f"{folder}/{name}.json", document)
-        except OSError as error:
-            raise UnwritableError(explain_unwritable(self.output, error)) from error
+        run = f"{folder}/run_{artifact.repetition}"
+        with self._explained(), self.documents.writing():
+            added = self.documents.add(f"{run}.json", document)
+            earlier = None if added else make_way_for_run(self.documents, folder, artifact, self.warn)
+            if earlier is None:
+                self.documents.put(f"{run}.fingerprint_input.json", covered)
+            if not added:  # last: where documents are files, a run that is there has its input
+                self.documents.put(f"{run}.json", document)
         if earlier is not None:
-            remove_kept(self.output, f"{folder}/{name}", {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
-        return f"{folder}/{name}.json"
+            remove_kept(self.output, run, {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
+        return f"{run}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
         """Store what `pack` writes as the workspace of a run to be written. Return its path, relative to the output
@@ -414,6 +477,12 @@ class Lane:
         """
         return write_output(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, name, content)
 
+    async def store_evaluation(
+        self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        """Do as `write_evaluation`, together with what other tasks store just now."""
+        return await self.writes.make(self._prepare_evaluation(repetition, evaluation, judge_prompts))
+
     def write_evaluation(
         self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
     ) -> str:
@@ -422,33 +491,43 @@ class Lane:
         What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did not
         pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
         """
-        judge, result = evaluation.judge, f"final_result_{repetition}.json"
-        documents: dict[str, bytes] = {}
+        return self._prepare_evaluation(repetition, evaluation, judge_prompts)()
+
+    def _prepare_evaluation(
+        self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]]
+    ) -> Write:
+        judge = evaluation.judge
+        beside: dict[str, bytes] = {}
         if judge is not None:
-            documents[f"judge_{repetition}.json"] = self._dump(judge)
+            beside[f"judge_{repetition}.json"] = self._dump(judge)
         if judge_prompts:
             prompts = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
-            documents[f"judge_{repetition}.prompt.user.json"] = self._encode(prompts)
+            beside[f"judge_{repetition}.prompt.user.json"] = self._encode(prompts)
         if judge is not None or evaluation.outcome != "passed":
             redact = str if self.redactor is None else self.redactor.text
-            documents[f"summary_{repetition}.md"] = render_summary(evaluation, repetition, redact).encode(
+            beside[f"summary_{repetition}.md"] = render_summary(evaluation, repetition, redact).encode(
                 "utf-8", "replace"
             )
         document = self._dump(evaluation)
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
+        self._describe_profile(self.evaluations, self.evaluation_settings)
+        return partial(self._put_evaluation, repetition, evaluation, document, beside)
+
+    def _put_evaluation(
+        self, repetition: int, evaluation: Evaluation, document: bytes, beside: Mapping[str, bytes]
+    ) -> str:
         folder = f"{self.evaluations}/{slug(evaluation.case_id)}"
-        try:
-            with self.documents.writing():
-                self._describe_profile(self.evaluations, self.evaluation_settings)
-                if not self.documents.add(f"{folder}/{result}", document):
-                    make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
-                    documents[result] = document
-                for name, content in documents.items():
-                    self.documents.put(f"{folder}/{name}", content)
-        except OSError as error:
-            raise UnwritableError(explain_unwritable(self.output, error)) from error
-        return f"{folder}/{result}"
+        path = f"{folder}/final_result_{repetition}.json"
+        with self._explained(), self.documents.writing():
+            added = self.documents.add(path, document)
+            if not added:
+                make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
+            for name, content in beside.items():
+                self.documents.put(f"{folder}/{name}", content)
+            if not added:
+                self.documents.put(path, document)
+        return path
 
     def redact_record(self, record: R) -> R:
         """Return the record as it is stored: without secrets.

@@ -74,7 +74,7 @@ def open_documents(output: str | Path) -> Documents:
         return documents
 
 
-_inherited: list[sqlite3.Connection] = []
+_inherited: list[sqlite3.Connection | contextlib.ExitStack] = []
 
 
 def _forget_connections() -> None:
@@ -83,6 +83,9 @@ def _forget_connections() -> None:
         if documents._database is not None:
             _inherited.append(documents._database)
             documents._database, documents._depth = None, 0
+        if documents._held is not None:
+            _inherited.append(documents._held)
+            documents._held, documents._depth = None, 0
         documents._lock = threading.RLock()  # a thread that is not there may hold the parent's
 
 
@@ -104,6 +107,7 @@ class Documents:
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
+        self._held: contextlib.ExitStack | None = None  # the lock of a step, where documents are files
         self._depth = 0
         self._replaced: list[str] = []  # whose files go once what took their place is stored
         self._folders: dict[str, int] = {}
@@ -147,8 +151,11 @@ class Documents:
                 place = next((where for path, _, *where in rows if path == first), None)
                 if place is not None:
                     self._read_ahead(database, f"{root}/{own}/{base}", names[0], *place)
+        has_files = self._look_for_files(root)
+        if not found and not has_files:
+            return
         paths = dict(found)
-        if self._look_for_files(root):
+        if has_files:
             # A suite is a name for people: the same run under another suite is the same run, and was paid for
             suites = {own, *_list_folders(f"{self.output}/{root}")}
             paths |= {
@@ -246,45 +253,38 @@ class Documents:
 
     # -- writing
 
-    @contextlib.contextmanager
-    def writing(self, *, create: bool = True) -> Iterator[None]:
+    def writing(self, *, create: bool = True) -> contextlib.AbstractContextManager[None]:
         """Make the changes of the block one step, which other processes see whole or not at all."""
-        with self._lock:
-            if self._depth:
-                yield
-                return
-            self._leave_removed()
-            database = self._open(create=create)
-            if database is None:
-                with hold_write_lock(self.output):
-                    self._depth = 1
-                    try:
-                        yield
-                    finally:
-                        self._depth = 0
-                return
+        return _Step(self, create=create)
+
+    def _begin(self, *, create: bool) -> None:
+        self._leave_removed()
+        if (database := self._open(create=create)) is not None:
             execute(database, "BEGIN IMMEDIATE")
-            self._depth = 1
-            try:
-                yield
-            except BaseException:
+        else:
+            self._held = contextlib.ExitStack()
+            self._held.enter_context(hold_write_lock(self.output))
+
+    def _end(self, *, failed: bool) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            held.close()
+            return
+        assert self._database is not None
+        replaced, self._replaced = self._replaced, []
+        try:
+            if not failed:
+                execute(self._database, "COMMIT")
+        except OSError:
+            failed = True
+            raise
+        finally:
+            if failed:
                 self._folders.clear()  # what the block has added is none any more
                 with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
-                    execute(database, "ROLLBACK")
-                raise
-            else:
-                try:
-                    execute(database, "COMMIT")
-                except OSError:
-                    self._folders.clear()
-                    with contextlib.suppress(OSError):
-                        execute(database, "ROLLBACK")
-                    raise
-                for path in self._replaced:
-                    self._unlink(path)
-            finally:
-                self._depth = 0
-                self._replaced.clear()
+                    execute(self._database, "ROLLBACK")
+        for path in () if failed else replaced:
+            self._unlink(path)
 
     def put(self, path: str, content: bytes) -> None:
         """Store a document, in the place of one that lies there."""
@@ -585,6 +585,35 @@ class Documents:
             return
         with contextlib.suppress(OSError):  # it holds more
             os.rmdir(f"{self.output}/{path.rpartition('/')[0]}")
+
+
+class _Step:
+    """A step of one thread: within a step of its own it is a part of that. Entered for each document that is stored."""
+
+    __slots__ = ("_create", "_documents")
+
+    def __init__(self, documents: Documents, *, create: bool) -> None:
+        self._documents, self._create = documents, create
+
+    def __enter__(self) -> None:
+        documents = self._documents
+        documents._lock.acquire()
+        try:
+            if not documents._depth:
+                documents._begin(create=self._create)
+            documents._depth += 1
+        except BaseException:
+            documents._lock.release()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        documents = self._documents
+        try:
+            documents._depth -= 1
+            if not documents._depth:
+                documents._end(failed=kind is not None)
+        finally:
+            documents._lock.release()
 
 
 def _split(path: str) -> tuple[str, str, str]:

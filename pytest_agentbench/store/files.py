@@ -15,7 +15,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from io import BufferedRandom
 from pathlib import Path
@@ -261,15 +261,14 @@ class Claims:
         """Open the file. Raises OSError."""
         self.output, self.held = output, set[str]()
         self._descriptor = _open_lock_file(f"{output}/{LOCKS}", f"{output}/{LOCKS}/{_CLAIMS}")
-        self._pid = os.getpid()
+        self._file, self._pid = os.fstat(self._descriptor), os.getpid()
 
     def are_of(self, output: str) -> bool:
         """Return whether the file is the one in a folder, and this the process that has opened it."""
         try:
-            found, mine = os.stat(f"{output}/{LOCKS}/{_CLAIMS}"), os.fstat(self._descriptor)
+            return os.path.samestat(os.stat(f"{output}/{LOCKS}/{_CLAIMS}"), self._file) and self._pid == os.getpid()
         except OSError:
             return False
-        return (found.st_dev, found.st_ino, self._pid) == (mine.st_dev, mine.st_ino, os.getpid())
 
     def take(self, fingerprint: str) -> bool:
         """Claim a fingerprint (64 hex digits); False where anybody holds it. Raises OSError, without room too."""
@@ -325,28 +324,39 @@ def close_claims(output: str) -> None:
             claims.close()
 
 
-@contextlib.asynccontextmanager
-async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
+def claim(output: str, fingerprint: str) -> contextlib.AbstractAsyncContextManager[None]:
     """Hold the claim on a fingerprint; another holder, of this process or any other, is waited for.
 
     What that one made may lie in the store by then. A process that dies lets go of its claims. Raises
     InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
     """
-    pause = _FIRST_WAIT
-    try:
-        claims = open_claims(output)
-        # Polled and not blocking: a blocking lock would hold a thread per waiting run, and could not be cancelled.
-        while not claims.take(fingerprint):
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_WAIT, 2 * pause)
-    except OSError as error:
-        # Without room nothing of the session can be stored any more; other causes may pass, or be of one run alone
-        kind = UnwritableError if error.errno == errno.ENOSPC else InfrastructureError
-        raise kind(explain_unwritable(output, error)) from error
-    try:
-        yield
-    finally:
-        claims.release(fingerprint)
+    return _Claim(output, fingerprint)
+
+
+class _Claim:
+    """Holds a claim for the time of a block: each run does, and a generator for it would take longer than the claim."""
+
+    __slots__ = ("_claims", "_fingerprint", "_output")
+
+    def __init__(self, output: str, fingerprint: str) -> None:
+        self._output, self._fingerprint = output, fingerprint
+        self._claims: Claims
+
+    async def __aenter__(self) -> None:
+        pause = _FIRST_WAIT
+        try:
+            self._claims = open_claims(self._output)
+            # Polled and not blocking: a blocking lock would hold a thread per waiting run, and could not be cancelled.
+            while not self._claims.take(self._fingerprint):
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_WAIT, 2 * pause)
+        except OSError as error:
+            # Without room nothing of the session can be stored any more; other causes may pass, or be of one run alone
+            kind = UnwritableError if error.errno == errno.ENOSPC else InfrastructureError
+            raise kind(explain_unwritable(self._output, error)) from error
+
+    async def __aexit__(self, *_: object) -> None:
+        self._claims.release(self._fingerprint)
 
 
 def is_claimed(output: str) -> bool:

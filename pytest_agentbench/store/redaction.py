@@ -425,7 +425,9 @@ def _collect_texts(value: Any, texts: list[str]) -> bool:
             if type(key) is not str:
                 return False
             texts.append(key)
-            if not _collect_texts(item, texts):
+            if type(item) is str:
+                texts.append(item)
+            elif type(item) not in _TEXTLESS and not _collect_texts(item, texts):
                 return False
     elif kind is tuple or kind is list:
         for item in value:
@@ -436,10 +438,11 @@ def _collect_texts(value: Any, texts: list[str]) -> bool:
         if fields is None:
             return False
         for name, item in value.__dict__.items():
-            if type(item) in _TEXTLESS:
-                continue
-            form = fields.get(name)
-            if (form is None or type(item) is not str or not form.fullmatch(item)) and not _collect_texts(item, texts):
+            if type(item) is str:
+                form = fields.get(name)
+                if form is None or not form.fullmatch(item):
+                    texts.append(item)
+            elif type(item) not in _TEXTLESS and not _collect_texts(item, texts):
                 return False
     return True
 

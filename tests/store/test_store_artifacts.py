@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -89,6 +90,46 @@ def make_lane(output: Path, *, suite: str | None = None, model: str = "gpt", red
 @pytest.fixture
 def lane(tmp_path: Path) -> Lane:
     return make_lane(tmp_path)
+
+
+def newer(case_id: str) -> bytes:
+    return json.dumps({"schema_version": 99, "case_id": case_id}).encode()
+
+
+def test_what_tasks_store_together_is_one_step(lane):
+    async def store_both():
+        first, second = (asyncio.create_task(lane.store_run(artifact(case_id=name), RUN_INPUT)) for name in "ab")
+        await asyncio.sleep(0)
+        assert lane.documents.modified(f"{lane.runs}/a/run_1.json") is None  # it waits for the other
+        return await first, await second
+
+    assert asyncio.run(store_both()) == (f"{lane.runs}/a/run_1.json", f"{lane.runs}/b/run_1.json")
+    assert {lane.find_run(name, 1, "a" * 64)[0].case_id for name in "ab"} == {"a", "b"}
+
+
+def test_what_cannot_be_stored_takes_nothing_else_along(lane, tmp_path):
+    lane.documents.put(f"{lane.runs}/b/run_1.json", newer("b"))
+
+    async def store_three():
+        runs = (lane.store_run(artifact(case_id=name), RUN_INPUT) for name in "abc")
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    first, second, third = asyncio.run(store_three())
+    assert isinstance(second, InfrastructureError)
+    assert [load_run(tmp_path, path).case_id for path in (first, third)] == ["a", "c"]
+
+
+def test_a_run_is_stored_although_its_task_is_cancelled(lane):
+    async def cancel_both():
+        tasks = [asyncio.create_task(lane.store_run(artifact(case_id=name), RUN_INPUT)) for name in "ab"]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second = asyncio.run(cancel_both())
+    assert isinstance(first, asyncio.CancelledError)
+    assert second == f"{lane.runs}/b/run_1.json"
+    assert lane.find_run("a", 1, "a" * 64) is not None
 
 
 def test_a_run_loads_back_as_it_was(lane, tmp_path):
