@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.profiles import RunProfile, SuiteFile, merge_runner_settings
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
@@ -24,7 +24,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Connection, Endpoints
 from pytest_agentbench.models.connections import HttpConnection
 from pytest_agentbench.models.replies import RawReply
-from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, resolve_model
+from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, list_near_models, resolve_model
 from pytest_agentbench.models.spelling import Spelling
 from pytest_agentbench.records.case import Case, Model, header_variable
 from pytest_agentbench.runners.base import RunContext
@@ -86,7 +86,7 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     found = _find_case(paths, roots, registry, asked)
     profile, suite, case = found.profile, found.suite, found.case
     if problems := find_unknown_overrides(profile, found.root, {asked.model}):
-        raise ConfigError("\n".join(f"{asked.run_profile}: {text}" for _, text in problems))
+        raise make_located_error(found.root.find("run_profiles", asked.run_profile or ""), problems)
     model = resolve_model(asked.model, models=found.root.models(), suite=suite)
     settings = merge_runner_settings(profile, model.model_id, case.runner.overrides, model.parameters)
     sent = asyncio.run(_send_nowhere(case, model, profile, settings, registry))
@@ -98,6 +98,7 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     files = [each for each in (suite, profile, found.root.models()) if each is not None]
     warnings = [text for file in files for text in place_doubts(file)]
     warnings += [text for text, _ in found.opened.field_doubts()]
+    warnings += list_near_models([asked.model], found.root.models(), suite)
     host = describe_route(model)
     warnings += [
         f"{name}: has no effect there: its endpoint takes no notice of it ({host})"
