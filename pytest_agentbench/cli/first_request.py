@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.cli.additions import additions_for, verified_names
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.field_doubts import place_doubts
@@ -130,7 +131,8 @@ def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, a
             root = roots.of(path)
             profile = root.run_profile(asked.run_profile) if asked.run_profile else RunProfile.default()
             outside = profile.allow_outside_paths
-            request = SourceRequest(root, registry.known, allow_outside=outside, run_profile=profile)
+            known_names = verified_names(registry.known, additions_for(path.parent))
+            request = SourceRequest(root, known_names, allow_outside=outside, run_profile=profile)
             try:
                 opened = open_source(path, request)
                 rows = () if opened.is_remote else opened.rows()
@@ -183,9 +185,14 @@ async def _send_nowhere(
     case: Case, model: Model, profile: RunProfile, settings: Mapping[str, Any], registry: Registry
 ) -> _Sent:
     """Let the case's runner run up to its first request."""
-    runner = registry.runners[case.runner.type]
-    require_input(runner, case.runner.type, case)
     place = f"{case.path}:{case.line}:1"
+    runner = registry.runners.get(case.runner.type)
+    if runner is None:
+        raise ConfigError(
+            f"{place}: the requests of the runner {case.runner.type} are known to a session alone: a conftest.py or "
+            "plugin brings it, which is not loaded here"
+        )
+    require_input(runner, case.runner.type, case)
     if isinstance(runner, RunnerKind) and runner.own_tools:
         raise ConfigError(
             f"{place}: the requests of the runner {case.runner.type} are made by a program that it starts"
