@@ -203,7 +203,7 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "no messages",
-        "1:1: input.messages: found none, expected at least one; add a user message",
+        "6:13: input.messages: found none, expected at least one; add a user message",
         f"  messages:\n  - {_MESSAGE}",
         "  messages: []",
     ),
