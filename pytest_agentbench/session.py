@@ -313,9 +313,10 @@ class SessionReport:
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
         stopped = self.session.shouldfail or self.session.shouldstop or self._stop_reason
+        others = "1 test that is no case" if broken == 1 else f"{broken} tests that are not cases"
         return [
-            *([f"{uncollected} collection errors."] if uncollected else []),
-            *([f"{broken} tests that are not cases failed."] if broken > 0 else []),
+            *([f"{uncollected} collection error{'s' * (uncollected > 1)}."] if uncollected else []),
+            *([f"{others} failed."] if broken > 0 else []),
             *(f"{crash}." for crash in crashes),
             *([f"The session stopped early: {stopped}."] if stopped else []),
             *([f"{self.lost} collected items were never reported."] if self.lost else []),

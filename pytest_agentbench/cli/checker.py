@@ -19,7 +19,7 @@ from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc, make_located_error
-from pytest_agentbench.config.field_doubts import place_doubts
+from pytest_agentbench.config.field_doubts import list_idle_judges, place_doubts
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
@@ -50,6 +50,7 @@ from pytest_agentbench.sources.discovery import (
     index_cases,
     named_source,
     suite_problems,
+    unmatched_tags,
 )
 from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
@@ -87,12 +88,16 @@ class Checker:
 
     def check(self, given: Path) -> None:
         """Check everything below a folder, or one file."""
-        before = self.files
+        before, near_misses = self.files, list[str]()
         try:
-            for path, kind in self._list_files(given):
+            for path, kind in self._list_files(given, near_misses):
                 self.files += 1
                 self._check_file(path, kind, self._roots.of(path))
-            if self.files == before and given.is_dir():
+            if self.files > before:
+                self.warnings += map(_mark_as_warning, near_misses)
+            elif near_misses:  # a session has nothing to run
+                self.errors += near_misses
+            elif given.is_dir():
                 self.errors.append(
                     f"{given}:1:1: found nothing to check, expected cases (test.yaml, questions in .jsonl or .json, "
                     "dataset.yaml) or configuration files (suites/, run_profiles/, models.yaml, ...)"
@@ -118,13 +123,16 @@ class Checker:
         except ConfigError as error:
             self.errors += str(error).splitlines()
 
-    def _list_files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Yield files with their kinds; None is a file of questions or tasks, or a commands.json."""
+    def _list_files(self, given: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
+        """Yield files with their kinds; None is a file of questions or tasks, or a commands.json.
+
+        `near_misses` takes what is to be said of files that nobody asks.
+        """
         if given.is_dir():
             yield from find_config_files(given)
             yield from ((path, None) for path in find_commands(given))
             # Files that are cases and of a kind too, such as test.yaml, were yielded above.
-            yield from ((path, None) for path in find_cases(given) if kind_of(path) is None)
+            yield from ((path, None) for path in find_cases(given, near_misses) if kind_of(path) is None)
         elif given.name == COMMANDS_FILE and find_source(given) is None:
             yield given, None
         elif (kind := kind_of(given)) is not None or find_source(given) is not None or _is_described(given):
@@ -204,7 +212,7 @@ class Checker:
         names = verified_names(self._known, additions_below(root.path))
         file = load(path, kind, names).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
-        self.warnings += map(_mark_as_warning, place_doubts(file))
+        self.warnings += map(_mark_as_warning, [*place_doubts(file), *self._list_idle(file, root)])
         problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
@@ -235,6 +243,17 @@ class Checker:
             return
         cases = self._index_cases(root)
         yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()], root)
+
+    def _list_idle(self, file: ConfigFile, root: ConfigRoot) -> list[str]:
+        """Return the doubts about what a file says and no session heeds."""
+        if isinstance(file, EvaluationProfile) and not any(file.sections()):  # a pack's section may ask the judges
+            return list_idle_judges(file)
+        if not isinstance(file, SuiteFile) or file.origin is None or file.origin.path is None:
+            return []
+        cases = [(case.case_id, case.tags) for case in self._index_cases(root).values()]
+        if suite_problems(file, cases, root) or not (doubts := unmatched_tags(file.case_selection, cases)):
+            return []
+        return str(make_located_error(file.origin.path, doubts)).splitlines()
 
     def _index_cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         # Once for each root: it reads every case file below.

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.cli.additions import additions_for, verified_names
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.field_doubts import place_doubts
 from pytest_agentbench.config.profiles import RunProfile, SuiteFile, merge_runner_settings
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
@@ -24,7 +25,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Connection, Endpoints
 from pytest_agentbench.models.connections import HttpConnection
 from pytest_agentbench.models.replies import RawReply
-from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, resolve_model
+from pytest_agentbench.models.routes import describe_route, find_unknown_overrides, list_near_models, resolve_model
 from pytest_agentbench.models.spelling import Spelling
 from pytest_agentbench.records.case import Case, Model, header_variable
 from pytest_agentbench.runners.base import RunContext
@@ -86,7 +87,7 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     found = _find_case(paths, roots, registry, asked)
     profile, suite, case = found.profile, found.suite, found.case
     if problems := find_unknown_overrides(profile, found.root, {asked.model}):
-        raise ConfigError("\n".join(f"{asked.run_profile}: {text}" for _, text in problems))
+        raise make_located_error(found.root.find("run_profiles", asked.run_profile or ""), problems)
     model = resolve_model(asked.model, models=found.root.models(), suite=suite)
     settings = merge_runner_settings(profile, model.model_id, case.runner.overrides, model.parameters)
     sent = asyncio.run(_send_nowhere(case, model, profile, settings, registry))
@@ -98,6 +99,7 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     files = [each for each in (suite, profile, found.root.models()) if each is not None]
     warnings = [text for file in files for text in place_doubts(file)]
     warnings += [text for text, _ in found.opened.field_doubts()]
+    warnings += list_near_models([asked.model], found.root.models(), suite)
     host = describe_route(model)
     said = {name for layer in layers for name, value in spread_extra_body(layer.fields).items() if value is not None}
     warnings += [
@@ -130,7 +132,8 @@ def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, a
             root = roots.of(path)
             profile = root.run_profile(asked.run_profile) if asked.run_profile else RunProfile.default()
             outside = profile.allow_outside_paths
-            request = SourceRequest(root, registry.known, allow_outside=outside, run_profile=profile)
+            known_names = verified_names(registry.known, additions_for(path.parent))
+            request = SourceRequest(root, known_names, allow_outside=outside, run_profile=profile)
             try:
                 opened = open_source(path, request)
                 rows = () if opened.is_remote else opened.rows()
@@ -183,9 +186,14 @@ async def _send_nowhere(
     case: Case, model: Model, profile: RunProfile, settings: Mapping[str, Any], registry: Registry
 ) -> _Sent:
     """Let the case's runner run up to its first request."""
-    runner = registry.runners[case.runner.type]
-    require_input(runner, case.runner.type, case)
     place = f"{case.path}:{case.line}:1"
+    runner = registry.runners.get(case.runner.type)
+    if runner is None:
+        raise ConfigError(
+            f"{place}: the requests of the runner {case.runner.type} are known to a session alone: a conftest.py or "
+            "plugin brings it, which is not loaded here"
+        )
+    require_input(runner, case.runner.type, case)
     if isinstance(runner, RunnerKind) and runner.own_tools:
         raise ConfigError(
             f"{place}: the requests of the runner {case.runner.type} are made by a program that it starts"

@@ -43,12 +43,16 @@ def require_existing(paths: Iterable[Path]) -> list[Path]:
 
 
 def project_folder(path: Path) -> Path:
-    """Return the folder up to which a config root is looked for: the project's, else the path's own."""
+    """Return the folder up to which a config root is looked for: the project's, else where the command is run.
+
+    Of a path that does not lie below that, its own. So pytest chooses its rootdir where no file names one.
+    """
     start = path if path.is_dir() else path.parent
     for folder in (start, *start.parents):
         if any((folder / name).exists() for name in _PROJECT):
             return folder
-    return start
+    here = Path.cwd()
+    return here if start.is_relative_to(here) else start
 
 
 def session_roots(paths: Sequence[Path]) -> SessionRoots:

@@ -42,11 +42,15 @@ def run(args: argparse.Namespace) -> int:
     """Print every problem, every warning and a summary."""
     from pytest_agentbench.cli.checker import Checker, count_things, take_place, try_canaries
     from pytest_agentbench.cli.places import require_existing, session_roots
+    from pytest_agentbench.errors import ConfigError
 
     paths, tried = require_existing(args.paths), ""
     roots = session_roots(paths)
     if args.show_request is not None:
         return _show_request(paths, roots, args)
+    for option in ("model", "suite", "json"):
+        if getattr(args, option):
+            raise ConfigError(f"--{option}: has no effect without --show-request CASE; leave it out, or add that")
     checker = Checker(roots, args.run_profile, args.evaluation_profile)
     for path in paths:
         checker.check(path)

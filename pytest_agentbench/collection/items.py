@@ -331,7 +331,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
                 return None
     if source is not None:
         return _collector(source, parent, path)
-    if (warning := describe_near_miss(path)) is not None:
+    if (warning := describe_near_miss(path, top)) is not None:
         parent.config.stash[PLANNER].left_out.append(warning)
     return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -275,7 +274,10 @@ class Planner:
 
     def _make_plans(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings, session = self.settings, self._read_options(root)
-        self.left_out += _list_near_names(session, root)
+        if session.ids:
+            from pytest_agentbench.models.routes import list_near_models
+
+            self.left_out += list_near_models(session.ids, root.models(), session.suite)
         models: list[Model | None] = [self._resolve_model(model_id, root, session.suite) for model_id in session.ids]
         # a suite may name others
         self.store.redactor.know(name for model in models if model is not None for name in model.variables)
@@ -461,18 +463,6 @@ def _some_plugin_overrides(plugins: pytest.PytestPluginManager) -> bool:
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
     *_, last = filter(overrides_runner, others)  # ours is one of them
     return getattr(last, "__name__", "") != "pytest_agentbench.plugin"
-
-
-def _list_near_names(session: _Session, root: ConfigRoot) -> Iterator[str]:
-    """Yield a note for each model that the command line names and no file, though one has nearly that name."""
-    declared = {entry.model_id for entry in root.models().models}
-    declared |= {model.model_id for model in session.suite.models} if session.suite is not None else set()
-    for name in session.ids:
-        if name not in declared and (near := get_close_matches(name, declared, n=1, cutoff=0.75)):
-            yield (
-                f"--model {name}: no entry of models.yaml has this id, so the default endpoint is asked for a model of "
-                f"that name; did you mean {near[0]!r}?"
-            )
 
 
 def _asked_models(

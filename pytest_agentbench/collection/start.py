@@ -19,7 +19,6 @@ import pytest
 from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, deselect, item_name
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
-from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.session_roots import find_project
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
@@ -381,15 +380,10 @@ def _list_idle_judges(jobs: list[Job]) -> Iterator[str]:
     profiles = {job.plan.evaluation_profile.evaluation_profile_id: job.plan for job in jobs}
     asked = {job.plan.evaluation_profile.evaluation_profile_id for job in jobs if job.judges}
     for name, plan in profiles.items():
-        profile = plan.evaluation_profile
-        if (
-            profile.judges
-            and not profile.judge_runs
-            and name not in asked
-            and (path := profile.origin and profile.origin.path)
-        ):
-            text = "found no judge_runs, so no judge is asked; add judge_runs that name them"
-            yield str(make_located_error(path, [(("judges",), text)]))
+        if name not in asked and plan.evaluation_profile.judges:
+            from pytest_agentbench.config.field_doubts import list_idle_judges
+
+            yield from list_idle_judges(plan.evaluation_profile)
 
 
 def _read_limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:

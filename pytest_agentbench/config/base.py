@@ -440,6 +440,8 @@ _WORDS = {
 
 
 def _shorten_value(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else str(value).lower()  # as it stands in YAML
     text = f"a {_kind_of(value)}" if isinstance(value, dict | list) and len(repr(value)) > 60 else repr(value)
     return shorten_text(text, 60, "...")
 

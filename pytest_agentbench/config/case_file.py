@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -64,6 +65,8 @@ from pytest_agentbench.records.check_specs import (
     MetricAtLeast,
     Text,
 )
+
+_PROBE = "llm_probe"
 
 
 def _kind(value: Any) -> str:
@@ -254,20 +257,30 @@ class Turn(MessageSpec):
 
 def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     known = known_of(info)
+    found: list[tuple[Loc, str]] = []
     for name, hints in context.items():
         if hints is not None and (problems := known.runner_says(name, "context_problems")) is not None:
-            complain(((name, *loc), text) for loc, text in problems(hints))
-    probe = context.get("llm_probe")
+            found += [((name, *loc), text) for loc, text in problems(hints)]
+        # An agent of one's own may have a section of any name; one that is a slip away from ours is nobody's.
+        elif name != _PROBE and get_close_matches(name.lower(), [_PROBE], cutoff=0.85):
+            found.append(((name,), f"unknown runner{suggest(name.lower(), [_PROBE])}"))
+    found += [((_PROBE, *loc), text) for loc, text in _find_probe_problems(context.get(_PROBE), known)]
+    complain(found)
+    return context
+
+
+def _find_probe_problems(probe: object, known: Known) -> Iterator[tuple[Loc, str]]:
     if probe is None:
-        return context
+        return
     if not isinstance(probe, dict):
-        raise Problems([(("llm_probe",), f"found {probe!r}, expected a mapping")])
+        yield (), f"found {probe!r}, expected a mapping"
+        return
+    yield from (((name,), f"unknown field{suggest(name, ['tools'])}") for name in probe if name != "tools")
     tools = probe.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
-        raise Problems([(("llm_probe", "tools"), f"found {tools!r}, expected a list of tool names")])
-    named: list[tuple[Loc, str]] = [(("llm_probe", "tools", index), tool) for index, tool in enumerate(tools)]
-    complain(find_unregistered(named, known.tools, "tool"))
-    return context
+        yield ("tools",), f"found {tools!r}, expected a list of tool names"
+        return
+    yield from find_unregistered([(("tools", index), tool) for index, tool in enumerate(tools)], known.tools, "tool")
 
 
 CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]

@@ -27,6 +27,9 @@ MAX_ALIASED = 100_000
 MAX_NUMBER = 1000
 """Characters of a number: reading `1:59:59:...` takes time that grows with their square."""
 
+_SHOWN = 60
+"""So many characters of a text are quoted."""
+_TAB = "found a tab, expected blanks; YAML is indented with blanks only"
 _TOO_DEEP = f"found more than {MAX_DEPTH} levels of nesting"
 _PREFIX = "tag:yaml.org,2002:"
 _STR, _MAP, _SEQ, _MERGE = (_PREFIX + name for name in ("str", "map", "seq", "merge"))
@@ -205,7 +208,7 @@ class _Builder:
                 [_problem_at(node, "aliases expand to too many values; write out what they stand for")]
             )
         if node.tag not in (_MAP, _SEQ):
-            self.complain(node, f"the tag {_short_tag(node)} is not allowed; only plain YAML values are")
+            self.complain(node, _refuse_tag(node))
         depth += 1
         if isinstance(node, MappingNode):
             return self.mapping(node, depth)
@@ -261,16 +264,16 @@ class _Builder:
         except (ValueError, KeyError, IndexError, OverflowError):
             self.complain(node, f"found {node.value[:40]!r}, expected a finite {tag.removeprefix(_PREFIX)}")
             return None
-        self.complain(node, f"the tag {_short_tag(node)} is not allowed; only plain YAML values are")
+        self.complain(node, _refuse_tag(node))
         return None
 
     def complain(self, node: Node, message: str) -> None:
         self.document.problems.append(_problem_at(node, message))
 
 
-def _short_tag(node: Node) -> str:
-    tag: str = node.tag
-    return tag.replace(_PREFIX, "!!", 1)
+def _refuse_tag(node: Node) -> str:
+    tag = str(node.tag).replace(_PREFIX, "!!", 1)
+    return f"the tag {tag} is not allowed, only plain YAML values are; put a text in quotes"
 
 
 def _problem_at(node: Node, message: str) -> Problem:
@@ -303,32 +306,61 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
     mark = getattr(error, "problem_mark", None) or error.context_mark
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in (indent := line[: len(line) - len(line.lstrip())]):
-        return mark.line, indent.index("\t"), "found a tab, expected blanks; YAML is indented with blanks only"
+        return mark.line, indent.index("\t"), _TAB
     if "maximum nesting depth" in problem:  # libyaml counts to 1,000 itself, before a node of the first level is made
         return mark.line, mark.column, _TOO_DEEP
+    rest = line[mark.column :].strip()
     if "cannot start any token" in problem:
-        return (
-            mark.line,
-            mark.column,
-            f"found {line[mark.column :][:1]!r}, which begins no text; put the text in quotes",
-        )
+        if line[mark.column :].startswith("\t"):
+            return mark.line, mark.column, _TAB
+        return mark.line, mark.column, f"found {rest[:1]!r}, which begins no text; put the text in quotes"
+    if "block sequence entries are not allowed" in problem:
+        reason = "found a '-' behind a key; begin the list on a line of its own, or put the text in quotes"
+        return mark.line, mark.column, reason
+    if "undefined alias" in problem:
+        said = f"found {rest[:_SHOWN]!r}, which refers to an anchor that there is not; put the text in quotes"
+        return mark.line, mark.column, said
+    if "unknown escape" in problem:
+        said = f"found '{rest[:2]}' in double quotes, which is no escape there; put the text in single quotes"
+        return mark.line, mark.column, said
     if "mapping values are not allowed" in problem:
         reason = "found a second ':' in the line, or a line that is indented otherwise than its neighbours"
         return mark.line, mark.column, f"{reason}; put a text with ':' in quotes, or mend the indentation"
     if "could not find expected ':'" in problem:
         begun = error.context_mark
         word = "".join(lines[begun.line : begun.line + 1])[begun.column :].strip()
-        return begun.line, begun.column, f"found {word[:60]!r}, expected 'key: value' with a blank behind the colon"
+        return begun.line, begun.column, f"found {word[:_SHOWN]!r}, expected 'key: value' with a blank behind the colon"
     if "quoted scalar" in context:
         return error.context_mark.line, error.context_mark.column, "the quote that begins here is never closed"
     if "flow" in context:
         begun = error.context_mark
+        at = begun.line, begun.column
         bracket = "".join(lines[begun.line : begun.line + 1])[begun.column :][:1]
-        reason = f"{bracket!r} begins here and is not closed, or a comma is missing, before line {mark.line + 1}"
-        return begun.line, begun.column, reason
+        if bracket not in ("[", "{"):  # nothing stands behind it: libyaml names the place where something should
+            at, bracket = _find_last_bracket(lines[: mark.line + 1], mark.column)
+        return *at, f"{bracket!r} begins here and is not closed, or a comma is missing, before line {mark.line + 1}"
+    if "did not find expected key" in problem:
+        reason = f"found {rest[:_SHOWN]!r}, which does not go on with what stands before it"
+        return (
+            mark.line,
+            mark.column,
+            f"{reason}; put the whole text in quotes, or indent the line as its neighbours are",
+        )
+    if "expected '-' indicator" in problem:
+        reason = f"found {rest[:_SHOWN]!r}, expected a '-' as before it"
+        return mark.line, mark.column, f"{reason}; indent the line as its neighbours are"
     if "single document" in context:
         return mark.line, mark.column, "found a second document behind '---', expected one; give it a file of its own"
     return mark.line, mark.column, ", ".join(filter(None, (context, problem)))
+
+
+def _find_last_bracket(lines: Sequence[str], column: int) -> tuple[tuple[int, int], str]:
+    """Return line and column, from 0, of the last bracket that opens before the end of these lines, and it."""
+    for number in range(len(lines) - 1, -1, -1):
+        text = lines[number][:column] if number == len(lines) - 1 and column else lines[number]
+        if (at := max(text.rfind("["), text.rfind("{"))) >= 0:
+            return (number, at), text[at]
+    return (len(lines) - 1, column), "["
 
 
 def make_located_error(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.config.dialects import resolve_dialect
-from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile, SuiteModel
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
 from pytest_agentbench.config.sections import RunnerSettings
@@ -32,6 +32,14 @@ def place_doubts(file: ConfigFile) -> list[str]:
     ]
     found += _list_ineffective(file)
     return [placed for placed, _ in _locate(file.origin.path, found)]
+
+
+def list_idle_judges(profile: EvaluationProfile) -> list[str]:
+    """Return the doubt about judges that no judge run names, at its place."""
+    if not profile.judges or profile.judge_runs or profile.origin is None or profile.origin.path is None:
+        return []
+    text = "found no judge_runs, so no judge is asked; add judge_runs that name them"
+    return [str(make_located_error(profile.origin.path, [(("judges",), text)]))]
 
 
 def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
+from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
 from pytest_agentbench.models.failures import not_connected, refused_reply, stalled
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.protocols.streams import open_reader
@@ -178,7 +178,8 @@ class HttpConnection:
         def keep(request: httpx2.Request) -> httpx2.Response:
             return httpx2.Response(200, request=request)
 
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep)) as nowhere:
+        accepting = {"accept-encoding": ACCEPTED}
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep), headers=accepting) as nowhere:
             api = self._api.with_options(http_client=nowhere)
             request: httpx2.Request = (
                 await api.post(self._protocol.path, cast_to=httpx2.Response, content=b"{}")

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -169,6 +170,18 @@ def find_unknown_overrides(profile: RunProfile, root: ConfigRoot, named: Iterabl
         (("model_overrides", name), f"unknown model_id {name!r}{suggest(name, known)}")
         for name in profile.model_overrides
         if name not in known
+    ]
+
+
+def list_near_models(ids: Iterable[str], models: ModelsFile, suite: SuiteFile | None) -> list[str]:
+    """Return a note for each model that the command line names and no file, though one has nearly that name."""
+    declared = {entry.model_id for entry in models.models}
+    declared |= {model.model_id for model in suite.models} if suite is not None else set()
+    return [
+        f"--model {name}: no entry of models.yaml has this id, so the default endpoint is asked for a model of that "
+        f"name; did you mean {near[0]!r}?"
+        for name in ids
+        if name not in declared and (near := get_close_matches(name, declared, n=1, cutoff=0.75))
     ]
 
 

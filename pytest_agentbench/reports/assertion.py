@@ -167,7 +167,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
 
 
 _ADVICE: dict[type[BaseException], str] = {
-    JudgeError: "see the judge's replies beside the evaluation; try another judge model or raise its retries.",
+    JudgeError: "see the judge's replies beside the evaluation, or try another judge model.",
     SandboxError: "check free space in the temporary folder and that the sandbox named in the run profile runs here.",
 }
 

@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.config.base import YAML_SUFFIXES
+from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
 from pytest_agentbench.models.ends import is_known_finish, messages_fit, read_finish
@@ -42,7 +44,7 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
     file that was loaded.
     """
     if not case.messages:
-        raise ConfigError(_problem(case, "messages", "found none, expected at least one; add a user message"))
+        raise _refuse(case, "messages", "found none, expected at least one; add a user message")
     return with_attachments(case, case.messages)
 
 
@@ -84,24 +86,27 @@ def _content(case: Case, attachment: Attachment) -> str:
     name = attachment.name
     if attachment.size > _MAX_ATTACHMENT:
         found = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
-        raise ConfigError(_problem(case, "attachments", found))
+        raise _refuse(case, "attachments", found)
     try:
         content = read_file(attachment.path, _MAX_ATTACHMENT)
     except OSError as error:
-        raise ConfigError(_problem(case, "attachments", f"cannot read {name!r}: {error.strerror}")) from error
+        raise _refuse(case, "attachments", f"cannot read {name!r}: {error.strerror}") from error
     # The run is stored under the fingerprint of what was loaded: it must see that
     if hashlib.sha256(content).hexdigest() != attachment.sha256:
         found = f"{name!r} changed after the case was loaded; start the session again"
-        raise ConfigError(_problem(case, "attachments", found))
+        raise _refuse(case, "attachments", found)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         found = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
-        raise ConfigError(_problem(case, "attachments", found)) from error
+        raise _refuse(case, "attachments", found) from error
 
 
-def _problem(case: Case, field: str, text: str) -> str:
-    return f"{case.path}:{case.line}:1: input.{field}: {text}"
+def _refuse(case: Case, field: str, text: str) -> ConfigError:
+    """Return the error of a field of the case's input, at its place where the case has a file of its own."""
+    if case.dataset is None and case.path.suffix in YAML_SUFFIXES and case.path.is_file():
+        return make_located_error(case.path, [(("input", field), text)])
+    return ConfigError(f"{case.path}:{case.line}:1: input.{field}: {text}")
 
 
 class Requests:

@@ -108,14 +108,15 @@ def _read_head(path: Path) -> str | None:
     return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
 
 
-def find_cases(folder: Path) -> Iterator[Path]:
+def find_cases(folder: Path, near_misses: list[str] | None = None) -> Iterator[Path]:
     """Yield every file with cases below a folder, in the order of their names; of a dataset with a descriptor that.
 
     Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
-    workspaces are left out. Raises ConfigError, after all others, for folders that cannot be read.
+    workspaces are left out. `near_misses` takes what `describe_near_miss` says of others. Raises ConfigError, after all
+    others, for folders that cannot be read.
     """
     unreadable: list[str] = []
-    yield from (path for path, _ in _walk(str(folder), folder, unreadable, in_case=False))
+    yield from (path for path, _ in _walk(str(folder), folder, unreadable, in_case=False, near_misses=near_misses))
     if unreadable:
         raise ConfigError("\n".join(unreadable))
 
@@ -141,7 +142,9 @@ def index_cases(
             continue  # collecting the file reports it
 
 
-def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> Iterator[tuple[Path, CaseSource]]:
+def _walk(
+    folder: str, top: Path, unreadable: list[str], *, in_case: bool, near_misses: list[str] | None = None
+) -> Iterator[tuple[Path, CaseSource]]:
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
@@ -155,11 +158,15 @@ def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> It
         if entry.is_dir(follow_symlinks=False):
             hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
             if not hidden and entry.name not in _SKIPPED:
-                yield from _walk(entry.path, top, unreadable, in_case=in_case)
+                yield from _walk(entry.path, top, unreadable, in_case=in_case, near_misses=near_misses)
         elif entry.name in owners:
             yield path, owners[entry.name]
-        elif not in_case and (source := find_source(path, top)) is not None:
+        elif in_case:
+            continue
+        elif (source := find_source(path, top)) is not None:
             yield path, source
+        elif near_misses is not None and (text := describe_near_miss(path, top)) is not None:
+            near_misses.append(text)
 
 
 def _owner(name: str) -> CaseSource | None:
@@ -191,14 +198,22 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
 
 
 def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tuple[Loc, str]]:
-    """Return ids that no case has, and what sections of packs have wrong, each at its place in the suite's file."""
+    """Return ids that no case has, what sections of packs have wrong, and why none is selected where none is.
+
+    Each at its place in the suite's file.
+    """
     known = dict(cases)
     found: list[tuple[Loc, str]] = [
         (("case_selection", *at), text) for at, text in unknown_ids(suite.case_selection, known)
     ]
     for section, value in suite.sections():
         found += [((section.name, *at), text) for at, text in section.references(value, root, known)]
-    return found
+    if found or not known or select(suite.case_selection, known.items()):
+        return found
+    nothing: Loc = ("case_selection",)
+    return unmatched_tags(suite.case_selection, known.items()) or [
+        (nothing, "selects none of the cases; change the tags or ids")
+    ]
 
 
 def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
@@ -229,8 +244,11 @@ def unmatched_tags(selection: CaseSelection, cases: Cases) -> list[tuple[Loc, st
     ]
 
 
-def describe_near_miss(path: Path) -> str | None:
-    """Return the warning for a JSONL file that is none of questions, but whose first row comes near to one."""
+def describe_near_miss(path: Path, top: Path) -> str | None:
+    """Return the warning for a JSONL file that is none of questions, but whose first row comes near to one.
+
+    Of a file that a descriptor uses, beside it or in a folder above it up to `top`, that says what a question is.
+    """
     head = _read_head(path) if path.suffix == ".jsonl" else None
     first = (head or "").partition("\n")[0]
     try:
@@ -244,10 +262,15 @@ def describe_near_miss(path: Path) -> str | None:
 
         offset, reason = explain_error(error)
         return f"{path}:1:{offset + 1}: the first row is {reason}; mend it, or no row of the file is asked"
-    near = get_close_matches(_QUESTION, row, n=1, cutoff=0.8) if isinstance(row, dict) and _QUESTION not in row else []
-    if not near:
+    if not isinstance(row, dict) or _QUESTION in row:
+        return None
+    names = {name.lower(): name for name in row}
+    near = get_close_matches(_QUESTION, names, n=1, cutoff=0.8)
+    from pytest_agentbench.sources.dataset import is_claimed
+
+    if not near or is_claimed(path, top):
         return None
     return (
-        f"{path}:1:1: found the field {near[0]!r} in the first row, expected {_QUESTION!r}; mend it, or no row of the "
-        "file is asked"
+        f"{path}:1:1: found the field {names[near[0]]!r} in the first row, expected {_QUESTION!r}; mend it, or no row "
+        "of the file is asked"
     )

@@ -100,11 +100,11 @@ _PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
 def is_answered(keys: Collection[str]) -> bool:
     """Return whether an object with these keys holds an answer to a question of a dataset, and is no question itself.
 
-    Those are predictions, and the logs of runs, which have `messages` or a `trajectory` beside the task's id or its
-    success. In a log `answer` is what was answered.
+    Those are predictions, and the logs of runs, which have two of these: the task's id, its success, what happened
+    (`messages` or a `trajectory`). In a log `answer` is what was answered.
     """
-    logged = ("messages" in keys or "trajectory" in keys) and ("success" in keys or "task_id" in keys)
-    return logged or not _PREDICTED.isdisjoint(keys)
+    logged = ("task_id" in keys) + ("success" in keys) + ("messages" in keys or "trajectory" in keys)
+    return logged > 1 or not _PREDICTED.isdisjoint(keys)
 
 
 def texts_of(tags: object) -> list[str]:

@@ -99,7 +99,7 @@ def test_a_sound_tree_is_valid(tree, run):
         ),
         ("by_shape.yaml", "schema_version: 1\nsuite_id: Smoke\ntitle: S\n", "by_shape.yaml:2:11: suite_id"),
         ("models.yaml", "schema_version: 1\nmodels: [{}]\n", "models.yaml:2:10: models[0].model_id"),
-        ("suites/broken.yaml", "a: [", "suites/broken.yaml:2:1: not valid YAML"),
+        ("suites/broken.yaml", "a: [", "suites/broken.yaml:1:4: not valid YAML"),
         ("cases/one/demo.yaml", "schema_version: 1\nreplies: [{contant: x}]\n", "cases/one/demo.yaml:2:12: replies"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_case_that_cannot_be_listed_is_named_and_the_rest_is_listed(tree, run)
     root = tree(GOOD | {"cases/two/test.yaml": "["})
     code, lines, errors = run("list")
     assert (code, len(lines)) == (1, 2)
-    assert errors[0].startswith(f"{root}/cases/two/test.yaml:2:1: not valid YAML")
+    assert errors[0].startswith(f"{root}/cases/two/test.yaml:1:1: not valid YAML")
 
 
 def test_no_control_character_reaches_the_terminal(tree, run):

@@ -8,6 +8,7 @@ import pytest
 from support.sessions import bench, import_rooms
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.cli.additions import additions_for
 
 __all__ = ["bench"]
 
@@ -226,3 +227,105 @@ def pytest_agentbench_graders():
         "nothing decides this case; give it a che",
         "the runner 'mine' is not built in; a plu",
     ]
+
+
+MISSPELT = '{"id": "a", "Question": "Where?", "answer": "Paris"}\n'
+NO_ROW = "rows.jsonl:1:1: found the field 'Question' in the first row, expected 'question'; mend it, or no row"
+
+
+def test_a_misspelt_first_row_is_doubted_by_both(bench, both):
+    write_case(bench)
+    bench.write("cases/data/rows.jsonl", MISSPELT)
+    bench.write("cases/described/rows.jsonl", MISSPELT)
+    descriptor = {"schema_version": 1, "files": ["rows.jsonl"], "fields": {"question": "Question"}}
+    bench.write("cases/described/dataset.yaml", descriptor)
+    bench.write("cases/described/rows.demo.yaml", {"schema_version": 1, "default": "Paris"})
+    _, lines = both()
+    assert [line for line in lines if "'Question'" in line] == [lines[0]]
+    assert lines[0].startswith(f"{bench.path}/cases/data/{NO_ROW.replace(':1:1:', ':1:1: warning:')}")
+    text = bench.run("cases", "--model=demo").text
+    assert text.count("'Question'") == 1
+    assert NO_ROW in text
+
+
+def test_where_only_a_misspelt_row_is_it_is_an_error_of_both(bench, both):
+    bench.write("cases/rows.jsonl", MISSPELT)
+    session, lines = both()
+    assert NO_ROW in session
+    assert lines[0].startswith(f"{bench.path}/cases/{NO_ROW}")
+    assert len(lines) == 2
+
+
+def test_judges_that_nobody_runs_are_doubted_by_both(bench, both):
+    write_case(bench)
+    path = bench.write("cases/evaluation_profiles/judged.yaml", {**JUDGED, "judge_runs": []})
+    said = "judges: found no judge_runs, so no judge is asked; add judge_runs that name them"
+    _, lines = both("--agentbench-evaluation-profile=judged")
+    place = next(line for line in lines if said in line).removeprefix(f"{path}:").partition(" ")[0]
+    assert f"{place} warning: {said}" in lines[0]
+    assert said in bench.run("cases", "--model=demo", "--agentbench-evaluation-profile=judged").text
+
+
+def write_suite(bench, **selection):
+    suite = {"schema_version": 1, "suite_id": "s", "title": "S", "models": [{"model_id": "demo"}]}
+    return bench.write("cases/suites/s.yaml", {**suite, "case_selection": selection})
+
+
+def test_a_tag_that_no_case_has_is_doubted_by_both(bench, capsys):
+    write_case(bench, tags=["easy"])
+    path = write_suite(bench, include_tags=["easy", "hard"])
+    finished = bench.run("cases", "--agentbench-suite=s")
+    said = "case_selection.include_tags[1]: no case has the tag 'hard'"
+    assert (finished.exit, said in finished.text) == (0, True)
+    capsys.readouterr()
+    assert main(["validate", str(bench.path / "cases")]) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(f"{path}:")
+    assert f" warning: {said}" in line
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ({"include_tags": ["hard"]}, "case_selection.include_tags[0]: no case has the tag 'hard'"),
+        (
+            {"include_tags": ["easy"], "exclude_tags": ["easy"]},
+            "case_selection: selects none of the cases; change the tags or ids",
+        ),
+    ],
+)
+def test_a_suite_of_no_case_is_an_error_of_both(bench, capsys, selection, said):
+    write_case(bench, tags=["easy"])
+    path = write_suite(bench, **selection)
+    finished = bench.run("cases", "--agentbench-suite=s")
+    assert finished.exit != 0
+    assert said in finished.text
+    capsys.readouterr()
+    assert main(["validate", str(bench.path / "cases")]) == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(f"{path}:")
+    assert said in line
+
+
+def test_a_project_without_a_mark_is_where_the_command_is_run(bench, capsys, monkeypatch):
+    (bench.path / "pytest.ini").unlink(missing_ok=True)
+    (bench.path / "pyproject.toml").unlink(missing_ok=True)
+    bench.agent("def pytest_agentbench_metrics():\n    return {'mine': lambda ground_truth, prediction, **_: 1.0}\n")
+    bench.write(
+        "models.yaml",
+        {
+            "schema_version": 1,
+            "models": [{"model_id": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"}],
+        },
+    )
+    write_case(bench, deterministic_checks=None, reference="x", metrics=[{"name": "mine", "threshold": 1}])
+    monkeypatch.chdir(bench.path)
+    assert main(["validate", "cases"]) == 0
+    capsys.readouterr()
+    assert main(["validate", "cases", "--model", "m", "--show-request", "one"]) == 0
+    assert "POST http://127.0.0.1:9/v1/chat/completions" in capsys.readouterr().out
+    bench.agent("async def run(case, context): ...\ndef pytest_agentbench_runners():\n    return {'own': run}\n")
+    write_case(bench, runner={"type": "own"})
+    additions_for.cache_clear()
+    assert main(["validate", "cases", "--model", "m", "--show-request", "one"]) == 1
+    assert "one/test.yaml:1:1: the requests of the runner own are known to a session alone" in capsys.readouterr().err

@@ -220,7 +220,7 @@ def test_a_dataset_gives_its_servers_to_every_row(tmp_path, write):
         ("{A: {command: x, cwd: ../..}}", "6:36: mcp_servers.A.cwd: found '../..', which leaves"),
         ("{A: {command: x, cwd: gone}}", "6:36: mcp_servers.A.cwd: found 'gone', expected an existing folder"),
         ("{A: {}, B: {command: 5}}", "6:35: mcp_servers.B.command: found 5, expected a text; put it in quotes"),
-        ("{A: null}", "6:18: mcp_servers.A: found None, expected a mapping"),
+        ("{A: null}", "6:18: mcp_servers.A: found nothing, expected a mapping"),
         ("[A, 5]", "6:18: mcp_servers[1]: found 5, expected a text; put it in quotes"),
         ("A", "6:14: mcp_servers: found 'A', expected a mapping"),
     ],

@@ -69,7 +69,7 @@ def test_a_collection_error_fails_the_gate(bench):
     bench.write("cases/bad/test.yaml", "schema_version: 1\n")
     finished = bench.run("--agentbench-fail-under", "0.5")
     assert finished.exit == 1
-    assert finished.report["session"]["gate"]["reasons"] == ["1 collection errors."]
+    assert finished.report["session"]["gate"]["reasons"] == ["1 collection error."]
 
 
 def test_a_failure_of_another_test_fails_the_gate(bench):
@@ -77,7 +77,7 @@ def test_a_failure_of_another_test_fails_the_gate(bench):
     bench.write("test_plain.py", "def test_plain(): assert 0\n")
     finished = bench.run("--agentbench-fail-under", "0.5")
     assert finished.exit == 1
-    assert finished.report["session"]["gate"]["reasons"] == ["1 tests that are not cases failed."]
+    assert finished.report["session"]["gate"]["reasons"] == ["1 test that is no case failed."]
 
 
 def test_a_session_that_selects_nothing_keeps_its_status(bench):

@@ -28,7 +28,7 @@ def test_files_of_cases_say_what_is_wrong_with_each(bench: Bench) -> None:
     finished = bench.run(".", "--model", "demo")
     text = finished.text.replace(f"{bench.path}/", "")
     unsaid = {wrong.name for path, wrong in projects.items() if f"{path}:{wrong.says}" not in text}
-    assert not unsaid, text
+    assert not unsaid, (unsaid, text)
 
 
 @pytest.mark.parametrize("mistake", [*OTHER_FILES, *ON_THE_COMMAND_LINE], ids=lambda mistake: mistake.name)

@@ -32,6 +32,13 @@ VALUES: dict[str, Any] = {
     "keep_reasoning_tags": False,
 }
 SAID = {name: VALUES.get(name, f"said of {name}") for name in sorted(FIELDS)}
+_PROFILE = """\
+schema_version: 1
+run_profile_id: p
+title: P
+model_overrides:
+  gpt4x: {temperature: 1}
+"""
 ANY = [{"check_id": "any", "declarative": {"kind": "final_response_present"}}]
 PLACES = ["suite", "parameters", "runner_defaults", "model_overrides", "case"]
 OWN = {
@@ -233,6 +240,9 @@ def test_the_shown_request_is_the_one_that_is_sent(bench, endpoint, capsys, monk
     assert request["url"] == f"{endpoint.base_url}/chat/completions?api-version=1&key=***"
     headers = request["headers"]
     assert (headers["authorization"], headers["x-team"], headers["x-title"]) == ("***", "***", "mine")
+    sent = {name.lower(): value for name, value in endpoint.requests[0].headers.items()}
+    assert headers.keys() == sent.keys()
+    assert {name for name in sent if headers[name] != sent[name]} == {"authorization", "x-team"}
     assert "nobody-may-see" not in told
     lines = {name: path.rpartition("/")[2] for name, path in request["origins"].items()}
     profile = (bench.path / "cases/run_profiles/p.yaml").read_text().splitlines()
@@ -249,6 +259,30 @@ def test_the_shown_request_is_the_one_that_is_sent(bench, endpoint, capsys, monk
     assert f"temperature 0.2: {request['origins']['temperature']}" in printed
     assert main(["validate", "cases", "--model", "m", "--show-request", "two"]) != 0
     assert "found no case 'two'" in capsys.readouterr().err
+
+
+def test_a_request_of_a_profile_that_names_no_model_is_refused_at_its_place(bench, capsys):
+    bench.case("one")
+    bench.models({"model_id": "gpt4o", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"})
+    path = bench.write("cases/run_profiles/p.yaml", _PROFILE)
+    shown = ["validate", str(bench.path / "cases"), "--run-profile", "p", "--show-request", "one"]
+    assert main([*shown, "--model", "gpt4o"]) != 0
+    assert f"{path}:5:10: model_overrides.gpt4x: unknown model_id 'gpt4x'; did you" in capsys.readouterr().err
+
+
+def test_a_request_of_a_model_with_nearly_the_name_of_another_is_doubted(bench, capsys):
+    bench.case("one")
+    bench.models({"model_id": "gpt4o", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"})
+    assert main(["validate", str(bench.path / "cases"), "--model", "gpt4", "--show-request", "one"]) == 0
+    said = "warning: --model gpt4: no entry of models.yaml has this id, so the default endpoint is asked"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [("--model", "m"), ("--suite", "s"), ("--json",)])
+def test_what_only_a_shown_request_needs_is_refused_without_one(bench, capsys, option):
+    bench.case("one")
+    assert main(["validate", str(bench.path / "cases"), *option]) != 0
+    assert f"{option[0]}: has no effect without --show-request CASE" in capsys.readouterr().err
 
 
 def test_what_an_endpoint_takes_no_notice_of_is_told(bench, capsys, monkeypatch):

@@ -151,7 +151,7 @@ def test_tests_that_are_no_cases_are_of_the_first_part(bench):
     first, second = (bench.run(f"--agentbench-shard={part}/2") for part in (1, 2))
     first.result.assert_outcomes(passed=2, failed=1, deselected=2)
     second.result.assert_outcomes(passed=2, deselected=3)
-    assert first.report["session"]["faults"] == ["1 tests that are not cases failed."]
+    assert first.report["session"]["faults"] == ["1 test that is no case failed."]
     assert second.report["session"]["faults"] == []
 
 

@@ -151,7 +151,7 @@ def test_cases_and_other_tests_share_the_workers(bench):
     finished = bench.run("-n", "2", "--agentbench-fail-under", "0.5")
     assert finished.exit == 1  # a gate on cases forgives no other test
     finished.result.assert_outcomes(passed=38, failed=1)
-    assert "1 tests that are not cases failed" in finished.text
+    assert "1 test that is no case failed" in finished.text
 
 
 @pytest.mark.slow

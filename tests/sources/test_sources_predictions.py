@@ -227,12 +227,13 @@ LOGS = [
     {"task_id": "q2", "question": "3*3?", "messages": [], "success": False, "error": "time is up"},
     {"task_id": "q3", "question": "1+1?", "answer": "2", "predicted_answer": "3", "trajectory": []},
     {"task_id": "q4", "answer": "5", "trajectory": {"steps": []}},
+    {"task_id": "q5", "question": "2+3?", "answer": "5", "success": True},
 ]
 
 
 @pytest.mark.parametrize("content", [lines(*LOGS), json.dumps(LOGS), json.dumps({"evaluation_results": LOGS})])
 def test_logs_of_runs_are_predictions(write, content):
-    assert read_predictions(write(content)) == {"q1": "4", "q2": None, "q3": "3", "q4": "5"}
+    assert read_predictions(write(content)) == {"q1": "4", "q2": None, "q3": "3", "q4": "5", "q5": "5"}
 
 
 def test_a_dataset_is_no_log(write):

@@ -96,6 +96,57 @@ FILES_OF_CASES = (
         "title: 'Say hello",
     ),
     _in_case(
+        "a backslash in double quotes",
+        "9:63: not valid YAML: found '\\d' in double quotes, which is no escape there; put the text in single quotes",
+        "pattern: ello",
+        'pattern: "\\d+"',
+    ),
+    _in_case(
+        "text behind a quote",
+        "3:14: not valid YAML: found 'hello', which does not go on with what stands before it; put the whole text in "
+        "quotes, or indent the line as its neighbours are",
+        "title: Say hello",
+        'title: "Say" hello',
+    ),
+    _in_case(
+        "indented too little",
+        "7:2: not valid YAML: found '- {role: user, content: Say hello.}', which does not go on with what stands "
+        "before it; put the whole text in quotes, or indent the line as its neighbours are",
+        f"  - {_MESSAGE}",
+        f" - {_MESSAGE}",
+    ),
+    _in_case(
+        "a list that is indented otherwise",
+        "3:1: not valid YAML: found 'title: Say hello', expected a '-' as before it; indent the line as its "
+        "neighbours are",
+        "schema_version: 1\n",
+        "- schema_version: 1\n  ",
+    ),
+    _in_case(
+        "a tab behind a dash",
+        "9:2: not valid YAML: found a tab, expected blanks; YAML is indented with blanks only",
+        "- {check_id",
+        "-\t{check_id",
+    ),
+    _in_case(
+        "an open list at the end",
+        "10:7: not valid YAML: '[' begins here and is not closed, or a comma is missing, before line 11",
+        f"- {_CHECK}\n",
+        f"- {_CHECK}\ntags: [\n",
+    ),
+    _in_case(
+        "a star",
+        "3:8: not valid YAML: found '*hello', which refers to an anchor that there is not; put the text in quotes",
+        "title: Say hello",
+        "title: *hello",
+    ),
+    _in_case(
+        "an exclamation mark",
+        "3:8: the tag !hello is not allowed, only plain YAML values are; put a text in quotes",
+        "title: Say hello",
+        "title: !hello",
+    ),
+    _in_case(
         "an open brace",
         "4:9: not valid YAML: '{' begins here and is not closed, or a comma is missing, before line 5",
         "{type: llm_probe}",
@@ -152,9 +203,15 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "no messages",
-        "1:1: input.messages: found none, expected at least one; add a user message",
+        "6:13: input.messages: found none, expected at least one; add a user message",
         f"  messages:\n  - {_MESSAGE}",
         "  messages: []",
+    ),
+    _in_case(
+        "a title of nothing",
+        "3:7: title: found nothing, expected a text",
+        "title: Say hello",
+        "title:",
     ),
     _in_case(
         "an unknown role",
@@ -237,6 +294,18 @@ FILES_OF_CASES = (
         "6:17: input.attachments[0]: found '../../../../etc/passwd', which leaves",
         "input:",
         "input:\n  attachments: [../../../../etc/passwd]",
+    ),
+    _in_case(
+        "a misspelt list of tools",
+        "6:31: input.context.llm_probe.tool: unknown field; did you mean 'tools'?",
+        "input:",
+        "input:\n  context: {llm_probe: {tool: [exec_shell]}}",
+    ),
+    _in_case(
+        "a misspelt runner's context",
+        "6:23: input.context.llmprobe: unknown runner; did you mean 'llm_probe'?",
+        "input:",
+        "input:\n  context: {llmprobe: {tools: [exec_shell]}}",
     ),
     _in_case(
         "a temperature in words",
