@@ -248,6 +248,13 @@ def test_images_and_documents_go_along():
     ]
 
 
+@pytest.mark.parametrize("url", ["https://example.org/a;base64,b", "data:text/plain,hi"])
+def test_only_what_is_written_out_is_data(url):
+    asked = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    [part] = write("messages", asked)["messages"][1]["content"]
+    assert part["source"] == {"type": "url", "url": url}
+
+
 def test_a_conversation_that_cannot_be_written_says_so():
     with pytest.raises(ProviderError, match="cannot be written for `api: messages`") as caught:
         write("messages", {"role": "tool", "content": "no call"})
@@ -367,6 +374,8 @@ def test_thoughts_and_refusals_are_read():
         (response(), "empty", "stop"),
         (response(text_item("4"), status=None), "answered", "stop"),
         (response(text_item("4"), status="in_progress"), "answered", "in_progress"),
+        (response(text_item("4"), status="incomplete", incomplete_details=None), "answered", "incomplete"),
+        (response(text_item("4"), incomplete_details={"reason": "content_filter"}), "answered", "stop"),
         (response(status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "length", "length"),
         (
             response(call_item(status="incomplete"), status="incomplete", incomplete_details={"reason": "steered"}),
@@ -601,6 +610,32 @@ def test_a_stream_may_break_or_fail():
         read("messages", join("messages", *stream(message(THOUGHT))[:4], {"type": "error", "error": said}))
     with pytest.raises(RequestFailed, match="HTTP 429: x"):
         read("responses", join("responses", {"type": "error", "code": "rate_limit_exceeded", "message": "x"}))
+
+
+def test_events_of_any_shape_are_joined_to_something():
+    odd = [
+        {"type": "message_start", "message": "no"},
+        {"type": "content_block_start", "index": "no", "content_block": {}},
+        {"type": "content_block_start", "index": 0, "content_block": "no"},
+        {"type": "content_block_delta", "index": 0, "delta": "no"},
+        {"type": "content_block_delta", "index": "no", "delta": {"type": "text_delta"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "of_tomorrow"}},
+        {"type": "message_delta", "delta": "no"},
+        {"type": "message_delta", "delta": {}, "usage": "no"},
+    ]
+    whole = message({"type": "text", "text": "four"})
+    assert join("messages", *odd, *stream(whole)) == whole
+    late = {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "!"}}
+    [_, block] = join("messages", *stream(whole)[:-1], late)["content"]
+    assert block == {"text": "!"}
+    assert (
+        join(
+            "responses",
+            {"type": "response.completed", "response": "no"},
+            {"type": "response.completed", "response": whole},
+        )
+        == whole
+    )
 
 
 def test_arguments_that_are_cut_off_in_a_stream_are_no_call():
