@@ -25,6 +25,7 @@ from pytest_agentbench.models.cassette_file import (
     refuse_links,
 )
 from pytest_agentbench.models.routes import Cassettes
+from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Case, CassetteMode
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.files import write_atomically
@@ -119,8 +120,18 @@ class Slot:
 
 
 def hash_request(asked: str, request: dict[str, Any]) -> str:
-    """Return a hash that equal requests to one model or service share."""
+    """Return a hash that equal requests to one model or service share.
+
+    What says nothing in a model's own messages counts not: older versions sent it back, and kept it.
+    """
+    if isinstance(messages := request.get("messages"), list):
+        request = {**request, "messages": [_drop_empty(each) for each in messages]}
     return fingerprint([asked, request])
+
+
+def _drop_empty(message: Any) -> Any:
+    is_own = isinstance(message, Mapping) and message.get("role") == "assistant"
+    return drop_empty(message) if is_own else message
 
 
 def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:

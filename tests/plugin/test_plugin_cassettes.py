@@ -478,6 +478,8 @@ def calls(*asked):
     return {
         "role": "assistant",
         "content": None,
+        "refusal": None,  # as OpenAI has it: what says nothing is no part of the next request
+        "annotations": [],
         "tool_calls": [
             {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for n, (name, arguments) in enumerate(asked)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 
 FOLDER = Path(".agentbench", "batches")
@@ -82,7 +83,7 @@ def read_jobs(output: Path) -> Iterator[Job]:
     found = []
     for path in (output / FOLDER).glob("*.json"):
         try:
-            data = json.loads(path.read_bytes())
+            data = json.loads(read_file(path))
             if data.pop("schema_version") != 1:
                 raise ValueError("another schema_version")
             found.append(Job(**data))
