@@ -361,7 +361,12 @@ def _read_predictions(config: pytest.Config) -> Path | None:
             f"--agentbench-predictions: found {path} together with the model {named[0]!r}; predictions are scored as "
             "they are and no model is asked: give one of the two"
         )
-    return (config.invocation_params.dir / path).resolve()
+    resolved = (config.invocation_params.dir / path).resolve()
+    if not resolved.exists():
+        raise pytest.UsageError(
+            f"--agentbench-predictions: found {path}, expected a file of predictions; there is none"
+        )
+    return resolved
 
 
 def _read_models(config: pytest.Config) -> tuple[str, ...]:
@@ -371,6 +376,10 @@ def _read_models(config: pytest.Config) -> tuple[str, ...]:
             raise pytest.UsageError(f"--agentbench-model: found {model!r} twice, expected each model once")
         if not model.strip() or re.search(r"[\[\]\x00-\x1f]|::", model):
             raise pytest.UsageError(f"--agentbench-model: found {model!r}, expected a name without brackets or '::'")
+        if "," in model:
+            raise pytest.UsageError(
+                f"--agentbench-model: found {model!r}, expected one model; repeat the option for each"
+            )
     return tuple(named)
 
 

@@ -63,6 +63,7 @@ class Planner:
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
     `doubts` are what files ask of requests that no endpoint is known to take. `left_out` says which of the session's
     models have no stored answers, `unasked` which guests' plugins add nothing.
+    `decides_rows`: the metric of the command line decides rows of a file.
     `subjects` are the files of all that sources could have scored together, selected or not.
     """
 
@@ -77,6 +78,7 @@ class Planner:
     unasked: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    decides_rows: bool = False
     subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
@@ -219,6 +221,7 @@ class Planner:
             refused = metric_problems(opened.metrics, plan.evaluation_profile.compat, self.registry.metrics)
             if reasons := [reason for _, reason in refused]:  # they may come from the command line
                 raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
+        self.decides_rows = self.decides_rows or (bool(opened.metrics) and opened.metrics == self._metrics)
         rows = opened.rows(subject)
         return rows if self.predicted is None else self.predicted.rows(opened, rows)
 

@@ -238,7 +238,14 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     if report is not None:
         report.attach(ahead, services.rules.dry_run)
     planner = config.stash[PLANNER]
-    telling.warn(*_find_warnings(jobs, predicted), *narrowed, *planner.left_out, *planner.unasked, *planner.doubts)
+    is_idle = settings.metric is not None and not planner.decides_rows
+    telling.warn(
+        *_find_warnings(jobs, predicted, is_idle_metric=is_idle),
+        *narrowed,
+        *planner.left_out,
+        *planner.unasked,
+        *planner.doubts,
+    )
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _register_plugins(config, settings, ahead, services, telling, len(jobs))
@@ -300,6 +307,8 @@ def _find_problems(config: pytest.Config, settings: Settings, items: list[pytest
     if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
         return missing
     try:
+        if settings.output.is_file():  # before a run is paid for that cannot be kept
+            return [f"--agentbench-output: found the file {settings.output.name}, expected a folder"]
         refuse_links(settings.output)
         if planner.store.remote is not None:
             planner.store.remote.open()
@@ -351,7 +360,7 @@ def _register_plugins(
         plugins.register(StoreWait(remote, telling.unshared))
 
 
-def _find_warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
+def _find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metric: bool) -> Iterator[str]:
     sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
     if any(each.type == "local" for each in sandboxes):
         yield "sandbox: local: commands of agents run on this machine without isolation"
@@ -370,6 +379,11 @@ def _find_warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str
             )
     if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
+    if is_idle_metric:
+        yield (
+            "--agentbench-metric: found no row of a dataset, which alone it decides; name metrics of other cases in "
+            "their files"
+        )
     yield from _list_idle_judges(jobs)
     if predicted is not None:
         yield from predicted.warnings(max(job.repetition for job in jobs))

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Document, Loc, Problem, read_document
+from pytest_agentbench.config.request_fields import REQUEST_FIELDS
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
@@ -480,6 +481,8 @@ def _suggest_field(loc: Loc, kind: type[M] | TypeAdapter[M], data: Any) -> str:
     for part in loc[:-1]:
         nodes = [below for node in nodes for below in _step_into(node, part, definitions)]
     names = {name for node in nodes for flat in _flatten(node, definitions) for name in flat.get("properties", {})}
+    if "parameters" in names and loc[-1] in REQUEST_FIELDS:
+        return "; request fields stand below `parameters`"
     return suggest(str(loc[-1]), names) if names else ""
 
 

@@ -252,7 +252,8 @@ def test_a_file_that_cannot_be_read_ends_the_session_before_anything_is_scored(p
     assert finished.exit == 4
     assert "preds.csv:1:1: not valid JSON: expecting value" in finished.text
     assert finished.report is None
-    assert "gone.json: cannot be read" in project.run("--agentbench-predictions", "gone.json").text
+    text = project.run("--agentbench-predictions", "gone.json").text
+    assert "--agentbench-predictions: found gone.json, expected a file" in text
 
 
 def test_an_id_that_node_ids_cannot_carry_finds_its_row(bench):

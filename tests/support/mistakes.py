@@ -576,6 +576,12 @@ OTHER_FILES = (
         "base_url",
         "base_ulr",
     ),
+    _in_models(
+        "a request field beside a model's own",
+        "3:21: models[0].temperature: unknown field; request fields stand below `parameters`",
+        "base_url",
+        "temperature: 1, base_url",
+    ),
 )
 
 ON_THE_COMMAND_LINE = (
@@ -631,7 +637,31 @@ ON_THE_COMMAND_LINE = (
         {},
         (*_CALL, "--agentbench-concurrency", "many"),
     ),
-    Mistake("no file of predictions", "answers.jsonl", {}, ("cases", "--agentbench-predictions", "answers.jsonl")),
+    Mistake(
+        "no file of predictions",
+        "--agentbench-predictions: found answers.jsonl, expected a file of predictions; there is none",
+        {},
+        ("cases", "--agentbench-predictions", "answers.jsonl"),
+    ),
+    Mistake(
+        "two models in one",
+        "--agentbench-model: found 'demo,gpt4o', expected one model; repeat the option for each",
+        {},
+        ("cases", "--model", "demo,gpt4o"),
+    ),
+    Mistake(
+        "a file as the output folder",
+        "--agentbench-output: found the file results, expected a folder",
+        {"results": ""},
+        (*_CALL, "--agentbench-output", "results"),
+    ),
+    Mistake(
+        "a metric for cases that name theirs",
+        "warning: --agentbench-metric: found no row of a dataset, which alone it decides; name metrics of other cases "
+        "in their files",
+        {},
+        (*_CALL, "--agentbench-metric", "f1_score"),
+    ),
     Mistake(
         "predictions and a model",
         "--agentbench-predictions: found answers.jsonl together with the model 'demo'; predictions are scored as they "
