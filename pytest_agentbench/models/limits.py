@@ -204,7 +204,7 @@ class Patience:
     """Seconds to wait for a model that has stopped answering.
 
     `quiet`: so long nothing succeeded when requests begin to wait for one that still answers, by errors. `never`: so
-    long at most for one that has not answered at all. `first` and `longest` bound the time between two probes.
+    long at most for one that has not answered at all, not even by a status. `first` and `longest` bound the time between two probes.
     """
 
     quiet: float = 10.0
@@ -298,7 +298,9 @@ class Breaker:
         self._since = self._since if self._failures else began
         self._failures += 1
         self._last = failure
-        self._answered_ever = self._answered_ever or not (failure.outage or failure.code == "timeout")
+        # A 503 comes from somebody: a model that is being loaded takes minutes, a wrong port is wrong for ever
+        heard = failure.status is not None or not (failure.outage or failure.code == "timeout")
+        self._answered_ever = self._answered_ever or heard
         lasted = now - self._since
         if self._failures < patience.failures or self._dead is not None:
             return
