@@ -204,7 +204,8 @@ class Patience:
     """Seconds to wait for a model that has stopped answering.
 
     `quiet`: so long nothing succeeded when requests begin to wait for one that still answers, by errors. `never`: so
-    long at most for one that has not answered at all, not even by a status. `first` and `longest` bound the time between two probes.
+    long at most for one that has not answered at all, not even by a status. `first` and `longest` bound the time
+    between two probes.
     """
 
     quiet: float = 10.0
@@ -307,13 +308,15 @@ class Breaker:
         # Where nobody is there, waiting for long would only send more to a gateway that has enough to do
         if self._paused_at is None and not failure.outage and lasted < patience.quiet:
             return
-        if lasted >= (outage if self._answered_ever else min(patience.never, outage)):
+        longest = outage if self._answered_ever else min(patience.never, outage)
+        if lasted >= longest:
             self._dead = f"{self._where} has been down for {lasted:.0f} s"
         if self._paused_at is None:
             self._paused_at, self._interval = now, patience.first
         elif now >= self._next_probe:
             self._interval = min(2 * self._interval, patience.longest)
-        self._next_probe = now + self._interval
+        # The last one at the very end: doubled intervals would else make twice the time of it
+        self._next_probe = min(now + self._interval, max(now, self._since + longest))
         self._wake()
 
     def end_probe(self) -> None:

@@ -68,6 +68,16 @@ def test_what_never_answered_is_dead_and_asked_no_more(at_once):
     assert told == []
 
 
+def test_who_never_answered_is_given_up_in_time_whatever_the_intervals():
+    patience = Patience(never=0.5, first=0.4, longest=10)
+    with FaultEndpoint(lambda message, nth: "cut") as endpoint:
+        began = time.monotonic()
+        outcomes, _ = ask(endpoint, 8, patience=patience)
+        lasted = [request.at - began for request in endpoint.requests]
+    assert codes(outcomes) == {UNREACHABLE}
+    assert 0.5 <= max(lasted) < 1.2  # two intervals
+
+
 def test_a_model_that_is_still_being_loaded_is_waited_for():
     began = time.monotonic()
     with FaultEndpoint(lambda message, nth: "503" if time.monotonic() - began < 0.5 else "ok") as endpoint:
