@@ -66,7 +66,9 @@ class RequestFailed(Exception):
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """Return the error that ends the call after `attempts` requests over `seconds`."""
-        tried = f" ({attempts} attempts in {seconds:.1f} s)" if attempts > 1 else ""
+        # Of an endpoint that is gone the summary tells how long; what each request tried would make equal errors differ
+        told = attempts > 1 and self.code != UNREACHABLE
+        tried = f" ({attempts} attempts in {seconds:.1f} s)" if told else ""
         who = (
             f"scripted model {model.model_id!r}"
             if model.scripted

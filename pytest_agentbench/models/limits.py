@@ -204,7 +204,8 @@ class Patience:
     """Seconds to wait for a model that has stopped answering.
 
     `quiet`: so long nothing succeeded when requests begin to wait for one that still answers, by errors. `never`: so
-    long at most for one that has not answered at all. `first` and `longest` bound the time between two probes.
+    long at most for one that has not answered at all, not even by a status. `first` and `longest` bound the time
+    between two probes.
     """
 
     quiet: float = 10.0
@@ -298,20 +299,24 @@ class Breaker:
         self._since = self._since if self._failures else began
         self._failures += 1
         self._last = failure
-        self._answered_ever = self._answered_ever or not (failure.outage or failure.code == "timeout")
+        # A 503 comes from somebody: a model that is being loaded takes minutes, a wrong port is wrong for ever
+        heard = failure.status is not None or not (failure.outage or failure.code == "timeout")
+        self._answered_ever = self._answered_ever or heard
         lasted = now - self._since
         if self._failures < patience.failures or self._dead is not None:
             return
         # Where nobody is there, waiting for long would only send more to a gateway that has enough to do
         if self._paused_at is None and not failure.outage and lasted < patience.quiet:
             return
-        if lasted >= (outage if self._answered_ever else min(patience.never, outage)):
+        longest = outage if self._answered_ever else min(patience.never, outage)
+        if lasted >= longest:
             self._dead = f"{self._where} has been down for {lasted:.0f} s"
         if self._paused_at is None:
             self._paused_at, self._interval = now, patience.first
         elif now >= self._next_probe:
             self._interval = min(2 * self._interval, patience.longest)
-        self._next_probe = now + self._interval
+        # The last one at the very end: doubled intervals would else make twice the time of it
+        self._next_probe = min(now + self._interval, max(now, self._since + longest))
         self._wake()
 
     def end_probe(self) -> None:

@@ -88,3 +88,13 @@ def test_cases_that_were_chosen_by_their_outcome_are_said(command, told):
     assert [note.partition(":")[0] for note in notes] == [
         "The cases of this session were chosen by how they ended before (--lf)"
     ] * told
+
+
+def test_a_parameter_that_one_side_alone_went_without_is_said():
+    plain, without = outcomes("pp"), [{**row, "adapted": ["temperature dropped"]} for row in outcomes("pp")]
+    [note] = compared(plain, without)["notes"]
+    assert note == ("gpt4o in b.json went without temperature, which its endpoint refused; the other side did not.")
+    assert len(compared(without, plain)["notes"]) == 1
+    assert compared(without, without)["notes"] == []
+    renamed = [{**row, "adapted": ["max_tokens->max_completion_tokens"]} for row in plain]
+    assert compared(plain, renamed)["notes"] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports.ends import list_dropped
 from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, has_verdict
 from pytest_agentbench.reports.reading import read_report
 from pytest_agentbench.reports.rows import Row
@@ -40,7 +41,7 @@ class CaseRuns:
     `judged` are those that passed or failed, by repetition. `prints` are (repetition, fingerprint) of its runs,
     `reused` of those that came from the store; `replayed` counts those from cassettes. `judges` and `rubrics` are (who
     asked, hash) of what models judged it by, `measures` hashes of all that decided it. `failure` is the node id and the
-    message of the first run that failed.
+    message of the first run that failed, `dropped` are parameters that the endpoint did not take.
     """
 
     key: CaseKey
@@ -54,6 +55,7 @@ class CaseRuns:
     judges: frozenset[tuple[str, str]]
     rubrics: frozenset[tuple[str, str]]
     failure: tuple[str, str] | None
+    dropped: frozenset[str] = frozenset()
 
     @property
     def pass_rate(self) -> float | None:
@@ -144,6 +146,7 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
         measures=frozenset(measure for row in judged if (measure := row.get("measure"))),
         judges=frozenset((verdict["by"], verdict["judge"]) for verdict in verdicts),
         rubrics=frozenset((verdict["by"], verdict["rubric"]) for verdict in verdicts),
+        dropped=frozenset(list_dropped(rows)),
         failure=None if failed is None else (failed["nodeid"], (failed["message"] or "").partition("\n")[0][:_MESSAGE]),
     )
 

@@ -75,6 +75,7 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
     pairs = [(old[key], new[key]) for key in new if key in old]
     yield from _describe_other_measures(model.model_id, pairs)
     yield from _describe_uneven(model.model_id, pairs, labels)
+    yield from _describe_dropped(model, old, new, labels)
     for side, cases, counts in zip(labels, (old, new), model.runs, strict=True):
         if replayed := sum(case.replayed for case in cases.values()):
             yield (
@@ -148,6 +149,14 @@ def _describe_uneven(
                 f"{len(found)} of {len(pairs)} cases of {model_id} were judged more often in {label}, for example "
                 f"{example}: only as many of its runs are tested as the other side has, the first ones."
             )
+
+
+def _describe_dropped(model: ModelComparison, old: Cases, new: Cases, labels: tuple[str, str]) -> Iterator[str]:
+    """Yield which parameters the endpoint of one side alone did not take."""
+    before, now = (frozenset().union(*(case.dropped for case in cases.values())) for cases in (old, new))
+    for parameter in sorted(before ^ now):
+        name, side = (model.baseline_model_id, labels[0]) if parameter in before else (model.model_id, labels[1])
+        yield f"{name} in {side} went without {parameter}, which its endpoint refused; the other side did not."
 
 
 def _fingerprints(case: CaseRuns) -> frozenset[str]:
