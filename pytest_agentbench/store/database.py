@@ -262,8 +262,9 @@ class Documents:
         if (database := self._open(create=create)) is not None:
             execute(database, "BEGIN IMMEDIATE")
         else:
-            self._held = contextlib.ExitStack()
-            self._held.enter_context(hold_write_lock(self.output))
+            held = contextlib.ExitStack()
+            held.enter_context(hold_write_lock(self.output))
+            self._held = held
 
     def _end(self, *, failed: bool) -> None:
         if self._held is not None:
