@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.documents import match_run
 from pytest_agentbench.store.files import PROFILE_FILE, RUNS, slug, slug_start
@@ -112,7 +113,13 @@ class EarlierRuns:
         if not isinstance(runner, dict):
             return None
         alike = {**data, "runner": {**runner, "settings": _drop(runner.get("settings"))}}
-        if canonical_json(alike) != covered or (document := self._documents.read(path)) is None:
+        if canonical_json(alike) != covered:
+            return None
+        try:
+            document = self._documents.read(path)
+        except (FileRefusedError, PermissionError):  # what lies there is no run: making one anew tells of it
+            document = None
+        if document is None:
             return None
         artifact = match_run(document, fingerprint(data), self._signer)
         return None if artifact is None else (artifact, path)
