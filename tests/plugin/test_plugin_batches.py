@@ -25,16 +25,23 @@ KILL_AT_THE_THIRD_RUN = (
     FAST
     + """
 import os, signal
-from pytest_agentbench.store.artifacts import Lane
-stored, store = [], Lane.write_run
-def write_run(lane, *args, **kwargs):
+from pytest_agentbench.store.artifacts import Lane, Writes
+stored, put_run = [], Lane._put_run
+def killed_put_run(lane, *args):
     if len(stored) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    stored.append(store(lane, *args, **kwargs))
+    stored.append(put_run(lane, *args))
     return stored[-1]
-Lane.write_run = write_run
+Lane._put_run = killed_put_run
 """
 )
+
+
+ONE_BY_ONE = """
+async def make(writes, write):
+    return write()
+Writes.make = make
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -305,19 +312,21 @@ def test_a_session_that_was_killed_pays_for_nothing_twice(bench, api, moment):
 
 
 @pytest.mark.slow
-def test_a_session_that_was_killed_while_it_stored_reads_the_rest_again(bench):
+# What answers at once is stored in one step: whole, or not at all
+@pytest.mark.parametrize(("steps", "kept"), [(ONE_BY_ONE, 2), ("", 0)])
+def test_a_session_that_was_killed_while_it_stored_reads_the_rest_again(bench, steps, kept):
     with BatchServer() as server:
         project(bench, server)
-        process = spawn(bench, KILL_AT_THE_THIRD_RUN)
+        process = spawn(bench, KILL_AT_THE_THIRD_RUN + steps)
         assert process.wait(60) == -signal.SIGKILL
-        assert len(list_stored(bench.path / "outputs", "run_1.json")) == 2
+        assert len(list_stored(bench.path / "outputs", "run_1.json")) == kept
         (bench.path / "conftest.py").unlink()
         finished = run(bench)
         assert (server.creates, server.direct, server.counts["downloads"]) == (1, [], 2)
     assert outcomes(finished) == ALL_PASSED
-    assert finished.report["totals"]["reused"] == 2
+    assert finished.report["totals"]["reused"] == kept
     # Of those that had been stored nobody asks any more
-    assert [len(each.ids) for each in jobs_left(bench)] == [2]
+    assert [len(each.ids) for each in jobs_left(bench)] == ([kept] if kept else [])
 
 
 def test_what_is_not_done_in_time_is_collected_by_a_later_session(bench):
