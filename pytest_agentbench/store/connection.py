@@ -105,6 +105,8 @@ def connect(path: str, options: str) -> sqlite3.Connection:
             _log_ahead(database, path)
             # NORMAL loses nothing when a process is killed, and what was written last when the power fails
             execute(database, "PRAGMA synchronous = NORMAL")
+            # kB: what a session stores or finds lies side by side, and SQLite's 2 MB count in memory a run
+            execute(database, "PRAGMA cache_size = -512")
             execute(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         if is_new:
             _make_tables(database)
