@@ -129,7 +129,7 @@ def test_front_matter_has_to_agree_with_the_query_file(convert):
         "one.md:1:1: prompt: found another one than query.jsonl has for the id 1",
         "query.jsonl: found no rows with the id 9, expected one",
     ]
-    assert said[2].startswith("four.md:3:1: not valid YAML")
+    assert said[2].startswith("four.md:2:5: not valid YAML: '[' begins here")
 
 
 def test_rules_at_the_beginning_are_no_front_matter(convert):

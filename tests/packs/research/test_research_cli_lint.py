@@ -110,7 +110,7 @@ def test_rows_that_cannot_be_read_are_told_with_their_field(lint):
     assert lines[0].startswith("q.jsonl:1: error: found not valid JSON")
     assert "q.jsonl:3: error: language: found 'fr', expected 'zh' or 'en'" in lines
     assert "q.jsonl:4: error: found a list, expected an object" in lines
-    assert any(line.startswith("q.jsonl:2: error: id: found True") for line in lines)
+    assert any(line.startswith("q.jsonl:2: error: id: found true") for line in lines)
     assert any(line.startswith("q.jsonl:5: error: id: found nothing") for line in lines)
     assert lines[-1].startswith("1 file, 5 rows: ")
     Path("empty.jsonl").touch()
