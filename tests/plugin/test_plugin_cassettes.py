@@ -205,7 +205,7 @@ def test_a_missing_judge_is_an_error_and_no_verdict_of_the_others(bench, endpoin
         (lambda text: text.replace("role: user", "role: [user"), "gpt-r1.yaml:*not valid YAML"),
         (
             lambda text: text.replace("  seconds:", "  second:"),
-            "gpt-r1.yaml:*exchanges[[]0[]].second: Extra inputs*seconds",
+            "gpt-r1.yaml:*exchanges[[]0[]].second: unknown field*seconds",
         ),
         (lambda text: text.replace("schema_version: 1", "schema_version: 9"), "gpt-r1.yaml:1:*found 9, expected*1"),
     ],

@@ -188,7 +188,7 @@ async def panel(messages, judge, case):
         ("return said(7)", "returned str, expected JudgeReply"),
         ("raise OSError('the panel is out')", "OSError: the panel is out"),
         ("return JudgeReply('no idea')", "not JSON"),
-        ("return JudgeReply(said('7'))", "overall.score"),
+        ("return JudgeReply(said('7.5.1'))", "overall.score"),
         ("return JudgeReply(None)", "the reply is empty"),
     ],
 )

@@ -198,7 +198,7 @@ def test_the_runs_parameters_reach_the_model_and_openclaw(tmp_path: Path) -> Non
     agent = make_agent(tmp_path, model_defaults={"primary_params": {"max_tokens": 100}})
     replies = run_command('cat "$OPENCLAW_CONFIG_PATH"'), assistant("Done.")
     with told(*replies) as (model, requests):
-        model = model.model_copy(update={"options": {"primary_params": {"reasoning": {"effort": "low"}}}})
+        model = model.model_copy(update={"parameters": {"reasoning": {"effort": "low"}}})
         ran = run_openclaw(make_case(), model, agent, stub_spec(tmp_path), {"temperature": 0})
     assert ran.status == ("success", None)
     sent = {name: value for name, value in requests[0].items() if name not in ("model", "messages", "tools")}

@@ -43,7 +43,7 @@ def test_rows_that_are_lost_are_told_once(
     said = capsys.readouterr()
     raw, queries = "data/test_data/raw_data/alpha.jsonl", "data/prompt_data/query.jsonl"
     starts = [
-        f"race alpha: line 3: {raw}:3:1: article: found nothing",
+        f"race alpha: line 3: {raw}:3:1: article: missing; add it",
         f"race alpha: line 4: {raw}:4:1: not valid JSON",
         f"race alpha: 5: {queries}: found no row with the prompt of 5",
         "poet alpha: 5: no composite: ",

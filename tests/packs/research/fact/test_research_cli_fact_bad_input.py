@@ -105,7 +105,7 @@ def test_every_row_has_a_named_outcome_and_totals_add_up(
         "reports.jsonl:4:1: id: found 'good' again, first on line 1",
         "reports.jsonl:5:27: not valid JSON",
         "reports.jsonl:6:1: found a list, expected an object",
-        "reports.jsonl:7:1: article: found nothing",
+        "reports.jsonl:7:1: article: missing; add it",
         "no verdict in 3 replies",
         "1 of 2 pages could not be compared",
         "reports.jsonl:14:",
