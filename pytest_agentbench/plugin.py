@@ -165,8 +165,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         if collecting and not gc.isenabled():
             gc.enable()
-            if not gc.get_freeze_count():  # else what an earlier session of this process has left would stay for ever
-                gc.freeze()
+            gc.freeze()
             session.config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
             gc.set_threshold(_GARBAGE)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import sys
 
 import pytest
@@ -40,14 +39,6 @@ def test_collecting_runs_nothing(bench):
         assert finished.report is None
     assert bench.lines("runs.txt") == []
     assert not (bench.path / "outputs").exists()
-
-
-def test_what_sessions_of_one_process_leave_is_garbage(bench):
-    bench.case("a")
-    bench.run("--model=demo")
-    frozen = gc.get_freeze_count()
-    bench.run("--model=demo")
-    assert gc.get_freeze_count() <= frozen
 
 
 def test_keywords_and_marks_select_by_tag(bench):
