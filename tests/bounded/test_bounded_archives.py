@@ -83,6 +83,7 @@ def zip_of(path: Path, fill: Callable[[zipfile.ZipFile], None], method: int = zi
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(method: int, tmp_path: Path) -> None:
     import tracemalloc

@@ -91,6 +91,7 @@ def fetch(url: str, limit: int = 4 * MIB) -> httpx2.Response:
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", bombs())
 def test_a_reply_that_unpacks_to_more_than_it_may_is_not_read(kind: str) -> None:
     with answering(*bombs()[kind]) as url, peak_below(24 * MIB), pytest.raises(ReplyRefusedError) as caught:
@@ -99,6 +100,7 @@ def test_a_reply_that_unpacks_to_more_than_it_may_is_not_read(kind: str) -> None
     assert Handler.asked[0]["accept-encoding"] == "gzip, deflate"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [None, "gzip", "deflate"])
 def test_other_replies_come_as_they_were_sent(pack: str | None) -> None:
     text = json.dumps({"text": "é" * 5_000}).encode()

@@ -103,6 +103,7 @@ def test_an_outage_on_either_side_is_exit_status_1(folder, capsys, sides, said):
     assert said in out
 
 
+@pytest.mark.slow
 def test_two_models_of_one_report(folder, capsys):
     (folder / "both.json").write_text(json.dumps(random_report(60, MODELS[1:3], 2)), encoding="utf-8")
     code, out, _ = printed(capsys, "both.json#claude", "both.json#qwen3-32b")

@@ -150,6 +150,7 @@ def test_of_two_sessions_at_once_the_report_that_is_there_counts(report, tmp_pat
     assert (code, "its session left its runs in" in said, "found none there" in said) == (1, True, True)
 
 
+@pytest.mark.slow
 def test_a_report_of_an_older_version_gets_what_it_lacks(report, tmp_path):
     path = tmp_path / "outputs" / "report.json"
     found = stored(path, ROWS)

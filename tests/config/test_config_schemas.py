@@ -39,6 +39,7 @@ def test_there_is_a_valid_schema_for_every_kind(schemas):
         assert schema["properties"]["schema_version"]["const"] == 1
 
 
+@pytest.mark.slow
 def test_every_field_of_the_configuration_files_is_described(schemas):
     for name, schema in schemas.items():
         assert schema["description"]

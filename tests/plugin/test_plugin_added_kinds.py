@@ -119,6 +119,7 @@ def haiku(**fields: object) -> list[dict[str, object]]:
     return [{"check_id": "h", "declarative": {"kind": "is_haiku", **fields}}]
 
 
+@pytest.mark.slow
 def test_a_section_is_read_covered_and_refused_like_a_field(root: ConfigRoot) -> None:
     with_tempo = profile(root, sample={"tempo": 3})
     assert run_profile_input(with_tempo)["sample"].tempo == 3
@@ -138,6 +139,7 @@ def test_a_runner_with_tools_of_its_own_is_offered_none(root: ConfigRoot) -> Non
         load_case(case(root, input=offered), root, known)
 
 
+@pytest.mark.slow
 def test_fields_of_a_typed_check_are_read_and_described(root: ConfigRoot) -> None:
     known = build_registry().known
     [check] = load_case(case(root, deterministic_checks=haiku(lines=5)), root, known).checks
@@ -151,6 +153,7 @@ def test_fields_of_a_typed_check_are_read_and_described(root: ConfigRoot) -> Non
     assert "IsHaiku" in json_schemas()["test_case"]["$defs"]
 
 
+@pytest.mark.slow
 def test_a_part_of_cases_is_a_section_of_their_files(root: ConfigRoot) -> None:
     written = load_case(case(root, budget={"words": 5}), root)
     assert written.budget.words == 5

@@ -177,6 +177,7 @@ def test_a_batch_whose_lines_all_failed_has_no_output_file(bench):
     assert "flagged" in finished.text
 
 
+@pytest.mark.slow
 def test_lines_that_expired_go_in_a_second_batch(bench):
     lines = dict.fromkeys("cd", lost_line("batch_expired"))
     with BatchServer(states=("in_progress", "expired"), lines=lines) as server:
@@ -329,6 +330,7 @@ def test_a_session_that_was_killed_while_it_stored_reads_the_rest_again(bench, s
     assert [len(each.ids) for each in jobs_left(bench)] == ([kept] if kept else [])
 
 
+@pytest.mark.slow
 def test_what_is_not_done_in_time_is_collected_by_a_later_session(bench):
     with BatchServer(states=("in_progress",)) as server:
         project(bench, server)
@@ -354,6 +356,7 @@ def agentbench(*args):
     return subprocess.run(command, capture_output=True, text=True, cwd=bench.path, env={**os.environ})
 
 
+@pytest.mark.slow
 def test_a_job_is_cancelled_by_its_name(bench):
     with BatchServer(states=("in_progress",)) as server:
         project(bench, server)

@@ -38,6 +38,7 @@ def bare(bench):
     return bench
 
 
+@pytest.mark.slow
 def test_ids_do_not_depend_on_where_pytest_is_started(bare, monkeypatch):
     output, rows = str(bare.path / "outputs"), bare.path / "sums" / "data" / "a.jsonl"
     # From the root itself no folder is common but that: there, rootdir changes once the output folder is there
@@ -127,6 +128,7 @@ def named(bench, name, files="a.jsonl"):
     return bench.write("cases/sums/dataset.yaml", {"schema_version": 1, "name": name, "files": [files]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["cases/sums/a", "a", "sums/a.jsonl", "cases/sums/a.jsonl"])
 def test_what_was_stored_under_an_earlier_id_is_reused_with_its_verdict(judged, before):
     bench, asked = judged

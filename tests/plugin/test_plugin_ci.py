@@ -129,6 +129,7 @@ def test_a_summary_that_cannot_be_written_is_a_warning_and_the_report_is_kept(pr
     assert finished.outcomes == {"passes[agent]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_chart_is_written_at_the_end(project):
     project.run("--agentbench-chart", "out/chart.png", "-k", "passes")
     assert (project.path / "out" / "chart.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -43,6 +43,7 @@ ASKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ttl", "control"), [("5m", {}), ("1h", {"ttl": "1h"})])
 def test_marks_ask_for_a_cache_of_anthropics_models(bench: Bench, ttl: str, control: dict[str, str]) -> None:
     bench.case("c", input=ASKED)
@@ -68,6 +69,7 @@ def test_marks_ask_for_a_cache_of_anthropics_models(bench: Bench, ttl: str, cont
     assert str(marked[-1]).count("cache_control") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", [None, "s" * 70])
 def test_a_key_asks_for_openais_cache(bench: Bench, suite: str | None) -> None:
     bench.case("c")

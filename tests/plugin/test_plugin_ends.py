@@ -40,6 +40,7 @@ def evaluation_profile(bench: Bench, **fields: Any) -> str:
     return "--agentbench-evaluation-profile=e"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("error", "error")])
 def test_what_becomes_of_a_filtered_run_is_decided_anew_without_a_request(
     bench: Bench, said: str, outcome: str
@@ -55,6 +56,7 @@ def test_what_becomes_of_a_filtered_run_is_decided_anew_without_a_request(
     assert "withheld" in row["message"]
 
 
+@pytest.mark.slow
 def test_an_endpoint_without_tools_is_asked_with_tools_once(bench: Bench) -> None:
     tools = {"messages": [{"role": "user", "content": "Go."}], "context": {"llm_probe": {"tools": ["write_file"]}}}
     for number in range(4):
@@ -71,6 +73,7 @@ def test_an_endpoint_without_tools_is_asked_with_tools_once(bench: Bench) -> Non
     assert finished.report["models"][0]["ends"] == {"answered": 1, "unsupported": 4}
 
 
+@pytest.mark.slow
 def test_judges_see_reasoning_only_where_the_profile_says_so(bench: Bench) -> None:
     bench.case("c", rubric={"criteria": [{"name": "right"}]})
     judge = {
@@ -91,6 +94,7 @@ def test_judges_see_reasoning_only_where_the_profile_says_so(bench: Bench) -> No
         assert len(endpoint.requests["m"]) == 1
 
 
+@pytest.mark.slow
 def test_thoughts_before_an_answer_are_cut_unless_they_are_asked_for(bench: Bench) -> None:
     bench.case("c", deterministic_checks=[check("whole", kind="regex_match", pattern="^Paris$")])
     bench.profile("tags", runner_defaults={"keep_reasoning_tags": True})
@@ -101,6 +105,7 @@ def test_thoughts_before_an_answer_are_cut_unless_they_are_asked_for(bench: Benc
     assert kept.outcomes == {"c[m]": "failed"}
 
 
+@pytest.mark.slow
 def test_a_failed_check_of_a_cut_answer_says_that_it_was_cut(bench: Bench) -> None:
     bench.case("c")
     with ReplayEndpoint([scenario(says("The capital is", "length"))]) as endpoint:
@@ -135,6 +140,7 @@ FITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whose", FITS)
 @pytest.mark.parametrize("more", ["", "900000"])
 def test_where_the_prompt_alone_would_fit_the_limit_is_to_be_lowered(bench: Bench, whose: str, more: str) -> None:
@@ -148,6 +154,7 @@ def test_where_the_prompt_alone_would_fit_the_limit_is_to_be_lowered(bench: Benc
     assert ("lower max_tokens" in row["message"]) is not bool(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "replies",
     [[says("Paris", "banana")], [says("", "banana")], [says(None, "banana", tool_calls=[WRITE]), says("Paris")]],
@@ -162,6 +169,7 @@ def test_a_finish_reason_that_nobody_knows_is_told_once_a_session(bench: Bench, 
     assert sum("unknown finish reason 'banana'" in each for each in told) == 1, told
 
 
+@pytest.mark.slow
 def test_text_beside_an_error_is_kept_in_the_trace(bench: Bench) -> None:
     broken = says("half of it")
     broken["json"]["error"] = {"message": "upstream failed", "code": 502}
@@ -175,6 +183,7 @@ def test_text_beside_an_error_is_kept_in_the_trace(bench: Bench) -> None:
     assert [event.data["text"] for event in run.trace if getattr(event, "name", None) == "partial"] == ["half of it"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["entry", "options"])
 def test_a_judge_that_was_cut_off_gets_twice_the_limit_wherever_that_was_set(bench: Bench, place: str) -> None:
     bench.case("c", rubric={"criteria": [{"name": "right"}]})
@@ -193,6 +202,7 @@ def test_a_judge_that_was_cut_off_gets_twice_the_limit_wherever_that_was_set(ben
     assert "length: no verdict in 2 replies" in finished.runs["c[m]"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "nine"), [("mistral", True), ("other", False)])
 def test_calls_that_a_case_tells_of_have_ids_that_the_endpoint_takes(bench: Bench, dialect: str, nine: bool) -> None:
     call = {"id": "call_1", "name": "write_file", "arguments": {"path": "x"}}

@@ -88,6 +88,7 @@ def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
 HOOK = "def check():\n    raise RuntimeError('the hook is broken')\n"
 
 
+@pytest.mark.slow
 def test_what_decides_a_run_stops_no_model(bench):
     bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 1})
     judged = {

@@ -116,6 +116,7 @@ def test_a_row_that_somebody_changed_on_disk_is_not_believed(tmp_path, what):
     journal.close()
 
 
+@pytest.mark.slow
 def test_a_kept_row_is_small_and_no_report_is_held_as_text(tmp_path):
     count = 2_000
     journal = Journal(tmp_path, {}, print)

@@ -190,6 +190,7 @@ def test_a_p_value_of_draws_is_never_0():
     assert (test, p_value) == (SIGN_FLIP_DRAWN, pytest.approx(mcnemar(20, 10), abs=0.012))
 
 
+@pytest.mark.slow
 def test_a_thousand_changes_are_drawn_and_more_go_by_the_normal_limit():
     """60 more of 1100 in one direction: z = 60 / sqrt(1100)."""
     assert sign_flip([1.0] * 530 + [-1.0] * 470)[0] == SIGN_FLIP_DRAWN

@@ -73,6 +73,7 @@ def test_sign_flip_looks_alike_from_both_sides_and_past_unchanged_cases(differen
     assert sign_flip([*differences, 0.0, 0.0]) == sign_flip(differences)
 
 
+@pytest.mark.slow
 def test_drawn_patterns_and_the_normal_limit_agree_with_the_binomial():
     for worse, better, test in ((20, 10, SIGN_FLIP_DRAWN), (300, 250, SIGN_FLIP_DRAWN), (700, 610, SIGN_FLIP_LIMIT)):
         found = sign_flip([-1.0] * worse + [1.0] * better)

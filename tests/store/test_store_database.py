@@ -517,6 +517,7 @@ def test_a_document_of_another_type_breaks_nothing(documents, asked, value):
     documents.lay_out()
 
 
+@pytest.mark.slow
 def test_a_document_larger_than_any_record_is_refused(documents, asked):
     documents.put(RUN, b"{}")
     asked("UPDATE documents SET content = zeroblob(?)", MAX_RECORD + 1)

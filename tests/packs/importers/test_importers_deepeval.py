@@ -165,6 +165,7 @@ def test_an_interrupted_import_leaves_nothing(tmp_path: Path, is_there: bool):
     assert list(tmp_path.rglob("*")) == [folder] * is_there
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path):
     asked = ({"role": "user", "content": "Why? " * 100_000},)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

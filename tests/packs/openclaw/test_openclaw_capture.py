@@ -76,6 +76,7 @@ def test_files_are_copied_as_they_are(live: Path, capture: Capture) -> None:
     assert [path.name for path in Path("cases/agents").iterdir()] == ["helper"]
 
 
+@pytest.mark.slow
 def test_editors_find_its_schema_where_the_project_keeps_one(live: Path, capture: Capture) -> None:
     Path("pytest.ini").touch()
     main(["schema", "agent", "--output", ".schemas"])

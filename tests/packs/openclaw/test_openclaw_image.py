@@ -285,6 +285,7 @@ def test_an_image_that_does_not_run_is_not_there(stand_ins: StandIns, image: Ima
     assert stand_ins.images == before
 
 
+@pytest.mark.slow
 def test_npm_failing_shows_its_last_lines_without_keys(stand_ins: StandIns, image: Image) -> None:
     noise = "".join(f"npm notice {number}\n" for number in range(50))
     (stand_ins.folder / "npm-fails").write_text(f"{noise}npm error 404 {KEY} is no version\n")
@@ -297,6 +298,7 @@ def test_npm_failing_shows_its_last_lines_without_keys(stand_ins: StandIns, imag
     assert stand_ins.left() == []
 
 
+@pytest.mark.slow
 def test_without_a_downloader_it_says_what_to_install(
     stand_ins: StandIns, image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ def test_known_units_that_may_stand_in_an_article_come_by_their_share() -> None:
     assert len(found_units("We saw that tin melts early.", many, settings)) == 50
 
 
+@pytest.mark.slow
 def test_a_reply_with_a_unit_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     base = KnowledgeBase(tmp_path / "base.jsonl")
     with Judge(answers([("Tin melts.", 0.5)], [])) as judge:

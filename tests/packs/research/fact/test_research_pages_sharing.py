@@ -229,6 +229,7 @@ def test_a_page_that_begins_like_a_failure_is_none(tmp_path: Path) -> None:
         assert site.seen["/claims-failure"] == 1
 
 
+@pytest.mark.slow
 def test_bodies_that_wait_to_be_read_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "_MOST_UNREAD", 1)
     with page_site() as site:
