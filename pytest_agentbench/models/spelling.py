@@ -54,7 +54,7 @@ def write_request(request: Mapping[str, Any]) -> bytes:
 
 
 class Spelling:
-    """Writes requests for one model as its endpoint takes them, by its dialect and by what it has taught (`lessons`)."""
+    """Writes requests for one model as its endpoint takes them: by its dialect, and by what it taught (`lessons`)."""
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect
