@@ -44,7 +44,7 @@ _MAY_BE_KEY = re.compile(r"(?i)key|token|secret|signature|^sig$|^code$|auth|cook
 
 
 class Asked(NamedTuple):
-    """What a session is told by its options: whose request, under which profile and suite."""
+    """Hold what a session is told by its options: whose request, under which profile and suite."""
 
     model: str
     case: str

@@ -402,7 +402,7 @@ EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
 
 
 class EndpointFields(Written):
-    """How the endpoint of a model is spoken to."""
+    """Say how the endpoint of a model is spoken to."""
 
     api: ApiName | None = None
     """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses) or

@@ -100,7 +100,7 @@ def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:
 
 
 class Decision(NamedTuple):
-    """What a run is worth, the lines that say why it failed, and what could not be told."""
+    """Tell what a run is worth, the lines that say why it failed, and what could not be told."""
 
     outcome: Outcome
     final_score: float | None

@@ -145,7 +145,7 @@ def is_known_finish(plain: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ErrorSignal:
-    """What an error body says: `reason` is None where only its status tells.
+    """Hold what an error body says: `reason` is None where only its status tells.
 
     `categories` are those of a filter, `partial` what the model had written, `wait` the seconds that it asks to wait.
     """

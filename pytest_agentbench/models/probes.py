@@ -47,7 +47,7 @@ _ANSWER = {
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What came of one probe. `works` is None where it was not asked, or says neither.
+    """Hold what came of one probe. `works` is None where it was not asked, or says neither.
 
     `write` is what an entry of models.yaml is to say of it.
     """

@@ -54,7 +54,7 @@ def write_request(request: Mapping[str, Any]) -> bytes:
 
 
 class Spelling:
-    """How one endpoint takes the requests for one model: by its dialect, and by what it taught since (`lessons`)."""
+    """Writes requests for one model as its endpoint takes them: by its dialect, and by what it taught (`lessons`)."""
 
     def __init__(self, dialect: Dialect, model: Model, lessons: Lessons | None = None) -> None:
         self.dialect = dialect

@@ -502,7 +502,7 @@ ApiName = Literal["chat", "responses", "messages"]
 
 
 class Dialect(Record):
-    """How an endpoint speaks Chat Completions where endpoints differ; the defaults are what most of them take."""
+    """The way that an endpoint speaks Chat Completions where they differ; the defaults are what most of them take."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The request field for the most tokens to generate."""

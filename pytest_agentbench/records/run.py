@@ -219,7 +219,7 @@ STEADY_ENDS: frozenset[EndReason] = frozenset({"filtered", "context_exceeded", "
 
 
 class EndDetail(Record):
-    """What is known of a run's end beside its reason.
+    """Hold what is known of a run's end beside its reason.
 
     `side` is what a filter withheld, `categories` what it found. `at` says whether it was the first request that ended
     the run, `request` is that request's number. `raw` is the endpoint's own word. `truncated` says that the endpoint

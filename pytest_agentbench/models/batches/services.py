@@ -139,7 +139,7 @@ def require_kind(model: Model) -> Kind:
 
 
 class _Service:
-    """What the three have in common: requests to one endpoint with one key."""
+    """Send requests to one endpoint with one key, as all three services are asked."""
 
     most_lines = 50_000
     most_bytes = 200_000_000
