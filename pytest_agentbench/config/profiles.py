@@ -416,7 +416,7 @@ class EndpointFields(Written):
     query: dict[str, str] | None = None
     """Query of its requests, such as `api-version`; one in `base_url` joins it."""
     prompt_cache: PromptCache | None = None
-    """Ask its provider to cache prompts: by marks (OpenRouter's `anthropic/`) or a key (OpenAI)."""
+    """Ask its provider to cache prompts: by marks (OpenRouter's `anthropic/`, `api: messages`) or a key (OpenAI)."""
 
 
 class ModelEntry(EndpointFields):

@@ -33,7 +33,7 @@ from pytest_agentbench.models.limits import (
 )
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
-from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
+from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 from pytest_agentbench.store.redaction import strip_credentials
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
     from pytest_agentbench.models.scripts import Scripts
 
-_BYTES_PER_TOKEN = 4
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
 _STALL_SECONDS = 60.0
@@ -369,7 +368,7 @@ class ChatClient:
         stall: float | None,
         passage: Passage | None = None,
     ) -> ChatReply:
-        async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:
+        async with Admission(self._throttle, len(body) / BYTES_PER_TOKEN) as admission:
             if passage is not None:
                 passage.began = time.monotonic()
             reply = await self._request(body, limit, attempt, case_id, stall)

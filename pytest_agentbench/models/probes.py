@@ -13,7 +13,7 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import ChatClient, Connection, Endpoints
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
-from pytest_agentbench.models.replies import ChatReply, RawReply, price_by_library, price_by_table
+from pytest_agentbench.models.replies import ChatReply, RawReply, price_tokens
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import compose_request, write_request
 from pytest_agentbench.models.streaming import ask_for_stream
@@ -84,9 +84,7 @@ class BoundedConnection:
 
 def forecast_cost(model: Model) -> float | None:
     """Return about how much all probes cost, in USD; None where nobody knows the price."""
-    if model.prices is not None:
-        return price_by_table(_FORECAST, model.prices)
-    return price_by_library(_FORECAST, model.base_url or DEFAULT_BASE_URL, model.requested_model)
+    return price_tokens(_FORECAST, model)
 
 
 class Prober:

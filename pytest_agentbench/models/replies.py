@@ -231,15 +231,18 @@ def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by
     # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.
     if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
-    return _price_tokens(usage, model, answered_by)
+    return price_tokens(usage, model, answered_by)
 
 
-def _price_tokens(usage: Usage, model: Model, answered_by: str) -> float | None:
+def price_tokens(usage: Usage, model: Model, *answered_by: str) -> float | None:
+    """Return USD by the prices of the model's entry, else by list prices, of the name that answered first; None where
+    nobody knows them.
+    """
     if model.prices is not None:
         return price_by_table(usage, model.prices)
     if model.scripted:
         return 0.0
-    return price_by_library(usage, model.base_url or DEFAULT_BASE_URL, answered_by, model.requested_model)
+    return price_by_library(usage, model.base_url or DEFAULT_BASE_URL, *answered_by, model.requested_model)
 
 
 def _price_uncached(usage: Usage, cost: float | None, model: Model, answered_by: str) -> float | None:
@@ -247,7 +250,7 @@ def _price_uncached(usage: Usage, cost: float | None, model: Model, answered_by:
     if not usage.cached_tokens and not usage.cache_write_tokens:
         return cost
     plain = {"cached_tokens": 0, "cache_write_tokens": 0, "cache_write_1h_tokens": 0}
-    return _price_tokens(usage.model_copy(update=plain), model, answered_by)
+    return price_tokens(usage.model_copy(update=plain), model, answered_by)
 
 
 def price_by_table(usage: Usage, prices: Prices) -> float | None:

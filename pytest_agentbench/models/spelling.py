@@ -16,6 +16,8 @@ from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Dialect, Model
 
+BYTES_PER_TOKEN = 4
+"""About so many bytes of a request are one token."""
 UNKNOWN = "*unknown"
 """In a dialect's `never_back`: all keys that the protocol does not have."""
 _MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls"})
@@ -116,7 +118,8 @@ class Spelling:
         dropped = {change.field for change in self._changes if change.do == "drop" and change.field not in own}
         # Of what another protocol has no field for, nobody would say that it has no effect
         lacking = () if self._model.api == "chat" else [name for name in dialect.ignored if name in request]
-        spelled = {self._field(name): value for name, value in meant.items() if name not in {*dropped, *lacking}}
+        left = dropped.union(lacking)
+        spelled = {self._field(name): value for name, value in meant.items() if name not in left}
         effort = spelled.get("reasoning")
         if not dialect.reasoning_object and isinstance(effort, Mapping) and effort.keys() == {"effort"}:
             del spelled["reasoning"]

@@ -434,6 +434,13 @@ def test_a_job_that_cannot_be_read_stops_who_could_pay_again(bench):
     assert "bad.json: found no job of a batch" in finished.text
 
 
+def test_the_limit_of_a_forecast_goes_by_the_name_of_its_protocol(bench):
+    with BatchServer() as server:
+        project(bench, server, parameters={"max_tokens": 20}, api="responses")
+        run(bench, "--agentbench-max-cost", "0.02", "--agentbench-concurrency=1")
+        assert len(server.batches[0]["items"]) == 2
+
+
 @pytest.mark.parametrize("most", ["0.02", "100"])
 def test_what_waits_for_a_batch_counts_at_its_forecast(bench, most):
     with BatchServer() as server:

@@ -18,9 +18,10 @@ from pytest_agentbench.models.batches.services import BatchService, Line, find_k
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
 from pytest_agentbench.models.limits import stop_run_limit
-from pytest_agentbench.models.replies import RawReply, price_by_library, price_by_table
+from pytest_agentbench.models.protocols.choice import protocol_of
+from pytest_agentbench.models.replies import RawReply, price_tokens
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
-from pytest_agentbench.models.spelling import write_request
+from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, write_request
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.redaction import strip_credentials
@@ -29,7 +30,6 @@ FEWEST = 50
 """Requests that are worth another batch where one has left them out; fewer are asked directly."""
 BATCH_PRICE = 0.5
 """What a token costs in a batch, in its price: OpenAI's, Azure's, Anthropic's and Google's alike."""
-_BYTES_PER_TOKEN = 4
 _ANSWER_TOKENS = 1000
 """So many are foreseen for an answer that has no limit."""
 _MOST_ATTEMPTS = 3
@@ -154,14 +154,10 @@ class Batcher:
 
     def _expect_cost(self, body: Mapping[str, object]) -> float:
         """Return about how many USD a request costs in a batch, 0 where nobody knows the price."""
-        limit = next((found for name in LIMITS if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
-        usage = Usage(input_tokens=len(write_request(body)) // _BYTES_PER_TOKEN, output_tokens=limit)
-        prices, model = self._model.prices, self._model
-        if prices is not None:
-            cost = price_by_table(usage, prices)
-        else:
-            cost = price_by_library(usage, model.base_url or DEFAULT_BASE_URL, model.requested_model)
-        return (cost or 0.0) * BATCH_PRICE
+        names = (*LIMITS, protocol_of(self._model).limit)
+        limit = next((found for name in names if isinstance(found := body.get(name), int)), _ANSWER_TOKENS)
+        usage = Usage(input_tokens=len(write_request(body)) // BYTES_PER_TOKEN, output_tokens=limit)
+        return (price_tokens(usage, self._model) or 0.0) * BATCH_PRICE
 
     async def _wait(self, body: dict[str, object]) -> Collected | None:
         key = self._make_key(body)
