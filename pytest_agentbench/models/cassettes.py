@@ -13,7 +13,7 @@ from pytest_agentbench.models.limits import OUTAGE
 from pytest_agentbench.models.messages import read_message
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request, drop_empty, write_request
-from pytest_agentbench.models.tape import Form, Tape, map_texts
+from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
 
@@ -36,17 +36,17 @@ class TapedClient(ChatClient):
         model: Model,
         tape: Tape,
         connect: Callable[[], ChatClient],
-        alike: Callable[[str], str] = lambda text: text,
+        alike: Callable[[dict[str, Any]], dict[str, Any]] = lambda request: request,
     ) -> None:
         self.model = model
         self._tape = tape
         self._connect = connect
         self._alike = alike
 
-    def comparing(self, alike: Callable[[str], str]) -> TapedClient:
+    def comparing(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> TapedClient:
         """Return a client for an agent whose requests hold the time and the like.
 
-        `alike` gives each text as it is kept and compared. The model is sent the texts themselves.
+        `alike` gives each request as it is kept and compared. The model is sent the request itself.
         """
         return TapedClient(self.model, self._tape, self._connect, alike)
 
@@ -89,7 +89,7 @@ class TapedClient(ChatClient):
 
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
         composed = compose_request(self.model, messages, tools, parameters or {})
-        request = map_texts(json.loads(write_request(composed)), self._alike)
+        request = self._alike(json.loads(write_request(composed)))
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

@@ -154,11 +154,11 @@ class Requests:
         for message in messages:
             self._trace.message(message["role"], message["content"] or "", message.get("name"))
 
-    def compare_by(self, alike: Callable[[str], str]) -> None:
-        """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""
+    def compare_by(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Let a cassette, where one is in use, take requests for the same that `alike` makes the same."""
         from pytest_agentbench.models.cassettes import TapedClient
 
-        # Only what is compared is made alike: the model is sent the texts themselves
+        # Only what is compared is made alike: the model is sent the request itself
         if isinstance(self._client, TapedClient):
             self._client = self._client.comparing(alike)
 

@@ -19,7 +19,7 @@ from pytest_agentbench.models.cassette_file import (
 )
 from pytest_agentbench.models.cassettes import TapedClient
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.models.tape import Form, Slot, Tape, make_slots, number_exchanges
+from pytest_agentbench.models.tape import Form, Slot, Tape, make_slots, map_texts, number_exchanges
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.redaction import Redactor
@@ -208,7 +208,7 @@ def test_requests_are_compared_as_the_agent_says_and_sent_as_they_are(tmp_path):
     def at(time):
         def ask(made):
             client = TapedClient(Model(model_id="m", requested_model="m"), made, Provided)
-            alike = client.comparing(lambda text: text.replace(time, "[time]"))
+            alike = client.comparing(lambda request: map_texts(request, lambda text: text.replace(time, "[time]")))
             return alike.complete([{"role": "user", "content": f"It is {time}."}])
 
         return ask

@@ -31,7 +31,7 @@ print(*sorted(ours | {"docker", "openai", "mcp", "starlette", "uvicorn"} & sys.m
         ("openclaw", "run_profile", "openclaw", "config"),
         ("openclaw", "suite", "openclaw", "config"),
         ("openclaw", "check", "openclaw_workspace_file_present", "check config"),
-        ("openclaw", "doctor", "openclaw", "config container program runs socket_server"),
+        ("openclaw", "doctor", "openclaw", "config container program runs"),
         ("openclaw", "command", "openclaw", ""),
         ("openclaw", "image", "openclaw", "image"),
         ("importers", "command", "import", ""),

@@ -20,9 +20,9 @@ from pytest_agentbench.packs.openclaw.container import (
     make_openclaw_config,
     write_readable,
 )
-from pytest_agentbench.packs.openclaw.socket_server import is_plain
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.base import clean
+from pytest_agentbench.runners.gateway.bounds import is_plain
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec
 
 if TYPE_CHECKING:

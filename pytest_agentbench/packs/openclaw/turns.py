@@ -40,7 +40,7 @@ from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 if TYPE_CHECKING:
-    from pytest_agentbench.packs.openclaw.relay import ModelRelay
+    from pytest_agentbench.runners.gateway.gateway import Gateway
 
 _HINT = "Expected artifact in the workspace: {}"
 
@@ -76,7 +76,7 @@ def _add_hint(text: str, case: Case) -> str:
     return text if artifact is None else f"{text}\n\n{_HINT.format(artifact)}"
 
 
-def judge_turn(done: ExecResult, reply: Reply | None, relay: ModelRelay, *, limit: float, turn: str) -> RunEnd | None:
+def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit: float, turn: str) -> RunEnd | None:
     """Return how the run ended with this turn, None where the turn succeeded.
 
     `limit` is that of all turns together, in seconds. Raises ProviderError where it failed because the model's provider
@@ -92,10 +92,10 @@ def judge_turn(done: ExecResult, reply: Reply | None, relay: ModelRelay, *, limi
     if reply is not None and reply.error is None and done.exit_code == 0:
         return None
     # Before OpenClaw's own words, which tell an outage as a failure of the agent's.
-    if relay.failure is not None:
-        raise relay.failure
-    if relay.refused is not None:
-        told = f"{turn} asked for the model {relay.refused!r}, and a run has one model only"
+    if gateway.failure is not None:
+        raise gateway.failure
+    if gateway.refused is not None:
+        told = f"{turn} asked for the model {gateway.refused!r}, and a run has one model only"
         return _make_end("failed", "other_model", told)
     return _explain_failure(done, reply, turn)
 
@@ -134,7 +134,8 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """
     if context.client is None or context.model is None:
         raise UnavailableError("the runner openclaw needs a model: name one with --model")
-    from pytest_agentbench.packs.openclaw.relay import ModelRelay  # collecting a case imports no web framework
+    from pytest_agentbench.packs.openclaw.policy import make_policy
+    from pytest_agentbench.runners.gateway.gateway import Gateway  # collecting a case imports no web framework
 
     prepared = context.prepared
     if not isinstance(prepared, OpenClawRun) or prepared.examined is None:
@@ -143,20 +144,21 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     texts, limit = list_turn_texts(case), agent.profile.timeout_seconds
     settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
     parameters = merge_model_parameters(agent, context.model, settings)
-    relay = ModelRelay(
+    gateway = Gateway(
         Requests(case.case_id, context.client, settings, context.trace, case.runner.overrides),
         context.model,
         context.trace,
         adapt_parameters(parameters, context.model),
         context.over_budget,
+        make_policy(context.model),
     )
-    session = _Session(case, context, agent, relay)
+    session = _Session(case, context, agent, gateway)
     _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts))
     with control_folder(context.sandboxes) as folder:
         _write_inputs(folder, examined, texts)
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(relay.serving(folder / _SOCKET))
+                await stack.enter_async_context(gateway.serving(folder / _SOCKET))
             except OSError as error:
                 raise SandboxError(f"cannot listen for OpenClaw's requests to its model: {error}") from error
             sandbox = await stack.enter_async_context(_container(context, folder))
@@ -170,7 +172,7 @@ class _Session:
     case: Case
     context: RunContext
     agent: OpenClawAgent
-    relay: ModelRelay
+    gateway: Gateway
 
     async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
         """Return how the run ended: at its first failed turn, or with the last turn's answer."""
@@ -178,11 +180,11 @@ class _Session:
         answer = ""
         for number, text in enumerate(texts, start=1):
             self.context.trace.message("user", text)
-            with self.relay.turn(text):
+            with self.gateway.turn(text):
                 done = await self._ask(sandbox, number, text, began + limit - time.monotonic())
             reply = await self.context.in_thread(partial(find_reply, done.output))
             self._trace_turn(number, done, reply)
-            end = judge_turn(done, reply, self.relay, limit=limit, turn=f"turn {number} of {len(texts)}")
+            end = judge_turn(done, reply, self.gateway, limit=limit, turn=f"turn {number} of {len(texts)}")
             if end is not None:
                 return end
             answer = reply.text if reply is not None else ""

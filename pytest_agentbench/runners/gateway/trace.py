@@ -1,64 +1,42 @@
-"""Reading of an OpenClaw run's requests and replies: its tool calls and results, and the case's own words."""
+"""Read an agent's requests and replies: its tool calls and results, and the case's own words."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_agentbench.models.messages import ToolCall
 from pytest_agentbench.models.prompts import message_text
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.packs.openclaw.socket_server import is_deep
 from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.runners.gateway.bounds import is_deep
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 Messages = Sequence[Mapping[str, Any]]
-
-# OpenClaw's own notes to its model come as user messages that begin so (2026.9.6).
-_INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-
-_WRAPPER = "tool_call"
-"""OpenClaw's tool that calls one which the model is not offered by itself, such as `web_fetch`."""
 
 _MOST_LOOKED_AT = 200
 """How far back histories and replies are compared: what an agent sends may be made to take long."""
 
 _MOST_RESULTS = 64 * 2**20
-"""Characters of the results in one trace. Those of a file that was read whole are 50,000 with OpenClaw's own tools."""
-
-_STAMPS = (
-    (re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\s]+\] ", re.MULTILINE), "[time] "),
-    (re.compile(r"^Current date: \d{4}-\d\d-\d\d$", re.MULTILINE), "Current date: [date]"),
-    (re.compile(r" \| host=[^|\n]* \| os=[^|\n]* \| "), " | host=[host] | os=[os] | "),
-)
-"""What OpenClaw writes into its requests that is another one in each run, and what stands for it."""
+"""Characters of the results in one trace. Those of a file that was read whole are some 50,000 with most agents."""
 
 
-def remove_stamps(text: str) -> str:
-    """Return a text of OpenClaw's requests without the time, the date, the container's name and the machine's kernel.
-
-    Cassettes compare requests by it; the model is sent the text itself.
-    """
-    for stamp, name in _STAMPS:
-        text = stamp.sub(name, text)
-    return text
-
-
-def restore_case_words(messages: Messages, turns: Sequence[str]) -> list[Mapping[str, Any]]:
+def restore_case_words(
+    messages: Messages, turns: Sequence[str], internal: tuple[str, ...] = ()
+) -> list[Mapping[str, Any]]:
     """Return the messages for a scripted model, which knows a conversation by the case's words.
 
     A user message that holds the text of one of `turns` becomes that text, the others are left out. Where none holds
-    one, as in a sub-agent's conversation, all stay as they are.
+    one, as in a sub-agent's conversation, all stay as they are. Messages that begin with an `internal` hold none.
     """
     result: list[Mapping[str, Any]] = []
     found_one = False
     for message in messages:
         if message.get("role") == "user":
-            # OpenClaw puts the time and notes around the user's words, and a script's `matches` is about these alone.
-            text = _find_turn(message, turns)
+            # Agents put the time and notes around the user's words, and a script's `matches` is about these alone.
+            text = _find_turn(message, turns, internal)
             if text is None:
                 continue
             found_one = True
@@ -67,10 +45,10 @@ def restore_case_words(messages: Messages, turns: Sequence[str]) -> list[Mapping
     return result if found_one else list(messages)
 
 
-def _find_turn(message: Mapping[str, Any], turns: Sequence[str]) -> str | None:
-    """Return the longest text of a turn in the message; None where there is none, or the message is OpenClaw's own."""
+def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple[str, ...]) -> str | None:
+    """Return the longest text of a turn in the message; None where there is none, or the message is the agent's own."""
     text = message_text(message)
-    if text.startswith(_INTERNAL):
+    if text.startswith(internal):
         return None
     # The longest: one turn's text may stand in another's.
     return max((turn for turn in turns if turn.strip() and turn.strip() in text), key=len, default=None)
@@ -117,8 +95,9 @@ class ToolTrace:
     both and from the end; where several replies have the same tools, by ids, arguments and the conversation's opening.
     """
 
-    def __init__(self, trace: Recorder) -> None:
+    def __init__(self, trace: Recorder, policy: GatewayPolicy = GatewayPolicy()) -> None:  # noqa: B008 - frozen
         self._trace = trace
+        self._policy = policy
         self._replies: list[_Reply] = []
         self._ids: set[str] = set()
         self._room = _MOST_RESULTS
@@ -131,7 +110,7 @@ class ToolTrace:
             self._trace.message("assistant", reply.content)
         calls = []
         for call in reply.tool_calls:
-            call_id, (tool, arguments) = self._unique_id(call.id), _unwrap(call)
+            call_id, (tool, arguments) = self._unique_id(call.id), self._policy.unwrap(call)
             calls.append(_Call(call.id, call_id, call.name, _parse_arguments(call.raw), tool))
             if tool != call.name:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
@@ -152,7 +131,7 @@ class ToolTrace:
                 # Found from the end, written in the order of what happened.
                 found[:0] = _take_results(asked, self._replies[place])
         for call, content in found:
-            is_error = _is_error(content, call.name)
+            is_error = self._policy.is_error(content, call.name)
             self._trace.tool_result(call.call_id, call.tool, self._shorten(content), is_error=is_error)
 
     def _place(self, asked: _CallMessage, opening: str, end: int) -> int | None:
@@ -189,21 +168,6 @@ class ToolTrace:
             candidate = f"{call_id}-{number}"
         self._ids.add(candidate)
         return candidate
-
-
-def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-    """Return the tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it
-    names.
-
-    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. What it takes for it in another form, as some
-    models write it, stays the wrapper's own call.
-    """
-    wrapped = call.arguments or {}
-    tool, arguments = wrapped.get("id"), wrapped.get("args", {})
-    if call.name != _WRAPPER or not wrapped.keys() <= {"id", "args"} or not isinstance(arguments, dict):
-        return call.name, call.arguments
-    name = tool.strip().split(":", 2)[-1] if isinstance(tool, str) else ""
-    return (name, arguments) if name else (call.name, call.arguments)
 
 
 def _call_messages(messages: Messages) -> Iterator[_CallMessage]:
@@ -259,17 +223,3 @@ def _parse_arguments(arguments: object) -> Any:
 
 def _find_opening(messages: Messages) -> str:
     return next((message_text(message) for message in messages if message.get("role") == "user"), "")
-
-
-def _is_error(content: str, name: str) -> bool:
-    """Return whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
-    # The three forms of OpenClaw 2026.9.6.
-    if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
-        return True
-    if not content.startswith("{"):
-        return False
-    try:
-        said = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(said, dict) and said == {"status": "error", "tool": name, "error": said.get("error")}

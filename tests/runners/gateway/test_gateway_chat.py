@@ -1,4 +1,4 @@
-"""The relay of an OpenClaw run, over its real socket: with an HTTP client, with the openai SDK, and what it traces."""
+"""The gateway of a run, over its real socket: with an HTTP client, with the openai SDK, and what it traces."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.openclaw import relay as relay_module
-from pytest_agentbench.packs.openclaw.relay import NO_ANSWER, ModelRelay, _make_usage
 from pytest_agentbench.records.case import Limits, Model
 from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.gateway import gateway as gateway_module
+from pytest_agentbench.runners.gateway.gateway import NO_ANSWER, Gateway, _make_usage
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
 GO = [{"role": "user", "content": "Go."}]
+POLICY = GatewayPolicy(names=("agent/told-v1",), internal=("<<<INTERNAL",))
 
 
 @dataclass
 class Served:
-    """A relay that listens, its trace, and an HTTP client that reaches it."""
+    """A gateway that listens, its trace, and an HTTP client that reaches it."""
 
-    relay: ModelRelay
+    gateway: Gateway
     trace: Recorder
     http: httpx2.AsyncClient
     socket: Path
@@ -71,20 +73,21 @@ async def served(
     scripts: Scripts | None = None,
     text: str | None = "Go.",
     over_budget: Callable[[Usage], str | None] = lambda usage: None,
+    policy: GatewayPolicy = POLICY,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """The relay is in a turn with this text, None for no turn."""
+    """The gateway is in a turn with this text, None for no turn."""
     endpoints, trace, parameters = Endpoints(scripts=scripts), Recorder(), settings.pop("parameters", {})
     run = RunnerSettings(**{"retries": 0, **settings})
     requests = Requests("a_case", endpoints.client(model), run, trace)
-    relay = ModelRelay(requests, model, trace, parameters, over_budget)
+    gateway = Gateway(requests, model, trace, parameters, over_budget, policy)
     path = folder / "model.sock"
     path.unlink(missing_ok=True)
     transport = httpx2.AsyncHTTPTransport(uds=str(path))
     try:
-        async with relay.serving(path), httpx2.AsyncClient(transport=transport, base_url="http://relay") as http:
-            with relay.turn(text) if text is not None else nullcontext():
-                yield Served(relay, trace, http, path, model)
+        async with gateway.serving(path), httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            with gateway.turn(text) if text is not None else nullcontext():
+                yield Served(gateway, trace, http, path, model)
     finally:
         await endpoints.close()
 
@@ -110,8 +113,8 @@ def test_a_request_is_answered_by_the_runs_client_with_the_runs_parameters(tmp_p
             assert it.notes("request") == [{"number": 1, "messages": 1, "tools": 1, "ignored": ["store"]}]
             assert [reply["finish_reason"] for reply in it.notes("reply")] == ["length"]
             assert it.trace.request["tools"] == ["write"]
-            assert it.relay.failure is None
-            assert it.relay.refused is None
+            assert it.gateway.failure is None
+            assert it.gateway.refused is None
 
     with told(assistant("Hello.", finish="length")) as (model, requests):
         asyncio.run(run(model))
@@ -178,7 +181,7 @@ def test_what_a_reply_holds_beside_its_text_reaches_the_agent(tmp_path):
 def test_the_openai_sdk_streams_from_it(tmp_path):
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
-            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://relay/v1", http_client=it.http, max_retries=0)
+            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://gateway/v1", http_client=it.http, max_retries=0)
             assert [each.id async for each in sdk.models.list()] == ["told-v1"]
             async with sdk.chat.completions.stream(
                 model="told-v1", messages=GO, tools=[TOOL], stream_options={"include_usage": True}
@@ -205,8 +208,8 @@ def test_another_model_is_refused_and_remembered(tmp_path):
             assert response.status_code == 404
             assert response.json()["error"]["code"] == "model_not_found"
             assert "'told-v1'" in response.json()["error"]["message"]
-            assert it.relay.refused == "openai/gpt-4o"
-            assert it.relay.failure is None
+            assert it.gateway.refused == "openai/gpt-4o"
+            assert it.gateway.failure is None
             assert it.notes("request") == []
 
     with told() as (model, requests):
@@ -214,11 +217,11 @@ def test_another_model_is_refused_and_remembered(tmp_path):
     assert requests == []
 
 
-def test_the_runs_model_may_be_called_by_openclaws_name_for_it(tmp_path):
+def test_the_runs_model_may_be_called_by_the_agents_name_for_it(tmp_path):
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
-            await it.message(model="agentbench/told-v1")
-            assert it.relay.refused is None
+            await it.message(model="agent/told-v1")
+            assert it.gateway.refused is None
 
     with told(assistant("Hello.")) as (model, requests):
         asyncio.run(run(model))
@@ -253,18 +256,18 @@ def test_a_bad_request_is_refused_before_the_model_is_asked(tmp_path, content, s
 def test_an_outage_is_told_once_retries_are_over_and_ends_its_turn(tmp_path):
     async def run(model: Model) -> None:
         async with served(model, tmp_path, retries=1, text=None) as it:
-            with it.relay.turn("Go."):
+            with it.gateway.turn("Go."):
                 for stream in (True, False):
                     response = await it.ask(stream=stream)
                     assert response.status_code == 400
                     assert response.json()["error"]["message"] == NO_ANSWER
-            assert isinstance(it.relay.failure, ProviderError)
-            assert it.relay.failure.code == "server_error"
+            assert isinstance(it.gateway.failure, ProviderError)
+            assert it.gateway.failure.code == "server_error"
             assert len(it.notes("retry")) == 1
-            with it.relay.turn("Go on."):
-                assert it.relay.failure is None
+            with it.gateway.turn("Go on."):
+                assert it.gateway.failure is None
                 await it.message()
-            assert it.relay.failure is None
+            assert it.gateway.failure is None
 
     with told(503, 503, assistant("Back.")) as (model, requests):
         asyncio.run(run(model))
@@ -286,7 +289,7 @@ def test_an_answer_does_not_hide_the_outage_of_a_request_beside_it(tmp_path):
             assert (await it.ask()).status_code == 400
             may_end.set()
             assert (await answered)["content"] == "Late."
-            assert it.relay.failure.code == "authentication"
+            assert it.gateway.failure.code == "authentication"
 
     with told(late, 401) as (model, _):
         asyncio.run(run(model))
@@ -298,9 +301,9 @@ def test_a_request_that_the_provider_refuses_is_told_in_its_words(tmp_path):
             response = await it.ask()
             assert response.status_code == 400
             assert "maximum context length" in response.json()["error"]["message"]
-            assert it.relay.failure.code == "context_exceeded"
+            assert it.gateway.failure.code == "context_exceeded"
             assert (await it.message())["content"] == "Shorter."
-            assert it.relay.failure is None
+            assert it.gateway.failure is None
 
     with told("This model's maximum context length is 8192 tokens.", assistant("Shorter.")) as (model, _):
         asyncio.run(run(model))
@@ -308,11 +311,11 @@ def test_a_request_that_the_provider_refuses_is_told_in_its_words(tmp_path):
 
 @pytest.mark.slow
 def test_an_agent_that_waits_long_hears_from_the_stream_and_of_a_late_failure_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(relay_module, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(gateway_module, "_PATIENCE_SECONDS", 0.01)
 
     async def run(model: Model) -> None:
         async with served(model, tmp_path, timeout_seconds=0.2, text=None) as it:
-            with it.relay.turn("Go."):
+            with it.gateway.turn("Go."):
                 response = await it.ask(stream=True)
             assert response.status_code == 200
             events = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
@@ -320,9 +323,9 @@ def test_an_agent_that_waits_long_hears_from_the_stream_and_of_a_late_failure_to
             told = [json.loads(event) for event in events[:-1]]
             assert told[0] == {"object": "chat.completion.chunk", "choices": []}
             assert told[-1]["error"]["message"] == NO_ANSWER
-            assert it.relay.failure.code == "timeout"
-            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://relay/v1", http_client=it.http, max_retries=0)
-            with it.relay.turn("Again."), pytest.raises(openai.APIError, match="no answer"):
+            assert it.gateway.failure.code == "timeout"
+            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://gateway/v1", http_client=it.http, max_retries=0)
+            with it.gateway.turn("Again."), pytest.raises(openai.APIError, match="no answer"):
                 [chunk async for chunk in await sdk.chat.completions.create(model="m-1", messages=GO, stream=True)]
 
     with FaultEndpoint(always("hang")) as endpoint:
@@ -350,7 +353,7 @@ def test_a_request_whose_agent_has_gone_is_given_up_and_its_slot_is_free(tmp_pat
             await asked.wait()
             asking.cancel()
             assert (await it.message([{"role": "user", "content": "second"}]))["content"] == "answer to second"
-            assert it.relay.failure is None
+            assert it.gateway.failure is None
 
     with FaultEndpoint() as endpoint:
         asyncio.run(run(endpoint))
@@ -397,7 +400,7 @@ def test_the_socket_is_open_to_every_user_and_its_path_may_be_long(tmp_path):
             short = os.open(folder, os.O_PATH)
             try:
                 transport = httpx2.AsyncHTTPTransport(uds=f"/proc/self/fd/{short}/model.sock")
-                async with httpx2.AsyncClient(transport=transport, base_url="http://relay") as http:
+                async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
                     assert (await http.get("/v1/models")).json()["data"][0]["id"] == "told-v1"
             finally:
                 os.close(short)
@@ -420,22 +423,22 @@ def test_a_script_answers_by_the_cases_own_words(tmp_path):
     scripts = ScriptTree(tmp_path)
     internal = {
         "role": "user",
-        "content": [{"type": "text", "text": "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> Write it."}],
+        "content": [{"type": "text", "text": "<<<INTERNAL>>> Write it."}],
     }
     model = Model(model_id="demo", requested_model="demo", scripted=True)
 
     async def run() -> None:
         async with served(model, tmp_path, scripts=scripts, text=None) as it:
             history: list[dict[str, Any]] = [
-                {"role": "system", "content": "You are OpenClaw."},
+                {"role": "system", "content": "You are an agent."},
                 {"role": "user", "content": "[Sun 2026-11-22 09:15 UTC] Write it.\n\nRuntime: host=vm"},
             ]
-            with it.relay.turn("Write it."):
+            with it.gateway.turn("Write it."):
                 first = await it.message(history, tools=[TOOL])
                 history += [first, {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "ok"}]
                 second = await it.message([*history, internal], tools=[TOOL])
                 assert second["content"] == "Written."
-            with it.relay.turn("Revise it."):
+            with it.gateway.turn("Revise it."):
                 history += [second, {"role": "user", "content": "[Sun 2026-11-22 09:17 UTC] Revise it."}, internal]
                 assert (await it.message(history, tools=[TOOL]))["content"] == "Revised."
             assert [event.name for event in it.events(ToolCallEvent)] == ["write"]
@@ -450,12 +453,12 @@ def test_between_turns_nothing_is_asked_and_a_turns_end_gives_up_what_is_in_flig
         async with served(at(endpoint), tmp_path, text=None) as it:
             response = await it.ask()
             assert (response.status_code, response.json()["error"]["code"]) == (409, "no_turn")
-            with it.relay.turn("Go."):
+            with it.gateway.turn("Go."):
                 left_behind = asyncio.create_task(it.ask())
                 await asked.wait()
             with pytest.raises(httpx2.HTTPError):
                 await left_behind
-            assert it.relay.failure is None
+            assert it.gateway.failure is None
             assert len(it.notes("request")) == 1
             assert (await it.ask()).status_code == 409
 
@@ -505,7 +508,7 @@ def test_a_long_text_is_no_work_whatever_is_in_it(tmp_path):
 
 
 def test_a_run_asks_its_model_only_so_often(tmp_path, monkeypatch):
-    monkeypatch.setattr(relay_module, "_MOST_REQUESTS", 2)
+    monkeypatch.setattr(gateway_module, "_MOST_REQUESTS", 2)
 
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
@@ -513,7 +516,7 @@ def test_a_run_asks_its_model_only_so_often(tmp_path, monkeypatch):
                 await it.message()
             response = await it.ask()
             assert response.json()["error"]["message"] == "this run has asked its model 2 times, and may not again"
-            assert it.relay.failure is None
+            assert it.gateway.failure is None
 
     with told(assistant("One."), assistant("Two.")) as (model, _):
         asyncio.run(run(model))
@@ -528,8 +531,8 @@ def test_a_run_over_the_sessions_budget_asks_no_more_and_is_no_failure_of_the_ag
             for _ in range(2):
                 await it.message()
             assert (await it.ask()).json()["error"]["message"] == NO_ANSWER
-            assert isinstance(it.relay.failure, ProviderError)
-            assert (it.relay.failure.code, it.relay.failure.retryable) == ("over_budget", False)
+            assert isinstance(it.gateway.failure, ProviderError)
+            assert (it.gateway.failure.code, it.gateway.failure.retryable) == ("over_budget", False)
 
     with told(assistant("One."), assistant("Two.")) as (model, requests):
         asyncio.run(run(model))
@@ -550,7 +553,7 @@ MESSAGE = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-def test_no_request_at_all_breaks_the_relay(tmp_path, caplog):
+def test_no_request_at_all_breaks_the_gateway(tmp_path, caplog):
     """Whatever is in it, it is refused or asked."""
 
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
@@ -561,7 +564,7 @@ def test_no_request_at_all_breaks_the_relay(tmp_path, caplog):
                 body = json.dumps({"model": "m-1", "messages": messages, **fields})
                 response = await it.http.post("/v1/chat/completions", content=body.encode("utf-8", "replace"))
                 assert response.status_code in (200, 400), response.text
-                assert it.relay.failure is None or isinstance(it.relay.failure, ProviderError)
+                assert it.gateway.failure is None or isinstance(it.gateway.failure, ProviderError)
 
         asyncio.run(run())
 

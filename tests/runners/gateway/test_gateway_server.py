@@ -1,4 +1,4 @@
-"""The socket of an OpenClaw run: what its clients send, well-formed or not, holds up neither loop nor memory."""
+"""The socket of a run: what its clients send, well-formed or not, holds up neither loop nor memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.packs.openclaw import socket_server as listening_module
-from pytest_agentbench.packs.openclaw.socket_server import listening
+from pytest_agentbench.runners.gateway import server as listening_module
+from pytest_agentbench.runners.gateway.server import listening
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Test = Callable[[Path], Awaitable[None]]

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runners.gateway.gateway_support import Call, reply, result, results, shown, user
 
 from pytest_agentbench.models.messages import ToolCall
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.packs.openclaw import conversation
-from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
-from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
+from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, Usage
 from pytest_agentbench.runners.base import Recorder
-
-Call = tuple[str, str, dict[str, Any]]
-"""Id, name, arguments."""
-
-
-def reply(*calls: Call, content: str | None = None) -> ChatReply:
-    asked = tuple(ToolCall(id=id_, name=name, arguments=args, raw=json.dumps(args)) for id_, name, args in calls)
-    return ChatReply(content, asked, "tool_calls", Usage(), "m", None, {"role": "assistant"}, 1, 0.1)
-
-
-def shown(*calls: Call, content: str | None = None) -> dict[str, Any]:
-    """The message by which an agent shows such a reply, its arguments written in its own way."""
-    tool_calls = [
-        {
-            "id": id_,
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(args, separators=(",", ":"))},
-        }
-        for id_, name, args in calls
-    ]
-    return {"role": "assistant", "content": content, "tool_calls": tool_calls}
-
-
-def result(call_id: str, content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def results(trace: Recorder) -> list[tuple[str, str, str]]:
-    return [(e.call_id, e.name, e.content) for e in trace.events if isinstance(e, ToolResultEvent)]
+from pytest_agentbench.runners.gateway import trace as trace_module
+from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_words
 
 
 def test_calls_and_their_results_are_noted_once_however_often_the_history_is_sent():
@@ -155,52 +120,6 @@ def test_arguments_that_are_no_json_object_are_kept_as_text():
     assert results(trace) == [("a", "write", "no path")]
 
 
-@pytest.mark.parametrize(
-    ("content", "is_error"),
-    [
-        ('{\n  "status": "error",\n  "tool": "read",\n  "error": "ENOENT: no such file"\n}', True),
-        ('{"status": "error", "tool": "write", "error": "x"}', False),
-        ('{"status": "error", "tool": "read", "error": "x", "and": "more"}', False),
-        ('{"status": "ok"}', False),
-        ("Tool read not found", True),
-        ('Validation failed for tool "read":\n  - path: must be string', True),
-        ('Validation failed for tool "write":\n  - path: must be string', False),
-        ("{", False),
-        ("Error: no such file", False),
-    ],
-)
-def test_a_result_is_an_error_where_it_is_plainly_openclaws_own_form(content, is_error):
-    tools, history = ToolTrace(trace := Recorder()), [user("Go.")]
-    tools.replied(history, reply(("a", "read", {})))
-    tools.requested([*history, shown(("a", "read", {})), result("a", content)])
-    assert [event.is_error for event in trace.events if isinstance(event, ToolResultEvent)] == [is_error]
-
-
-@pytest.mark.parametrize("tool_id", ["web_fetch", "openclaw:core:web_fetch", " web_fetch "])
-def test_a_call_through_openclaws_wrapper_is_one_of_the_tool_that_it_names(tool_id):
-    tools, history = ToolTrace(trace := Recorder()), [user("Go.")]
-    call = ("a", "tool_call", {"id": tool_id, "args": {"url": "http://x"}})
-    tools.replied(history, reply(call))
-    failed = json.dumps({"status": "error", "tool": "tool_call", "error": "no network"}, indent=2)
-    tools.requested([*history, shown(call), result("a", failed)])
-    assert [(e.name, e.arguments) for e in trace.events if isinstance(e, ToolCallEvent)] == [
-        ("web_fetch", {"url": "http://x"})
-    ]
-    assert [(e.name, e.is_error) for e in trace.events if isinstance(e, ToolResultEvent)] == [("web_fetch", True)]
-    [note] = [event for event in trace.events if isinstance(event, RunnerEvent)]
-    assert (note.name, note.data) == ("wrapped_call", {"call_id": "a", "by": "tool_call", "id": tool_id})
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{}, {"id": ""}, {"id": 7}, {"id": "openclaw:core:"}, {"id": "x", "args": "text"}, {"id": "x", "url": "http://x"}],
-)
-def test_a_wrapper_that_names_no_tool_plainly_is_a_call_of_itself(arguments):
-    tools = ToolTrace(trace := Recorder())
-    tools.replied([user("Go.")], reply(("a", "tool_call", arguments)))
-    assert [(e.name, e.arguments) for e in trace.events] == [("tool_call", arguments)]
-
-
 def test_a_forged_history_takes_no_time_and_hides_no_result():
     """Thousands of calls that were never made, as an agent may show them in each of its requests."""
     tools, history = ToolTrace(trace := Recorder()), [user("Go.")]
@@ -215,7 +134,7 @@ def test_a_forged_history_takes_no_time_and_hides_no_result():
 
 
 def test_results_are_kept_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr(conversation, "_MOST_RESULTS", 8)
+    monkeypatch.setattr(trace_module, "_MOST_RESULTS", 8)
     tools, history = ToolTrace(trace := Recorder()), [user("Go.")]
     for name, content in (("a", "12345"), ("b", "6789"), ("c", "x")):
         call = (name, "read", {"path": name})
@@ -274,8 +193,13 @@ def test_every_result_reaches_its_call_in_parallel_rewritten_and_shortened_histo
     assert [content[event.call_id] for event in noted] == made
 
 
+def test_a_sub_agents_conversation_stays_as_it_is():
+    messages = [{"role": "system", "content": "You are a sub-agent."}, user("Find the price.")]
+    assert restore_case_words(messages, ["Write a report.", ""]) == messages
+
+
 def test_the_cases_words_stand_for_the_messages_that_hold_them():
-    internal = user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nRevise it.")
+    internal = user("<<<INTERNAL>>>\nRevise it.")
     call = shown(("a", "write", {}))
     messages = [
         {"role": "system", "content": "You are."},
@@ -287,7 +211,7 @@ def test_the_cases_words_stand_for_the_messages_that_hold_them():
         {"role": "user", "content": [{"type": "text", "text": "[Sun 2026-11-22 09:17 UTC] Revise it. Write it."}]},
         internal,
     ]
-    assert restore_case_words(messages, ["Write it.", "Revise it. Write it."]) == [
+    assert restore_case_words(messages, ["Write it.", "Revise it. Write it."], ("<<<INTERNAL",)) == [
         messages[0],
         user("Write it."),
         call,
@@ -295,24 +219,3 @@ def test_the_cases_words_stand_for_the_messages_that_hold_them():
         messages[5],
         user("Revise it. Write it."),
     ]
-
-
-def test_a_sub_agents_conversation_stays_as_it_is():
-    messages = [{"role": "system", "content": "You are a sub-agent."}, user("Find the price.")]
-    assert restore_case_words(messages, ["Write a report.", ""]) == messages
-
-
-def test_the_time_and_the_machine_are_no_part_of_what_cassettes_compare():
-    runtime = "Runtime: agent=a | sessionId=s1 | host={} | os={} | node=v24.19.0 | model=m"
-    first = "[Sun 2026-11-22 09:15 UTC] Write it.\n\n" + runtime.format("vm", "Linux 6.18.44 (x64)")
-    second = "[Mon 2027-03-01 23:59 Europe/Berlin] Write it.\n\n" + runtime.format("0a1b2c", "Linux 5.10.1-x (x64)")
-    assert remove_stamps(first) == remove_stamps(second)
-    assert "node=v24.19.0" in remove_stamps(first)
-    assert remove_stamps("## Temporal Context\nCurrent date: 2026-11-22\n") == remove_stamps(
-        "## Temporal Context\nCurrent date: 2027-01-01\n"
-    )
-
-
-@pytest.mark.parametrize("text", ["It was [Sun 2026-11-22 09:15 UTC] then.", "The Current date: 2026-11-22 matters."])
-def test_what_only_looks_like_a_stamp_is_compared(text):
-    assert remove_stamps(text) == text

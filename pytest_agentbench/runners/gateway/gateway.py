@@ -1,4 +1,4 @@
-"""Way of an OpenClaw run to its model: an OpenAI-compatible endpoint that the run's own client answers."""
+"""Answer an agent's requests over HTTP by the client of its run's model."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from pytest_agentbench.models.completions_http import (
 )
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import drop_empty
-from pytest_agentbench.packs.openclaw.container import model_ref
-from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
-from pytest_agentbench.packs.openclaw.socket_server import SlotPool, is_deep, is_plain, listening
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.chat import Requests, settled
+from pytest_agentbench.runners.gateway.bounds import SlotPool, is_deep, is_plain
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+from pytest_agentbench.runners.gateway.server import listening
+from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_words
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -74,7 +75,7 @@ _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"rea
 """Fields that say the same: where the run sets one, the agent's others go."""
 
 _PATIENCE_SECONDS = 60.0
-"""After how long, and how often, an agent hears that its model is still at work: OpenClaw itself waits 300 s."""
+"""After how long, and how often, an agent hears that its model is still at work."""
 
 _MOST_REQUESTS = 2000
 """How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
@@ -86,10 +87,10 @@ _PAUSE_SECONDS = 0.1
 """How long what costs nothing waits, in its slot: a program that asks in a loop does not hold up the other runs."""
 
 NO_ANSWER = "The model gave no answer to this request. Asking again will not help."
-"""What an agent is told of an outage, in words that OpenClaw does not take for a reason to try once more."""
+"""What an agent is told of an outage, in words that none takes for a reason to try once more."""
 
 
-class ModelRelay:
+class Gateway:
     """One run's way to its model: an OpenAI-compatible endpoint on a unix socket, answered by the run's client.
 
     Requests may come side by side. Tool calls and their results go into the trace. After an outage, which the client
@@ -103,17 +104,19 @@ class ModelRelay:
         trace: Recorder,
         parameters: Mapping[str, Any],
         over_budget: Callable[[Usage], str | None] = lambda usage: None,
+        policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
     ) -> None:
         """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
 
         `over_budget` says why a run with such a usage may ask for nothing more, None where it may.
         """
-        # For cassettes: the same request names another time and another host in every run.
-        requests.compare_by(remove_stamps)
+        # For cassettes: the same request may name another time and another host in every run.
+        requests.compare_by(policy.make_alike)
+        self._policy = policy
         self._requests = requests
         self._model = model
         self._trace = trace
-        self._tools = ToolTrace(trace)
+        self._tools = ToolTrace(trace, policy)
         self._parameters = parameters
         self._turns: list[str] = []
         self._in_turn = False
@@ -193,12 +196,9 @@ class ModelRelay:
         self._asked += 1
 
     def _check(self, request: Mapping[str, Any]) -> None:
-        """Raise RequestRefused for another model and for tools that the provider would run.
-
-        OpenClaw sends its own name for the model where that is `openrouter/` and a name without a slash.
-        """
+        """Raise RequestRefused for another model and for tools that the provider would run."""
         name = request.get("model")
-        if name not in (self._model.requested_model, model_ref(self._model)):
+        if name not in (self._model.requested_model, *self._policy.names):
             self._refused = str(name)
             message = f"this run has the model {self._model.requested_model!r} and no other, not {name!r}"
             raise RequestRefused(404, message, "model_not_found")
@@ -248,7 +248,7 @@ class ModelRelay:
         self._tools.requested(messages)
         ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
         note: dict[str, Any] = {"ignored": ignored} if ignored else {}
-        asked = restore_case_words(messages, self._turns) if self._model.scripted else messages
+        asked = restore_case_words(messages, self._turns, self._policy.internal) if self._model.scripted else messages
         reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
         self._tools.replied(messages, reply)
         return reply

@@ -1,0 +1,68 @@
+"""Tell a run's gateway what OpenClaw writes in its own way (2026.9.6)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.packs.openclaw.container import model_ref
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy, Volatile
+
+_INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+"""OpenClaw's own notes to its model come as user messages that begin so."""
+
+_WRAPPER = "tool_call"
+"""OpenClaw's tool that calls one which the model is not offered by itself, such as `web_fetch`."""
+
+_STAMPS = (
+    (re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\s]+\] ", re.MULTILINE), "[time] "),
+    (re.compile(r"^Current date: \d{4}-\d\d-\d\d$", re.MULTILINE), "Current date: [date]"),
+    (re.compile(r" \| host=[^|\n]* \| os=[^|\n]* \| "), " | host=[host] | os=[os] | "),
+)
+"""What is another one in each run: the time, the date, the container's name and the machine's kernel."""
+
+
+def make_policy(model: Model) -> GatewayPolicy:
+    """Return OpenClaw's policy.
+
+    It sends its own name for the model where that is `openrouter/` and a name without a slash.
+    """
+    return GatewayPolicy(
+        names=(model_ref(model),),
+        volatile=tuple(Volatile("any", pattern, name) for pattern, name in _STAMPS),
+        internal=(_INTERNAL,),
+        is_error=_is_error,
+        unwrap=_unwrap,
+    )
+
+
+def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
+    """Return the tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it
+    names.
+
+    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. What it takes for it in another form, as some
+    models write it, stays the wrapper's own call.
+    """
+    wrapped = call.arguments or {}
+    tool, arguments = wrapped.get("id"), wrapped.get("args", {})
+    if call.name != _WRAPPER or not wrapped.keys() <= {"id", "args"} or not isinstance(arguments, dict):
+        return call.name, call.arguments
+    name = tool.strip().split(":", 2)[-1] if isinstance(tool, str) else ""
+    return (name, arguments) if name else (call.name, call.arguments)
+
+
+def _is_error(content: str, name: str) -> bool:
+    """Return whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
+    # Its three forms
+    if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
+        return True
+    if not content.startswith("{"):
+        return False
+    try:
+        said = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said == {"status": "error", "tool": name, "error": said.get("error")}
