@@ -156,6 +156,11 @@ class Gateway:
         return self._failure
 
     @property
+    def outage(self) -> BaseException | None:
+        """Return the turn's outage: what says nothing of any request; None where there was none."""
+        return self._failure if _is_outage(self._failure) else None
+
+    @property
     def refused(self) -> str | None:
         """Return the name of another model that was asked for, if any."""
         return self._refused
