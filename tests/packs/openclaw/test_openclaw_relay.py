@@ -24,10 +24,11 @@ from support.fault_endpoint import FaultEndpoint, always
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.dialects.chat import write_usage
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.packs.openclaw import relay as relay_module
-from pytest_agentbench.packs.openclaw.relay import NO_ANSWER, ModelRelay, _make_usage
+from pytest_agentbench.packs.openclaw.relay import NO_ANSWER, ModelRelay
 from pytest_agentbench.records.case import Limits, Model
 from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
 from pytest_agentbench.runners.base import Recorder
@@ -573,7 +574,7 @@ def test_no_request_at_all_breaks_the_relay(tmp_path, caplog):
 
 def test_tokens_are_told_by_the_names_of_completions():
     own = {"prompt_tokens": 1, "completion_tokens": 2, "more": 3}
-    assert _make_usage(Usage(input_tokens=1, output_tokens=2, raw=(own,))) == own
-    told = _make_usage(Usage(input_tokens=1, output_tokens=2, total_tokens=3, raw=({"input_tokens": 1},)))
+    assert write_usage(Usage(input_tokens=1, output_tokens=2, raw=(own,))) == own
+    told = write_usage(Usage(input_tokens=1, output_tokens=2, total_tokens=3, raw=({"input_tokens": 1},)))
     assert (told["prompt_tokens"], told["completion_tokens"]) == (1, 2)
-    assert _make_usage(Usage()) is None
+    assert write_usage(Usage()) is None
