@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.completions import (
-    EVENT_STREAM,
-    LAST_EVENT,
-    RequestRefused,
-    list_events,
-    read_request,
-    write_event,
-)
+from pytest_agentbench.models.completions import EVENT_STREAM, parse_object
 from pytest_agentbench.models.completions_http import (
     JSONReply,
     asks_for_models,
@@ -27,8 +19,9 @@ from pytest_agentbench.models.completions_http import (
     respond_with_models,
     respond_with_refusal,
 )
+from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route
+from pytest_agentbench.models.dialects.choice import DIALECTS
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.base import Recorder
@@ -41,36 +34,7 @@ from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_word
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-_PASSED_ON = frozenset(
-    {
-        "enable_thinking",
-        "frequency_penalty",
-        "include_reasoning",
-        "logit_bias",
-        "max_completion_tokens",
-        "max_tokens",
-        "min_p",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "reasoning",
-        "reasoning_effort",
-        "repetition_penalty",
-        "response_format",
-        "seed",
-        "stop",
-        "temperature",
-        "thinking",
-        "tool_choice",
-        "top_a",
-        "top_k",
-        "top_p",
-        "verbosity",
-    }
-)
-"""Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
-
-_OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options"})
+_CHAT = DIALECTS["chat"]
 _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
 """Fields that say the same: where the run sets one, the agent's others go."""
 
@@ -170,18 +134,19 @@ class Gateway:
                     return
                 response = respond_with_models(self._model.requested_model)
             except RequestRefused as refused:
-                response = respond_with_refusal(refused, "agentbench_error")
+                response = respond_with_refusal(refused)
             await asyncio.sleep(_PAUSE_SECONDS)
             await response(scope, receive, send)
 
-    async def _read(self, request: Request) -> dict[str, Any]:
+    async def _read(self, request: Request) -> Asked:
         """Return the completion that is asked for, which may be. Raises RequestRefused."""
         body = await read_body(request)
-        if not is_plain(body) or is_deep(wanted := read_request(body)):
+        if not is_plain(body) or is_deep(sent := parse_object(body)):
             raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
-        self._check(wanted)
+        asked = _CHAT.read(sent, Route("chat", "ask"))
+        self._check(asked)
         self._check_turn()
-        return wanted
+        return asked
 
     def _check_turn(self) -> None:
         """Raise RequestRefused where nothing may be asked any more, whatever it is."""
@@ -195,22 +160,23 @@ class Gateway:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
 
-    def _check(self, request: Mapping[str, Any]) -> None:
+    def _check(self, asked: Asked) -> None:
         """Raise RequestRefused for another model and for tools that the provider would run."""
-        name = request.get("model")
-        if name not in (self._model.requested_model, *self._policy.names):
-            self._refused = str(name)
-            message = f"this run has the model {self._model.requested_model!r} and no other, not {name!r}"
+        if asked.model not in (self._model.requested_model, *self._policy.names):
+            self._refused = asked.model
+            message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
             raise RequestRefused(404, message, "model_not_found")
-        tools = request.get("tools") or []
-        if not isinstance(tools, list) or not all(_is_function(tool) for tool in tools):
-            raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
+        if asked.server_tools:
+            said = f"the provider would run {asked.server_tools[0]!r} itself; 'tools' is to be a list of functions"
+            raise RequestRefused(400, said, "invalid_request")
+        if asked.refusal is not None:
+            raise asked.refusal
 
-    async def _respond(self, request: Mapping[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = _EventStream(send) if request.get("stream") else None
+        stream = _EventStream(send) if asked.stream else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking, gone = asyncio.ensure_future(self._ask(request)), asyncio.ensure_future(receive())
+        asking, gone = asyncio.ensure_future(self._ask(asked)), asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
@@ -219,7 +185,7 @@ class Gateway:
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if stream is not None and not asking.done() and not gone.done():
-                    await stream.send([_AT_WORK])
+                    await stream.send([_CHAT.keep_alive])
         finally:
             await settled((asking, gone))
         if asking.cancelled():
@@ -233,39 +199,33 @@ class Gateway:
             # A stream that has begun has said 200 already: its refusal comes as an event.
             if stream is None or not stream.begun:
                 raise refusal
-            await stream.send([write_event(refusal.body("agentbench_error")), LAST_EVENT], more=False)
+            await stream.send([_CHAT.error_events(refusal.status, refusal.code, str(refusal))], more=False)
         elif stream is not None:
-            events = list_events(_make_completion(asking.result()), request.get("stream_options"))
-            await stream.send(events, more=False)
+            await stream.send(_CHAT.events(asking.result(), asked), more=False)
         else:
-            await JSONReply(_make_completion(asking.result()))(scope, receive, send)
+            await JSONReply(_CHAT.write(asking.result(), asked))(scope, receive, send)
 
-    async def _ask(self, request: Mapping[str, Any]) -> ChatReply:
-        messages: Sequence[Mapping[str, Any]] = request["messages"]
-        tools = request.get("tools") or ()
+    async def _ask(self, asked: Asked) -> ChatReply:
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
-        self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in tools])
-        self._tools.requested(messages)
-        ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
-        note: dict[str, Any] = {"ignored": ignored} if ignored else {}
-        asked = restore_case_words(messages, self._turns, self._policy.internal) if self._model.scripted else messages
-        reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
-        self._tools.replied(messages, reply)
+        self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
+        self._tools.requested(asked.messages)
+        note: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
+        messages: Sequence[Mapping[str, Any]] = asked.messages
+        if self._model.scripted:
+            messages = restore_case_words(messages, self._turns, self._policy.internal)
+        reply = await self._requests.send(messages, asked.tools, self._parameters_of(asked.parameters), **note)
+        self._tools.replied(asked.messages, reply)
         return reply
 
-    def _parameters_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _parameters_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the model gets beside messages and tools: the run's own fields, then the agent's, then the
         model's.
         """
         overruled = {name for alike in _SYNONYMS if not alike.isdisjoint(self._parameters) for name in alike}
-        sent = {name: value for name, value in request.items() if name in _PASSED_ON - overruled}
+        sent = {name: value for name, value in given.items() if name not in overruled}
         # None takes the model's own field away where the agent's says the same in another.
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
-
-
-_AT_WORK = write_event({"object": "chat.completion.chunk", "choices": []})
-"""An event without a choice: clients that limit the time between two events do not see comments."""
 
 
 class _EventStream:
@@ -296,11 +256,6 @@ def _count_slots(scope: Scope) -> int:
     return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
 
 
-def _is_function(tool: object) -> bool:
-    function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
-    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
-
-
 _TOLD = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent may do something about, such as to condense a conversation."""
 
@@ -316,39 +271,3 @@ def _make_refusal(failure: BaseException | None) -> RequestRefused:
         # 400, as clients send again what is answered by 429 and 5xx.
         return RequestRefused(400, NO_ANSWER, "no_answer")
     return RequestRefused(400, str(failure), "bad_request")
-
-
-def _make_completion(reply: ChatReply) -> dict[str, Any]:
-    """Return the reply as the protocol has it."""
-    completion = {
-        "id": reply.response_id or "chatcmpl-agentbench",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": reply.model,
-        "choices": [
-            {
-                "index": 0,
-                # Its parts as one text: agents take no others
-                "message": {**drop_empty(reply.message), **reply.reasoning, "content": reply.content},
-                "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
-            }
-        ],
-    }
-    usage = _make_usage(reply.usage)
-    return completion if usage is None else {**completion, "usage": usage}
-
-
-def _make_usage(usage: Usage) -> dict[str, Any] | None:
-    """Return the provider's own account, or one like it; None where the tokens are unknown."""
-    # Responses and Messages count by other names, which an agent that asks for completions does not read
-    if usage.raw and "prompt_tokens" in usage.raw[-1]:
-        return usage.raw[-1]
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-    }
