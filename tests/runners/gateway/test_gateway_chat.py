@@ -111,7 +111,8 @@ def test_a_request_is_answered_by_the_runs_client_with_the_runs_parameters(tmp_p
             assert completion["usage"] == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
             assert (completion["id"], completion["model"]) == ("chat-1", "told-v1")
             assert it.trace.usage.total_tokens == 15
-            assert it.notes("request") == [{"number": 1, "messages": 1, "tools": 1, "ignored": ["store"]}]
+            asked = {"number": 1, "messages": 1, "tools": 1, "ignored": ["store"]}
+            assert it.notes("request") == [{**asked, "dialect": "chat", "mode": "relay", "conversation": 1}]
             assert [reply["finish_reason"] for reply in it.notes("reply")] == ["length"]
             assert it.trace.request["tools"] == ["write"]
             assert it.gateway.failure is None
@@ -236,7 +237,7 @@ def test_the_runs_model_may_be_called_by_the_agents_name_for_it(tmp_path):
         (b"[" * 100_000, 400, "invalid_json"),
         (b'{"messages": []}', 400, "invalid_request"),
         (b'{"model": "told-v1", "messages": ["x"]}', 400, "invalid_request"),
-        (b'{"model": "told-v1", "messages": [{}], "tools": [{"type": "web_search"}]}', 400, "invalid_request"),
+        (b'{"model": "told-v1", "messages": [{}], "tools": [{"type": "web_search"}]}', 400, "server_tool"),
         (b'{"model": "told-v1", "messages": [{}], "tools": "all"}', 400, "invalid_request"),
         (b" " * (33 * 2**20), 413, "too_large"),
     ],
