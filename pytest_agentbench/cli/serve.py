@@ -76,12 +76,12 @@ def _guard_app(app: ASGIApp) -> ASGIApp:
     """Return the endpoint, for programs of this machine and of its containers only."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        from pytest_agentbench.models.completions import SCRIPTED_ERROR, RequestRefused
         from pytest_agentbench.models.completions_http import respond_with_refusal
+        from pytest_agentbench.models.dialects.base import RequestRefused
 
         problem = foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)
         refused = None if problem is None else RequestRefused(403, problem, "foreign_request")
-        await (app if refused is None else respond_with_refusal(refused, SCRIPTED_ERROR))(scope, receive, send)
+        await (app if refused is None else respond_with_refusal(refused))(scope, receive, send)
 
     return guarded
 

@@ -10,11 +10,13 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.models.dialects.base import RequestRefused
+from pytest_agentbench.models.dialects.chat import error, list_events, require_messages, wants_usage
 from pytest_agentbench.models.prompts import (
     ANSWER_SCHEMA,
     JUDGE_SCHEMA,
@@ -40,68 +42,25 @@ from pytest_agentbench.records.base import DIMENSIONS
 MAX_BODY = 32 * 1024 * 1024
 EVENT_STREAM = {"content-type": "text/event-stream"}
 """Headers of a stream, by hand: Starlette's `media_type` would add a charset."""
-SCRIPTED_ERROR = "scripted_error"
-"""The type of errors that scripts answer with."""
 _CHARACTERS_PER_TOKEN = 4
 
 
-class RequestRefused(Exception):
-    """A request ends with an HTTP error."""
-
-    def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers
-
-    def body(self, kind: str) -> dict[str, Any]:
-        """Return the error's body as the protocol has it, `kind` its type."""
-        return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
-
-
-def read_request(body: bytes) -> dict[str, Any]:
-    """Return the request for a completion, with at least one message. Raises RequestRefused for anything else."""
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request consists of. Raises RequestRefused for anything else."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RequestRefused(400, f"the request is no JSON: {error}", "invalid_json") from error
-    messages = request.get("messages") if isinstance(request, dict) else None
-    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        raise RequestRefused(400, "the request needs 'messages', a list of at least one message", "invalid_request")
-    return dict(request)
+    if not isinstance(request, dict):
+        raise RequestRefused(400, "the request is to be a JSON object", "invalid_request")
+    return request
 
 
-def list_events(completion: Mapping[str, Any], options: object) -> Iterator[bytes]:
-    """Yield a completion's events, its text word by word, with usage where the request's `stream_options` want it."""
-    head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = completion["choices"][0]
-    for delta in _split_message(choice["message"]):
-        yield write_event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    yield write_event(head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
-    if isinstance(options, dict) and options.get("include_usage") and completion.get("usage") is not None:
-        yield write_event(head | {"choices": [], "usage": completion["usage"]})
-    yield LAST_EVENT
-
-
-LAST_EVENT = b"data: [DONE]\n\n"
-
-
-def write_event(data: Mapping[str, Any]) -> bytes:
-    """Return a server-sent event."""
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
-    whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
-    yield {**whole, "content": None if message["content"] is None else ""}
-    for word in re.findall(r"\s*\S+|\s+$", message["content"] or ""):
-        yield {"content": word}
-    for index, call in enumerate(message.get("tool_calls", ())):
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
-        yield {"tool_calls": [{"index": index, **call, "function": {"name": name, "arguments": ""}}]}
-        for piece in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+def read_request(body: bytes) -> dict[str, Any]:
+    """Return the request for a completion, with at least one message. Raises RequestRefused for anything else."""
+    request = parse_object(body)
+    require_messages(request)
+    return request
 
 
 def refuse_large(size: int) -> None:
@@ -134,10 +93,10 @@ class ScriptedConnection:
             request = read_request(body)
             completion = await complete_scripted(self._scripts, request, headers, body)
         except RequestRefused as refused:
-            content = json.dumps(refused.body(SCRIPTED_ERROR)).encode()
+            content = json.dumps(error(refused.status, refused.code, str(refused))).encode()
             return RawReply(refused.status, {"content-type": "application/json", **(refused.headers or {})}, content)
         if request.get("stream"):
-            content = b"".join(list_events(completion, request.get("stream_options")))
+            content = b"".join(list_events(completion, include_usage=wants_usage(request)))
             if stall_seconds is None:
                 return RawReply(200, EVENT_STREAM, content)
             from pytest_agentbench.models.streaming import StreamReader

@@ -15,13 +15,12 @@ from starlette.responses import Response, StreamingResponse
 
 from pytest_agentbench.models.completions import (
     EVENT_STREAM,
-    SCRIPTED_ERROR,
-    RequestRefused,
     complete_scripted,
-    list_events,
     read_request,
     refuse_large,
 )
+from pytest_agentbench.models.dialects.base import RequestRefused
+from pytest_agentbench.models.dialects.chat import error, list_events, list_models, wants_usage
 from pytest_agentbench.models.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -62,15 +61,14 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def respond_with_refusal(refused: RequestRefused, kind: str) -> Response:
-    """Return the response that says why; `kind` is the error's type."""
-    return JSONReply(refused.body(kind), refused.status, refused.headers)
+def respond_with_refusal(refused: RequestRefused) -> Response:
+    """Return the response that says why."""
+    return JSONReply(error(refused.status, refused.code, str(refused)), refused.status, refused.headers)
 
 
 def respond_with_models(name: str) -> Response:
     """Return the list of models: this one."""
-    model = {"id": name, "object": "model", "created": 0, "owned_by": "agentbench"}
-    return JSONReply({"object": "list", "data": [model]})
+    return JSONReply(list_models(name))
 
 
 def respond_with_completion(completion: Mapping[str, Any], request: Mapping[str, Any]) -> Response:
@@ -79,7 +77,7 @@ def respond_with_completion(completion: Mapping[str, Any], request: Mapping[str,
         return JSONReply(completion)
 
     async def stream() -> AsyncIterator[bytes]:  # Starlette takes each step of another iterator to a thread
-        for event in list_events(completion, request.get("stream_options")):
+        for event in list_events(completion, include_usage=wants_usage(request)):
             yield event
 
     return StreamingResponse(stream(), headers=EVENT_STREAM)
@@ -102,7 +100,7 @@ def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
                 completion = await complete_scripted(scripts, wanted, request.headers, body)
                 response = respond_with_completion(completion, wanted)
         except RequestRefused as refused:
-            response = respond_with_refusal(refused, SCRIPTED_ERROR)
+            response = respond_with_refusal(refused)
         await response(scope, receive, send)
 
     return app

@@ -22,7 +22,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from pytest_agentbench.models.completions import list_events, write_event
+from pytest_agentbench.models.dialects.base import write_event
+from pytest_agentbench.models.dialects.chat import list_events, wants_usage
 from pytest_agentbench.models.prompts import message_text
 
 Choose = Callable[[str, int], str]
@@ -195,7 +196,7 @@ class FaultEndpoint:
             writer.write(b"%x\r\n%b\r\n" % (len(event), event))
             await writer.drain()
 
-        for at, event in enumerate(list_events(self._completion(body, fault), body.get("stream_options"))):
+        for at, event in enumerate(list_events(self._completion(body, fault), include_usage=wants_usage(body))):
             if fault == "comments":
                 await write(b": PROCESSING\n\n")
             if at == 2 and fault == "stall":

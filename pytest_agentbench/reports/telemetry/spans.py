@@ -204,10 +204,11 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
         told.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
         told.add("server", _server(model))
         told.add("error", {"type": failed.code if failed is not None else None})
+        told.add("agentbench.gateway", {name: request.data.get(name) for name in ("dialect", "mode")})
         if reply is not None:
             finish = reply.data.get("finish_reason")
             told.add("gen_ai.response", {"id": reply.data.get("response_id"), "finish_reasons": finish and [finish]})
-            told.add("agentbench", {"attempts": reply.data.get("attempts")})
+            told.add("agentbench", {name: reply.data.get(name) for name in ("attempts", "ttft_seconds")})
             told.add("gen_ai.usage", _tokens(usages.get(reply.sequence)))
         yield SpanFacts(
             f"chat {told.attributes.get('gen_ai.request.model', '')}".rstrip(),

@@ -35,6 +35,21 @@ class SlotPool:
             self._freed.set()
 
 
+class Pace:
+    """Lets one pass after the other, at least `seconds` apart. None waits for longer than those before it take."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._next = seconds, 0.0
+
+    async def wait(self) -> None:
+        """Wait for one's turn."""
+        now = asyncio.get_running_loop().time()
+        mine = max(now, self._next)
+        self._next = mine + self._seconds
+        if mine > now:
+            await asyncio.sleep(mine - now)
+
+
 def is_plain(document: bytes) -> bool:
     """Return whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
     if _separators(document) <= _MOST_VALUES:

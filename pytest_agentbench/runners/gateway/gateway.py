@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import contextvars
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.completions import (
-    EVENT_STREAM,
-    LAST_EVENT,
-    RequestRefused,
-    list_events,
-    read_request,
-    write_event,
-)
-from pytest_agentbench.models.completions_http import (
-    JSONReply,
-    asks_for_models,
-    read_body,
-    respond_with_models,
-    respond_with_refusal,
-)
+from pytest_agentbench.models.completions import parse_object
+from pytest_agentbench.models.completions_http import JSONReply, read_body
+from pytest_agentbench.models.dialects.base import Asked, Dialect, RequestRefused, Route
+from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import Usage
-from pytest_agentbench.runners.base import Recorder
+from pytest_agentbench.records.run import RunError, Usage
+from pytest_agentbench.runners.base import Recorder, RunEnd
 from pytest_agentbench.runners.chat import Requests, settled
-from pytest_agentbench.runners.gateway.bounds import SlotPool, is_deep, is_plain
+from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
+from pytest_agentbench.runners.gateway.bounds import Pace, SlotPool, is_deep, is_plain
+from pytest_agentbench.runners.gateway.conversations import Conversations, KeptThoughts
+from pytest_agentbench.runners.gateway.keys import NO_KEY, list_keys, name_path
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.runners.gateway.server import listening
 from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_words
@@ -41,40 +35,12 @@ from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_word
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-_PASSED_ON = frozenset(
-    {
-        "enable_thinking",
-        "frequency_penalty",
-        "include_reasoning",
-        "logit_bias",
-        "max_completion_tokens",
-        "max_tokens",
-        "min_p",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "reasoning",
-        "reasoning_effort",
-        "repetition_penalty",
-        "response_format",
-        "seed",
-        "stop",
-        "temperature",
-        "thinking",
-        "tool_choice",
-        "top_a",
-        "top_k",
-        "top_p",
-        "verbosity",
-    }
-)
-"""Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
+UsageSource = Literal["gateway", "gateway_partial"]
 
-_OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options"})
 _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
 """Fields that say the same: where the run sets one, the agent's others go."""
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 15.0
 """After how long, and how often, an agent hears that its model is still at work."""
 
 _MOST_REQUESTS = 2000
@@ -84,18 +50,21 @@ _SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
 """Requests at a time, and how large they may be together: of the largest ones there is one at a time."""
 
 _PAUSE_SECONDS = 0.1
-"""How long what costs nothing waits, in its slot: a program that asks in a loop does not hold up the other runs."""
+"""How long what costs nothing waits: a program that asks in a loop does not hold up the other runs."""
 
 NO_ANSWER = "The model gave no answer to this request. Asking again will not help."
 """What an agent is told of an outage, in words that none takes for a reason to try once more."""
 
 
 class Gateway:
-    """One run's way to its model: an OpenAI-compatible endpoint on a unix socket, answered by the run's client.
+    """One run's way to its model: an endpoint that speaks all dialects, answered by the run's client.
 
     Requests may come side by side. Tool calls and their results go into the trace. After an outage, which the client
-    tells when its own retries are over, nothing more is asked in the same turn: it has failed.
+    tells when its own retries are over, nothing more is asked in the same turn: it has failed. `key` is what agents
+    are to send as their key: any other is noted and dropped.
     """
+
+    key: str = NO_KEY
 
     def __init__(
         self,
@@ -105,10 +74,12 @@ class Gateway:
         parameters: Mapping[str, Any],
         over_budget: Callable[[Usage], str | None] = lambda usage: None,
         policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
+        usage_source: UsageSource = "gateway",
     ) -> None:
         """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
 
-        `over_budget` says why a run with such a usage may ask for nothing more, None where it may.
+        `over_budget` says why a run with such a usage may ask for nothing more, None where it may. `usage_source` is
+        `gateway_partial` where the agent can ask models elsewhere, too.
         """
         # For cassettes: the same request may name another time and another host in every run.
         requests.compare_by(policy.make_alike)
@@ -117,30 +88,37 @@ class Gateway:
         self._model = model
         self._trace = trace
         self._tools = ToolTrace(trace, policy)
+        self._conversations, self._thoughts = Conversations(), KeptThoughts()
         self._parameters = parameters
         self._turns: list[str] = []
         self._in_turn = False
         self._asking: set[asyncio.Task[ChatReply]] = set()
         self._asked = 0
-        self._slots = SlotPool(_SLOTS)
+        self._slots, self._pace = SlotPool(_SLOTS), Pace(_PAUSE_SECONDS)
         self._over_budget = over_budget
         self._failure: BaseException | None = None
         self._refused: str | None = None
+        self._server_tool: str | None = None
+        # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
+        self._context = contextvars.copy_context()
+        self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
+        trace.provider.update(usage_source=usage_source)
 
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
         """Listen at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
-        async with listening(self._app, socket):
+        async with listening(self.app, socket):
             yield
 
     @contextlib.contextmanager
-    def turn(self, text: str) -> Iterator[None]:
-        """Begin a turn with this text of the user's: the model is asked inside the block only, and given up at its end.
+    def turn(self, *texts: str) -> Iterator[None]:
+        """Begin a turn with these texts of the user's: the model is asked inside the block only, and given up at its
+        end.
 
         What failed or was refused before it is forgotten; what did in it can be read after it.
         """
-        self._turns.append(text)
-        self._failure = self._refused = None
+        self._turns += texts
+        self._failure = self._refused = self._server_tool = None
         self._in_turn = True
         try:
             yield
@@ -157,7 +135,7 @@ class Gateway:
 
     @property
     def outage(self) -> BaseException | None:
-        """Return the turn's outage: what says nothing of any request; None where there was none."""
+        """Return why nothing more is asked in the turn, None where more may be: agents hide outages."""
         return self._failure if _is_outage(self._failure) else None
 
     @property
@@ -165,57 +143,128 @@ class Gateway:
         """Return the name of another model that was asked for, if any."""
         return self._refused
 
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @property
+    def server_tool(self) -> str | None:
+        """Return the name of a tool that the provider would have run, and that was refused, if any."""
+        return self._server_tool
+
+    def find_end(self, *, answered: bool) -> RunEnd | None:
+        """Return how the turn ended by what was asked here, None where that says nothing; `answered`: the agent did.
+
+        Raises its outage, and where the agent did not answer why the provider refused its last request.
+        """
+        if self._failure is not None and (self.outage is not None or not answered):
+            raise self._failure
+        if self._server_tool is not None:
+            told = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
+            return RunEnd("failed", RunError(code="server_tool", message=told))
+        if self._refused is not None and not answered:
+            told = f"the agent asked for the model {self._refused!r}, and a run has one model only"
+            return RunEnd("failed", RunError(code="other_model", message=told))
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a run's artifact says of how its model was asked."""
+        return {**self._facts, **self._conversations.describe()}
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as an ASGI app."""
+        request = Request(scope, receive)
+        query = scope.get("query_string", b"").decode("latin-1")
+        target = f"{scope['path']}?{query}" if query else scope["path"]
+        route = find_route(scope["method"], target, request.headers)
+        dialect = DIALECTS.get(route.dialect, DIALECTS["chat"])
+        if route.kind != "ask":
+            await self._pace.wait()
         # Taken before the body is read: slots bound what lies in memory, too.
         async with self._slots.take(_count_slots(scope)):
             try:
-                request = Request(scope, receive)
-                if not asks_for_models(request):
-                    await self._respond(await self._read(request), scope, receive, send)
+                if any(key != self.key for key in list_keys(request.headers, query)):
+                    self._note(foreign_key=True)
+                if "content-encoding" in request.headers:
+                    raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
+                if route.kind == "ask":
+                    await self._respond(await self._read(request, route, dialect), dialect, scope, receive, send)
                     return
-                response = respond_with_models(self._model.requested_model)
+                response = await self._answer_aside(request, route, dialect)
             except RequestRefused as refused:
-                response = respond_with_refusal(refused, "agentbench_error")
-            await asyncio.sleep(_PAUSE_SECONDS)
+                body = dialect.error(refused.status, refused.code, str(refused))
+                response = JSONReply(body, refused.status, refused.headers)
+                await asyncio.sleep(_PAUSE_SECONDS)
             await response(scope, receive, send)
 
-    async def _read(self, request: Request) -> dict[str, Any]:
-        """Return the completion that is asked for, which may be. Raises RequestRefused."""
-        body = await read_body(request)
-        if not is_plain(body) or is_deep(wanted := read_request(body)):
-            raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
-        self._check(wanted)
+    async def _answer_aside(self, request: Request, route: Route, dialect: Dialect) -> Response:
+        """Answer what asks no model. Raises RequestRefused."""
+        name = self._model.requested_model
+        if route.kind == "ping":
+            return Response()
+        if route.kind == "count":
+            asked = dialect.read(await self._parse(request), route)
+            return JSONReply(dialect.count(count_tokens(asked, self._counter)))
+        if route.kind == "models" and route.model is None:
+            return JSONReply(dialect.list_models(name))
+        if route.kind == "models" and route.model in self._names:
+            return JSONReply(dialect.describe_model(name))
+        path = name_path(request.scope["path"], route.token)
+        self._trace.event("refused_endpoint", method=request.method[:20], path=path)
+        raise RequestRefused(404, f"{request.method} {path} is not served here", "unknown_route")
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return TokenCounter(self._model)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self._model.requested_model, self._model.model_id, *self._policy.names
+
+    async def _read(self, request: Request, route: Route, dialect: Dialect) -> Asked:
+        """Return what is asked, which may be. Raises RequestRefused."""
+        asked = dialect.read(await self._parse(request), route)
+        self._check(asked)
         self._check_turn()
-        return wanted
+        return asked
+
+    async def _parse(self, request: Request) -> dict[str, Any]:
+        body = await read_body(request)
+        if not is_plain(body) or is_deep(parsed := parse_object(body)):
+            raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
+        return parsed
 
     def _check_turn(self) -> None:
         """Raise RequestRefused where nothing may be asked any more, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
-        if not _is_outage(self._failure) and (reason := self._over_budget(self._trace.usage)) is not None:
+        if self.outage is None and (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
-        if _is_outage(self._failure):
-            raise _make_refusal(self._failure)
+        if self.outage is not None:
+            raise self._make_refusal(self.outage)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
 
-    def _check(self, request: Mapping[str, Any]) -> None:
-        """Raise RequestRefused for another model and for tools that the provider would run."""
-        name = request.get("model")
-        if name not in (self._model.requested_model, *self._policy.names):
-            self._refused = str(name)
-            message = f"this run has the model {self._model.requested_model!r} and no other, not {name!r}"
-            raise RequestRefused(404, message, "model_not_found")
-        tools = request.get("tools") or []
-        if not isinstance(tools, list) or not all(_is_function(tool) for tool in tools):
-            raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
+    def _check(self, asked: Asked) -> None:
+        """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
+        if asked.model not in self._names:
+            if self._policy.pin == "refuse":
+                self._refused = asked.model
+                message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
+                raise RequestRefused(404, message, "model_not_found")
+            self._note(rewritten_models=[asked.model])
+        if asked.server_tools:
+            if self._policy.server_tools == "refuse":
+                self._server_tool = asked.server_tools[0]
+                said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
+                raise RequestRefused(400, said, "server_tool")
+            self._note(removed_tools=asked.server_tools)
+        if asked.refusal is not None:
+            raise asked.refusal
 
-    async def _respond(self, request: Mapping[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, asked: Asked, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = _EventStream(send) if request.get("stream") else None
+        stream = ReplyStream(send, dialect, asked) if asked.stream or asked.as_list else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking, gone = asyncio.ensure_future(self._ask(request)), asyncio.ensure_future(receive())
+        asking = asyncio.create_task(self._ask(asked, dialect), context=self._context.copy())
+        gone = asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
@@ -224,87 +273,77 @@ class Gateway:
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if stream is not None and not asking.done() and not gone.done():
-                    await stream.send([_AT_WORK])
+                    await stream.keep_alive()
         finally:
             await settled((asking, gone))
         if asking.cancelled():
             return
         failure = asking.exception()
         # An outage stays the turn's reason, whatever requests beside it came to.
-        if not _is_outage(self._failure):
+        if self.outage is None:
             self._failure = failure
         if failure is not None:
-            refusal = _make_refusal(failure)
+            refusal = self._make_refusal(failure)
             # A stream that has begun has said 200 already: its refusal comes as an event.
             if stream is None or not stream.begun:
                 raise refusal
-            await stream.send([write_event(refusal.body("agentbench_error")), LAST_EVENT], more=False)
+            await stream.fail(refusal)
         elif stream is not None:
-            events = list_events(_make_completion(asking.result()), request.get("stream_options"))
-            await stream.send(events, more=False)
+            await stream.finish(asking.result())
         else:
-            await JSONReply(_make_completion(asking.result()))(scope, receive, send)
+            await JSONReply(dialect.write(asking.result(), asked))(scope, receive, send)
 
-    async def _ask(self, request: Mapping[str, Any]) -> ChatReply:
-        messages: Sequence[Mapping[str, Any]] = request["messages"]
-        tools = request.get("tools") or ()
+    async def _ask(self, asked: Asked, dialect: Dialect) -> ChatReply:
+        wire = self._model.api
+        way = {"dialect": dialect.name, "wire": wire, "mode": "relay" if wire == dialect.name else "translate"}
+        self._note(dialects=[way], lost=asked.lost)
+        number = self._conversations.place(asked, self._turns)
+        if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
+            self._trace.event("helper", conversation=number)
+            return canned
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
-        self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in tools])
-        self._tools.requested(messages)
-        ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
-        note: dict[str, Any] = {"ignored": ignored} if ignored else {}
-        asked = restore_case_words(messages, self._turns, self._policy.internal) if self._model.scripted else messages
-        reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
-        self._tools.replied(messages, reply)
+        self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
+        self._tools.requested(asked.messages)
+        ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
+        messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
+        if self._model.scripted:
+            messages = restore_case_words(messages, self._turns, self._policy.internal)
+        note = {**ignored, "dialect": way["dialect"], "mode": way["mode"], "conversation": number}
+        reply = await self._requests.send(messages, asked.tools, self._parameters_of(asked.parameters), **note)
+        self._thoughts.keep(reply)
+        self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
 
-    def _parameters_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _parameters_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the model gets beside messages and tools: the run's own fields, then the agent's, then the
         model's.
         """
         overruled = {name for alike in _SYNONYMS if not alike.isdisjoint(self._parameters) for name in alike}
-        sent = {name: value for name, value in request.items() if name in _PASSED_ON - overruled}
+        sent = {name: value for name, value in given.items() if name not in overruled}
         # None takes the model's own field away where the agent's says the same in another.
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
+    def _note(self, **facts: Any) -> None:
+        """Add to what the artifact says of the gateway: lists are of what came, each once."""
+        for name, value in facts.items():
+            if not isinstance(value, list | tuple):
+                self._facts[name] = value
+                continue
+            known = self._facts.setdefault(name, []) if value else []
+            known += [item for item in value if item not in known][: _MOST_NOTED - len(known)]
+        self._trace.provider["gateway"] = self.describe()
 
-_AT_WORK = write_event({"object": "chat.completion.chunk", "choices": []})
-"""An event without a choice: clients that limit the time between two events do not see comments."""
-
-
-class _EventStream:
-    """A response of server-sent events, begun with the first: until then the request can still be refused."""
-
-    # Not StreamingResponse: that sends its head before its first event is known.
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
-
-    async def send(self, events: Iterable[bytes], *, more: bool = True) -> None:
-        """Send events; without `more` they are the last."""
-        if not self.begun:
-            self.begun = True
-            headers = [(name.encode(), value.encode()) for name, value in EVENT_STREAM.items()]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        for event in events:
-            await self._send({"type": "http.response.body", "body": event, "more_body": True})
-        if not more:
-            await self._send({"type": "http.response.body", "body": b""})
+    def _make_refusal(self, failure: BaseException) -> RequestRefused:
+        """Return what the agent is told: an outage's reasons are none of its business."""
+        if _is_outage(failure):
+            # 400 as a rule: clients send again what is answered by 429 and 5xx.
+            return RequestRefused(self._policy.outage_status, NO_ANSWER, "no_answer")
+        return RequestRefused(400, str(failure), "bad_request")
 
 
-def _count_slots(scope: Scope) -> int:
-    """Return how many slots a request of this length needs."""
-    # A number: the server has refused everything else.
-    length = dict(scope["headers"]).get(b"content-length", b"0")
-    return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
-
-
-def _is_function(tool: object) -> bool:
-    function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
-    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
-
+_MOST_NOTED = 50
+"""How many different names, which agents may make up, a fact holds."""
 
 _TOLD = frozenset({"bad_request", "context_exceeded", "filtered"})
 """Codes of errors that the agent may do something about, such as to condense a conversation."""
@@ -315,45 +354,8 @@ def _is_outage(failure: BaseException | None) -> bool:
     return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _TOLD)
 
 
-def _make_refusal(failure: BaseException | None) -> RequestRefused:
-    """Return what the agent is told: an outage's reasons are none of its business."""
-    if _is_outage(failure):
-        # 400, as clients send again what is answered by 429 and 5xx.
-        return RequestRefused(400, NO_ANSWER, "no_answer")
-    return RequestRefused(400, str(failure), "bad_request")
-
-
-def _make_completion(reply: ChatReply) -> dict[str, Any]:
-    """Return the reply as the protocol has it."""
-    completion = {
-        "id": reply.response_id or "chatcmpl-agentbench",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": reply.model,
-        "choices": [
-            {
-                "index": 0,
-                # Its parts as one text: agents take no others
-                "message": {**drop_empty(reply.message), **reply.reasoning, "content": reply.content},
-                "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
-            }
-        ],
-    }
-    usage = _make_usage(reply.usage)
-    return completion if usage is None else {**completion, "usage": usage}
-
-
-def _make_usage(usage: Usage) -> dict[str, Any] | None:
-    """Return the provider's own account, or one like it; None where the tokens are unknown."""
-    # Responses and Messages count by other names, which an agent that asks for completions does not read
-    if usage.raw and "prompt_tokens" in usage.raw[-1]:
-        return usage.raw[-1]
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-    }
+def _count_slots(scope: Scope) -> int:
+    """Return how many slots a request of this length needs."""
+    # A number: the server has refused everything else.
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)

@@ -137,6 +137,7 @@ class _Exchange:
             "type": "http",
             "method": words[0],
             "path": words[1].partition("?")[0],
+            "query_string": words[1].partition("?")[2].encode("latin-1"),
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         }
 

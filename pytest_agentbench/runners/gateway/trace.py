@@ -56,13 +56,17 @@ def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call as the model made it; `call_id`, which no other has, and `tool` are what the trace calls it."""
+    """A tool call as the model made it, `at` seconds into the run.
+
+    `call_id`, which no other has, and `tool` are what the trace calls it.
+    """
 
     sent_id: str
     call_id: str
     name: str
     arguments: Any
     tool: str
+    at: float
     is_open: bool = True
 
 
@@ -102,8 +106,11 @@ class ToolTrace:
         self._ids: set[str] = set()
         self._room = _MOST_RESULTS
 
-    def replied(self, messages: Messages, reply: ChatReply) -> None:
-        """Note the calls of a reply to these messages, and the text that it has beside them."""
+    def replied(self, messages: Messages, reply: ChatReply, conversation: int | None = None) -> None:
+        """Note the calls of a reply to these messages, and the text that it has beside them.
+
+        `conversation` is the number of the one that they belong to, None for the main one.
+        """
         if not reply.tool_calls:
             return
         if reply.content:
@@ -111,9 +118,11 @@ class ToolTrace:
         calls = []
         for call in reply.tool_calls:
             call_id, (tool, arguments) = self._unique_id(call.id), self._policy.unwrap(call)
-            calls.append(_Call(call.id, call_id, call.name, _parse_arguments(call.raw), tool))
+            calls.append(_Call(call.id, call_id, call.name, _parse_arguments(call.raw), tool, self._trace.seconds))
             if tool != call.name:
                 self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
+            if conversation is not None:
+                self._trace.event("side_call", call_id=call_id, conversation=conversation)
             self._trace.tool_call(call_id, tool, arguments, call.raw if arguments is None else None)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
@@ -131,8 +140,14 @@ class ToolTrace:
                 # Found from the end, written in the order of what happened.
                 found[:0] = _take_results(asked, self._replies[place])
         for call, content in found:
-            is_error = self._policy.is_error(content, call.name)
-            self._trace.tool_result(call.call_id, call.tool, self._shorten(content), is_error=is_error)
+            self._trace.tool_result(
+                call.call_id,
+                call.tool,
+                self._shorten(content),
+                is_error=self._policy.is_error(content, call.name),
+                # As observed here: the agent's own work between two requests is in it
+                duration_seconds=self._trace.seconds - call.at,
+            )
 
     def _place(self, asked: _CallMessage, opening: str, end: int) -> int | None:
         """Return where the reply is, of those before `end`, that the message shows; None where it shows none."""

@@ -24,6 +24,7 @@ from support.fault_endpoint import FaultEndpoint, always
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.dialects.chat import write_usage
 from pytest_agentbench.models.script_trees import ScriptTree
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Limits, Model
@@ -31,7 +32,7 @@ from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResult
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.runners.gateway import gateway as gateway_module
-from pytest_agentbench.runners.gateway.gateway import NO_ANSWER, Gateway, _make_usage
+from pytest_agentbench.runners.gateway.gateway import NO_ANSWER, Gateway
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
@@ -110,7 +111,8 @@ def test_a_request_is_answered_by_the_runs_client_with_the_runs_parameters(tmp_p
             assert completion["usage"] == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
             assert (completion["id"], completion["model"]) == ("chat-1", "told-v1")
             assert it.trace.usage.total_tokens == 15
-            assert it.notes("request") == [{"number": 1, "messages": 1, "tools": 1, "ignored": ["store"]}]
+            asked = {"number": 1, "messages": 1, "tools": 1, "ignored": ["store"]}
+            assert it.notes("request") == [{**asked, "dialect": "chat", "mode": "relay", "conversation": 1}]
             assert [reply["finish_reason"] for reply in it.notes("reply")] == ["length"]
             assert it.trace.request["tools"] == ["write"]
             assert it.gateway.failure is None
@@ -235,7 +237,7 @@ def test_the_runs_model_may_be_called_by_the_agents_name_for_it(tmp_path):
         (b"[" * 100_000, 400, "invalid_json"),
         (b'{"messages": []}', 400, "invalid_request"),
         (b'{"model": "told-v1", "messages": ["x"]}', 400, "invalid_request"),
-        (b'{"model": "told-v1", "messages": [{}], "tools": [{"type": "web_search"}]}', 400, "invalid_request"),
+        (b'{"model": "told-v1", "messages": [{}], "tools": [{"type": "web_search"}]}', 400, "server_tool"),
         (b'{"model": "told-v1", "messages": [{}], "tools": "all"}', 400, "invalid_request"),
         (b" " * (33 * 2**20), 413, "too_large"),
     ],
@@ -576,7 +578,7 @@ def test_no_request_at_all_breaks_the_gateway(tmp_path, caplog):
 
 def test_tokens_are_told_by_the_names_of_completions():
     own = {"prompt_tokens": 1, "completion_tokens": 2, "more": 3}
-    assert _make_usage(Usage(input_tokens=1, output_tokens=2, raw=(own,))) == own
-    told = _make_usage(Usage(input_tokens=1, output_tokens=2, total_tokens=3, raw=({"input_tokens": 1},)))
+    assert write_usage(Usage(input_tokens=1, output_tokens=2, raw=(own,))) == own
+    told = write_usage(Usage(input_tokens=1, output_tokens=2, total_tokens=3, raw=({"input_tokens": 1},)))
     assert (told["prompt_tokens"], told["completion_tokens"]) == (1, 2)
-    assert _make_usage(Usage()) is None
+    assert write_usage(Usage()) is None

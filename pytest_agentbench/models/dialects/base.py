@@ -1,0 +1,205 @@
+"""What an agent asks, whatever dialect it asks in, and what a dialect is: data, and functions without any IO.
+
+The internal form is that of Chat Completions: messages, tools and parameters in, a `ChatReply` out. How an endpoint is
+asked in one of the same protocols is told in `models/protocols`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.replies import ChatReply
+
+DialectName = Literal["chat", "responses", "messages", "gemini"]
+RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
+JsonObject = dict[str, Any]
+
+REFUSED = frozenset(
+    {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
+    | {"cachedContent", "cached_content"}
+)
+"""Fields that reach for what a provider keeps: refused where they say anything."""
+
+
+class RequestRefused(Exception):
+    """A request ends with an HTTP error."""
+
+    def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: `model` is the one in the path, `token` the run's behind `/r/`, None where there is none.
+
+    Of an `unknown` route the dialect is a guess, for the body of the error. `stream` and `as_list` are Gemini's, whose
+    streams are told by the path, and are a JSON array unless they are asked for as events.
+    """
+
+    dialect: DialectName
+    kind: RouteKind
+    model: str | None = None
+    token: str | None = None
+    stream: bool = False
+    as_list: bool = False
+
+
+class ToolName(NamedTuple):
+    """What a tool is called in its dialect, where that is no function, or has a namespace."""
+
+    name: str
+    namespace: str | None = None
+    kind: Literal["function", "custom", "local_shell"] = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request in the internal form.
+
+    `parameters` are those that the model gets, by the names of Chat Completions. `include_usage` is whether a stream
+    tells its usage. `ignored` are fields that go nowhere, `server_tools` are tools that the provider would run, which
+    are none of `tools`, `lost` is what another protocol has no words for. `refusal` says why the request cannot be
+    translated at all, None where it can. `names` has what tools are called in the dialect, by their name in `tools`.
+    """
+
+    model: str
+    messages: list[JsonObject]
+    tools: list[JsonObject] = field(default_factory=list)
+    parameters: JsonObject = field(default_factory=dict)
+    stream: bool = False
+    include_usage: bool = True
+    as_list: bool = False
+    ignored: tuple[str, ...] = ()
+    server_tools: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    refusal: RequestRefused | None = None
+    names: Mapping[str, ToolName] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A dialect as data and functions.
+
+    `read` takes a request's body and raises RequestRefused where it is none. `write` returns the body of a reply,
+    `events` those of a stream; both are the same for the same reply. `error` returns the body of an error by its
+    status, code and text, `error_events` what ends a stream that has begun with one. `keep_alive` may be sent between
+    any two events, and before the first. `list_models` and `describe_model` answer who asks for models by the one that
+    there is, `count` who asks for a number of tokens.
+    """
+
+    name: DialectName
+    read: Callable[[Mapping[str, Any], Route], Asked]
+    write: Callable[[ChatReply, Asked], Any]
+    events: Callable[[ChatReply, Asked], Iterator[bytes]]
+    error: Callable[[int, str, str], JsonObject]
+    error_events: Callable[[int, str, str], bytes]
+    keep_alive: bytes
+    list_models: Callable[[str], JsonObject]
+    describe_model: Callable[[str], JsonObject]
+    count: Callable[[int], JsonObject]
+
+
+def refuse_fields(body: Mapping[str, Any]) -> None:
+    """Raise RequestRefused for a field that reaches for what the provider keeps."""
+    for name in sorted(REFUSED & body.keys()):
+        if body[name]:
+            raise unsupported(name)
+
+
+def unsupported(name: str, why: str = "nothing of a run is kept at the provider") -> RequestRefused:
+    """Return the refusal of a field."""
+    return RequestRefused(400, f"{name!r} is not supported here: {why}", "unsupported_parameter")
+
+
+def unsupported_content(kind: str) -> RequestRefused:
+    """Return the refusal of content that cannot be translated."""
+    said = f"content of the type {kind!r} cannot be translated for the run's model; there are text and images"
+    return RequestRefused(400, said, "unsupported_content")
+
+
+def malformed(where: str, expected: str) -> RequestRefused:
+    """Return the refusal of what is not as its dialect has it."""
+    return RequestRefused(400, f"{where!r} is to be {expected}", "invalid_request")
+
+
+def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
+    """Return a field that is a list of objects, nothing for an empty one. Raises RequestRefused for anything else."""
+    value = body.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise malformed(name, "a list of objects")
+    return value
+
+
+def take_text(body: Mapping[str, Any], name: str) -> str:
+    """Return a field that is a text. Raises RequestRefused for anything else."""
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise malformed(name, "a text")
+    return value
+
+
+def take_model(body: Mapping[str, Any]) -> str:
+    """Return the model that is asked for, "" where none is."""
+    return take_text(body, "model") if body.get("model") is not None else ""
+
+
+def list_ignored(body: Mapping[str, Any], known: frozenset[str]) -> tuple[str, ...]:
+    """Return the fields that say something and are not known."""
+    # Not to be stored is what every request is here
+    return tuple(
+        sorted(name for name, value in body.items() if name not in known and (name, value) != ("store", False))
+    )
+
+
+def custom_function(name: str, described: Mapping[str, Any]) -> JsonObject:
+    """Return a custom tool as a function with one text: its grammar, if any, is left to its description."""
+    function: JsonObject = {"name": name}
+    if isinstance(said := described.get("description"), str):
+        function["description"] = said
+    schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    return {"type": "function", "function": {**function, "parameters": schema}}
+
+
+def write_custom_input(text: str) -> str:
+    """Return the arguments of that function."""
+    return json.dumps({"input": text}, ensure_ascii=False)
+
+
+def read_custom_input(arguments: Mapping[str, Any] | None, raw: str) -> str:
+    """Return the text of a custom tool's call; what is no such call goes as the model wrote it."""
+    given = (arguments or {}).get("input")
+    return given if isinstance(given, str) else raw
+
+
+def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
+    """Return a server-sent event."""
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return head + b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def split_words(text: str | None) -> list[str]:
+    """Return a text in the pieces that it is streamed in."""
+    return re.findall(r"\s*\S+|\s+$", text or "")
+
+
+def split_arguments(arguments: str) -> tuple[str, str]:
+    """Return the arguments of a call in the pieces that they are streamed in."""
+    middle = len(arguments) // 2
+    return arguments[:middle], arguments[middle:]
+
+
+def make_id(prefix: str, reply: ChatReply) -> str:
+    """Return an id for what a reply consists of: the same for the same reply."""
+    told = reply.response_id or json.dumps(reply.message, sort_keys=True, default=str)
+    return prefix + hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:24]

@@ -1,0 +1,252 @@
+"""Chat Completions as agents ask in them: the internal form itself, but for custom tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.models.dialects.base import (
+    Asked,
+    Dialect,
+    JsonObject,
+    RequestRefused,
+    Route,
+    ToolName,
+    custom_function,
+    list_ignored,
+    malformed,
+    read_custom_input,
+    refuse_fields,
+    split_arguments,
+    split_words,
+    take_model,
+    take_objects,
+    unsupported,
+    write_custom_input,
+    write_event,
+)
+from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.spelling import drop_empty
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.records.run import Usage
+
+LAST_EVENT = b"data: [DONE]\n\n"
+PASSED_ON = frozenset(
+    {
+        "enable_thinking",
+        "frequency_penalty",
+        "include_reasoning",
+        "logit_bias",
+        "max_completion_tokens",
+        "max_tokens",
+        "min_p",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning",
+        "reasoning_effort",
+        "repetition_penalty",
+        "response_format",
+        "seed",
+        "stop",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "top_a",
+        "top_k",
+        "top_p",
+        "verbosity",
+    }
+)
+"""Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
+_OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options", "n", "web_search_options"})
+
+
+def read(body: Mapping[str, Any], route: Route) -> Asked:
+    """Return what a request asks. Raises RequestRefused where it is none."""
+    refuse_fields(body)
+    messages = require_messages(body)
+    tools: list[JsonObject] = []
+    served = ["web_search_options"] if body.get("web_search_options") is not None else []
+    names: dict[str, ToolName] = {}
+    lost: list[str] = []
+    for tool in take_objects(body, "tools"):
+        kind = tool.get("type")
+        described = tool.get(kind) if kind in ("function", "custom") else None
+        if not isinstance(kind, str) or (kind in ("function", "custom") and not _is_named(described)):
+            raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
+        if described is None:
+            served.append(kind)
+        elif kind == "function":
+            tools.append(tool)
+        else:
+            name = described["name"]
+            tools.append(custom_function(name, described))
+            names[name] = ToolName(name, kind="custom")
+            lost += ["custom tool grammar"] if described.get("format") else []
+    several = body.get("n")
+    return Asked(
+        model=take_model(body),
+        messages=[_read_message(message) for message in messages],
+        tools=tools,
+        parameters={name: value for name, value in body.items() if name in PASSED_ON},
+        stream=bool(body.get("stream")),
+        include_usage=wants_usage(body),
+        ignored=list_ignored(body, PASSED_ON | _OF_THE_PROTOCOL),
+        server_tools=tuple(served),
+        lost=tuple(dict.fromkeys(lost)),
+        refusal=None if several in (None, 1) else unsupported("n", "there is one answer to a request"),
+        names=names,
+    )
+
+
+def require_messages(body: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the messages of a request. Raises RequestRefused where there is none."""
+    messages = take_objects(body, "messages")
+    if not messages:
+        raise RequestRefused(400, "the request needs 'messages', a list of at least one message", "invalid_request")
+    return messages
+
+
+def wants_usage(body: Mapping[str, Any]) -> bool:
+    """Return whether a request wants its stream to tell the usage."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def _is_named(described: object) -> bool:
+    return isinstance(described, Mapping) and isinstance(described.get("name"), str)
+
+
+def _read_message(message: JsonObject) -> JsonObject:
+    """Return a message, its calls of custom tools as those of functions."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or not any(isinstance(call, dict) and "custom" in call for call in calls):
+        return message
+    return {**message, "tool_calls": [_read_call(call) for call in calls]}
+
+
+def _read_call(call: Any) -> Any:
+    custom = call.get("custom") if isinstance(call, dict) else None
+    if custom is None:
+        return call
+    if not isinstance(custom, dict) or not isinstance(given := custom.get("input"), str):
+        raise malformed("tool_calls.custom", "an object with 'name' and the text 'input'")
+    function = {"name": custom.get("name"), "arguments": write_custom_input(given)}
+    return {"id": call.get("id"), "type": "function", "function": function}
+
+
+def write(reply: ChatReply, asked: Asked) -> JsonObject:
+    """Return a reply as a chat completion."""
+    # Its parts as one text: agents take no others
+    message = {**drop_empty(reply.message), **reply.reasoning, "content": reply.content}
+    if reply.tool_calls and asked.names:
+        message["tool_calls"] = [
+            _write_call(call, sent, asked) for call, sent in zip(reply.tool_calls, message["tool_calls"], strict=True)
+        ]
+    completion = {
+        "id": reply.response_id or "chatcmpl-agentbench",
+        "object": "chat.completion",
+        "created": 0,
+        "model": reply.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
+            }
+        ],
+    }
+    usage = write_usage(reply.usage)
+    return completion if usage is None else {**completion, "usage": usage}
+
+
+def _write_call(call: ToolCall, sent: JsonObject, asked: Asked) -> JsonObject:
+    named = asked.names.get(call.name)
+    if named is None:
+        return sent
+    custom = {"name": named.name, "input": read_custom_input(call.arguments, call.raw)}
+    return {"id": call.id, "type": "custom", "custom": custom}
+
+
+def write_usage(usage: Usage) -> JsonObject | None:
+    """Return the provider's own account, or one like it; None where the tokens are unknown."""
+    # Responses and Messages count by other names, which an agent that asks for completions does not read
+    if usage.raw and "prompt_tokens" in usage.raw[-1]:
+        return usage.raw[-1]
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    written = {} if usage.cache_write_tokens is None else {"cache_write_tokens": usage.cache_write_tokens}
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0, **written},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+    }
+
+
+def events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
+    """Yield the chunks of a reply, with usage where the request wants it."""
+    return list_events(write(reply, asked), include_usage=asked.include_usage)
+
+
+def list_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator[bytes]:
+    """Yield a completion's events, its text word by word."""
+    head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    choice = completion["choices"][0]
+    for delta in _split_message(choice["message"]):
+        yield write_event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    yield write_event(head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+    if include_usage and completion.get("usage") is not None:
+        yield write_event(head | {"choices": [], "usage": completion["usage"]})
+    yield LAST_EVENT
+
+
+def _split_message(message: Mapping[str, Any]) -> Iterator[JsonObject]:
+    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
+    whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
+    yield {**whole, "content": None if message["content"] is None else ""}
+    for word in split_words(message["content"]):
+        yield {"content": word}
+    for index, call in enumerate(message.get("tool_calls", ())):
+        kind, given = ("custom", "input") if "custom" in call else ("function", "arguments")
+        yield {"tool_calls": [{"index": index, **call, kind: {"name": call[kind]["name"], given: ""}}]}
+        for piece in split_arguments(call[kind][given]):
+            yield {"tool_calls": [{"index": index, kind: {given: piece}}]}
+
+
+def error(status: int, code: str, text: str) -> JsonObject:
+    """Return the body of an error."""
+    return {"error": {"message": text, "type": "agentbench_error", "param": None, "code": code}}
+
+
+def _error_events(status: int, code: str, text: str) -> bytes:
+    return write_event(error(status, code, text)) + LAST_EVENT
+
+
+def describe_model(name: str) -> JsonObject:
+    """Return a model as the lists of OpenAI's protocols have it."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "agentbench"}
+
+
+def list_models(name: str) -> JsonObject:
+    """Return the list of models: this one."""
+    return {"object": "list", "data": [describe_model(name)]}
+
+
+CHAT = Dialect(
+    name="chat",
+    read=read,
+    write=write,
+    events=events,
+    error=error,
+    error_events=_error_events,
+    # Without a choice: clients that limit the time between two events do not see comments
+    keep_alive=write_event({"object": "chat.completion.chunk", "choices": []}),
+    list_models=list_models,
+    describe_model=describe_model,
+    count=lambda tokens: {"input_tokens": tokens},
+)
