@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from pytest_agentbench.models.ends import read_finish
+
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
 
@@ -308,6 +310,12 @@ def choose_function(name: str) -> JsonObject:
 def keep_given(**parameters: Any) -> JsonObject:
     """Return the parameters that say something."""
     return {name: value for name, value in parameters.items() if value is not None}
+
+
+def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
+    """Return how a reply ends, with its calls or without."""
+    meant = read_finish(reply.finish_reason)[1]
+    return meant if meant in ("length", "filtered") else "stop"
 
 
 def choose_effort(budget: object) -> str | None:

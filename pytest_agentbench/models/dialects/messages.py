@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from pytest_agentbench.models.dialects.base import (
     Route,
     choose_effort,
     choose_function,
+    finish_of,
     keep_given,
     kind_of,
     make_function,
@@ -43,7 +43,7 @@ _KNOWN = frozenset(
     {"model", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "thinking", "output_config"}
 ).union(_PASSED_ON)
 _CALLED = {theirs: ours for ours, theirs in CHOICES.items()}
-_STOPS = {"length": "max_tokens", "content_filter": "refusal", "tool_calls": "tool_use"}
+_STOPS = {"length": "max_tokens", "filtered": "refusal"}
 _ERRORS = {status: kind for kind, status in STATUSES.items()}
 _SIGNATURE = "agentbench:"
 """What the signature begins with of thoughts that were written here, and mean nothing to a provider."""
@@ -174,7 +174,7 @@ def write(reply: ChatReply, asked: Asked) -> JsonObject:
         "role": "assistant",
         "model": reply.model,
         "content": [*_list_blocks(reply)],
-        "stop_reason": _STOPS.get(reply.finish_reason or "", "tool_use" if reply.tool_calls else "end_turn"),
+        "stop_reason": _STOPS.get(finish_of(reply), "tool_use" if reply.tool_calls else "end_turn"),
         "stop_sequence": None,
         "usage": _write_usage(reply.usage),
     }
@@ -191,13 +191,12 @@ def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
 
 
 def _write_call(call: ToolCall) -> JsonObject:
-    # What was no object can be none here: the agent's own schema tells what was wrong with it
-    given = {"raw": call.raw} if call.arguments is None else call.arguments
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    # What was no object can be none here
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
 
 
 def _write_usage(usage: Usage) -> JsonObject:
-    """Return the tokens, those read from a cache and written to it apart. What is unknown is 0: it has to be a number."""
+    """Return the tokens, those of caches apart. What is unknown is 0: it has to be a number."""
     cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max((usage.input_tokens or 0) - cached - written, 0),

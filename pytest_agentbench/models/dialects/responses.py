@@ -15,6 +15,7 @@ from pytest_agentbench.models.dialects.base import (
     ToolName,
     choose_function,
     custom_function,
+    finish_of,
     keep_given,
     kind_of,
     make_function,
@@ -51,6 +52,7 @@ _RESULTS = frozenset(f"{kind}_output" for kind in _CALLS)
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "summary_text": "text", "refusal": "refusal"}
 """Types of content parts that are texts, and the key of the text."""
 _ROLES = {"system": "system", "developer": "system", "user": "user"}
+_INCOMPLETE = {"length": "max_output_tokens", "filtered": "content_filter"}
 _SHELL = "local_shell"
 _SHELL_FUNCTION = {
     "name": _SHELL,
@@ -220,7 +222,7 @@ def _read_form(form: Mapping[str, Any]) -> JsonObject | None:
 
 def write(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a response."""
-    reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish_reason or "")
+    reason = _INCOMPLETE.get(finish_of(reply))
     return {
         "id": make_id("resp_", reply),
         "object": "response",
