@@ -31,7 +31,7 @@ from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandb
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
-    from pytest_agentbench.runners.gateway.gateway import Gateway
+    from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 CONTROL = "/run/agentbench"
@@ -97,17 +97,16 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     if context.client is None or context.model is None or not isinstance(prepared, Prepared):
         raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
     texts = list_turn_texts(case, prepared.program.name)
-    gateway = _make_gateway(case, context, context.model, prepared)
     spec = context.needs_sandbox()
+    # What went elsewhere is not seen where there is a network
     alone = not spec.network and likeness_of(spec.kind) != "local"
+    gateway = _make_gateway(case, context, context.model, prepared, alone=alone)
     context.trace.request.update(
         model=context.model.requested_model,
         agent=prepared.program.name,
         sandbox=spec.kind,
         turns=len(texts),
         timeout_seconds=prepared.fields.timeout_seconds,
-        # What went elsewhere is not seen where there is a network
-        usage_source="gateway" if alone else "gateway_partial",
     )
     with _control_folder(context.sandboxes) as folder:
         _write_inputs(folder, texts)
@@ -123,7 +122,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
             return await _Session(context, prepared, gateway, sandbox, folder, spec, values).run(texts)
 
 
-def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepared) -> Gateway:
+def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepared, *, alone: bool) -> Gateway:
     # Collecting a case imports no web framework
     from pytest_agentbench.runners.agents.portable import PortableRequests, name_tools
     from pytest_agentbench.runners.gateway.gateway import Gateway
@@ -138,7 +137,8 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
     parameters = {**model.parameters, **settings.request_parameters}
-    return Gateway(requests, model, context.trace, parameters, context.over_budget, program.policy())
+    source: UsageSource = "gateway" if alone else "gateway_partial"
+    return Gateway(requests, model, context.trace, parameters, context.over_budget, program.policy(), source)
 
 
 @contextmanager
@@ -174,10 +174,12 @@ def _name_message(number: int) -> str:
 @asynccontextmanager
 async def _way(gateway: Gateway, folder: Path, *, alone: bool) -> AsyncIterator[tuple[str, str]]:
     """Yield the URL and the key by which the program reaches its model."""
+    from pytest_agentbench.runners.gateway.keys import NO_KEY
+
     try:
         async with gateway.serving(folder / _SOCKET):
             if alone:
-                yield f"http://127.0.0.1:{PORT}", "agentbench"
+                yield f"http://127.0.0.1:{PORT}", NO_KEY
             else:
                 async with gateway.listening() as address:
                     yield address.base, address.key
@@ -361,14 +363,9 @@ class _Session:
             return _make_end("timed_out", "run_timeout", f"no answer within timeout_seconds ({limit:g} s), in {turn}")
         if done.killed is not None:
             return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
-        if gateway.refused is not None:
-            told = f"{turn} asked for the model {gateway.refused!r}, and a run has one model only"
-            return _make_end("failed", "other_model", told)
-        if (tool := getattr(gateway, "server_tool", None)) is not None:
-            return _make_end("failed", "server_tool", f"{turn} offered {tool!r}, which the provider would run")
-        failed = answer.error is not None or done.exit_code != 0
-        if failed and gateway.failure is not None:
-            raise gateway.failure
+        answered = answer.error is None and done.exit_code == 0
+        if (end := gateway.find_end(answered=answered)) is not None:
+            return end
         if answer.error is not None:
             return _make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
         last = _last_lines(left)
