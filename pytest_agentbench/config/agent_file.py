@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_val
 
 from pytest_agentbench.config.base import ConfigFile, LocalFile, Problems, scope_of, suggest
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records.base import Record, Slug, VariableName
+from pytest_agentbench.records.base import PortableName, Record, Slug, VariableName
 from pytest_agentbench.records.check_specs import Text
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
@@ -154,14 +154,13 @@ class Install(Record):
         return name.rpartition("@" if self.npm else "==")[2]
 
 
-PortableName = Literal["shell", "write", "read", "edit"]
 PORTABLE_ARGUMENTS: Mapping[PortableName, frozenset[str]] = {
     "shell": frozenset({"command"}),
     "write": frozenset({"path", "content"}),
     "read": frozenset({"path"}),
     "edit": frozenset({"path", "old", "new"}),
 }
-"""Tools that most agents have, whatever they call them, with their arguments."""
+"""The arguments of portable tools."""
 
 
 class ToolCall(Record):

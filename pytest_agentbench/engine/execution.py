@@ -77,7 +77,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     RUN_LOGS.set(result.logs)
     begun = time.perf_counter()
     try:
-        result.case = case = job.case()
+        result.case = case = job.plan.adapt(job.case())
         graders = graders_of(case, services.registry.graders)
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile, graders)

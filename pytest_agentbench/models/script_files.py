@@ -64,11 +64,11 @@ from pydantic import (
 )
 
 from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
-from pytest_agentbench.config.agent_file import PORTABLE_ARGUMENTS, PortableName
+from pytest_agentbench.config.agent_file import PORTABLE_ARGUMENTS
 from pytest_agentbench.config.base import ConfigFile, Problems, suggest
 from pytest_agentbench.config.kinds import described_schema
 from pytest_agentbench.extensions import extension_names, load_extensions
-from pytest_agentbench.records.base import DIMENSIONS, Record
+from pytest_agentbench.records.base import DIMENSIONS, PortableName, Record
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]

@@ -12,10 +12,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import AgentProgram, Content, PortableName, Reading, ToolCall, UsageReading
+from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, ToolCall, UsageReading
 from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
+from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields
 from pytest_agentbench.runners.agents.reading import Answer
 
