@@ -140,6 +140,8 @@ class Install(Record):
     """The versions of Node that it runs on."""
     leave_out: tuple[Text, ...] = ()
     """Files that are not needed, as patterns."""
+    program: Text | None = None
+    """The program below node_modules, where npm's own link is made by an install script, which nobody runs."""
 
     @model_validator(mode="after")
     def _one_registry(self) -> Self:

@@ -88,3 +88,8 @@ def find_field_problems(
         model.model_validate(given := _select(model, settings), context=scope)
     except ValidationError as error:
         yield from ((loc, text) for loc, text, _ in explain_error(error, given, model))
+
+
+def no_turns(agent: str, turns: int) -> str:
+    """Return what is said of several turns for an agent that has no sessions."""
+    return f"found {turns} turns, and {agent} has no sessions that go on; use one turn, or another agent"

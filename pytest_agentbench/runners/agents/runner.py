@@ -11,6 +11,7 @@ from pytest_agentbench.runners.agents.fields import (
     CommandFields,
     ProgramFields,
     find_field_problems,
+    no_turns,
 )
 from pytest_agentbench.runners.kinds import RunnerKind
 
@@ -114,11 +115,6 @@ class AgentRunner(ProgramRunner):
             return
         if len(file.input.turns) > 1 and adapter.program.resume_argv is None:
             yield ("input", "turns"), no_turns(adapter.program.name, len(file.input.turns))
-
-
-def no_turns(agent: str, turns: int) -> str:
-    """Return what is said of several turns for an agent that has no sessions."""
-    return f"found {turns} turns, and {agent} has no sessions that go on; use one turn, or another agent"
 
 
 COMMAND, AGENT = CommandRunner(), AgentRunner()

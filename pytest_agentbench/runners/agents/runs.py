@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_agent, make_command
-from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, read_fields
-from pytest_agentbench.runners.agents.runner import no_turns
+from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, no_turns, read_fields
 from pytest_agentbench.runners.agents.turns import Prepared as ProgramRun
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec

@@ -345,6 +345,7 @@ class _Session:
         }
         other = {name: count for name, count in told.items() if seen[name] is not None and seen[name] != count}
         if other:
+            self.context.trace.event("usage_mismatch", agent=other, seen={name: seen[name] for name in other})
             shown = ", ".join(f"{name} {count:,} for {seen[name]:,}" for name, count in sorted(other.items()))
             self.context.trace.warnings.append(
                 f"usage_mismatch: {self.prepared.program.name} says that it used other tokens than were seen: {shown}"
@@ -407,3 +408,18 @@ def _last_lines(left: Left) -> str:
 
 def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
     return RunEnd(status, RunError(code=code, message=message))
+
+
+def show_values() -> dict[str, str | int]:
+    """Return values for the names in templates, for people who look at them."""
+    return {
+        "base": f"http://127.0.0.1:{PORT}",
+        "key": "KEY",
+        "model": "MODEL",
+        "message": "MESSAGE",
+        "message_file": f"{CONTROL}/{_name_message(1)}",
+        "session": "SESSION",
+        "context_tokens": 128_000,
+        "workspace": WORKSPACE,
+        "home": HOME,
+    }
