@@ -75,11 +75,13 @@ class Gateway:
         over_budget: Callable[[Usage], str | None] = lambda usage: None,
         policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
         usage_source: UsageSource = "gateway",
+        variables: contextvars.Context | None = None,
     ) -> None:
         """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
 
         `over_budget` says why a run with such a usage may ask for nothing more, None where it may. `usage_source` is
-        `gateway_partial` where the agent can ask models elsewhere, too.
+        `gateway_partial` where the agent can ask models elsewhere, too. `variables` are the run's: those of whoever
+        makes the gateway, unless they are given.
         """
         # For cassettes: the same request may name another time and another host in every run.
         requests.compare_by(policy.make_alike)
@@ -100,7 +102,7 @@ class Gateway:
         self._refused: str | None = None
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
-        self._context = contextvars.copy_context()
+        self._variables = contextvars.copy_context() if variables is None else variables
         self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
 
@@ -263,7 +265,7 @@ class Gateway:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
         stream = ReplyStream(send, dialect, asked) if asked.stream or asked.as_list else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking = asyncio.create_task(self._ask(asked, dialect), context=self._context.copy())
+        asking = asyncio.create_task(self._ask(asked, dialect), context=self._variables.copy())
         gone = asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
