@@ -11,7 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from pytest_agentbench.models.ends import read_finish
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 DialectName = Literal["chat", "responses", "messages", "gemini"]
 RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
 JsonObject = dict[str, Any]
+T = TypeVar("T")
 
 REFUSED = frozenset(
     {"previous_response_id", "conversation", "background", "prompt", "container", "mcp_servers"}
     | {"cachedContent", "cached_content"}
 )
 """Fields that reach for what a provider keeps: refused where they say anything."""
+
+_TYPES = {str: "a text", list: "a list", dict: "an object", int: "an integer", bool: "true or false"}
 
 
 class RequestRefused(Exception):
@@ -131,27 +136,39 @@ def malformed(where: str, expected: str) -> RequestRefused:
     return RequestRefused(400, f"{where!r} is to be {expected}", "invalid_request")
 
 
-def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
-    """Return a field that is a list of objects, nothing for an empty one. Raises RequestRefused for anything else."""
+def take(body: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """Return a field, None where it is missing or null. Raises RequestRefused where it is of another type."""
     value = body.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise malformed(name, "a list of objects")
+    if value is not None and not isinstance(value, kind):
+        raise malformed(name, _TYPES[kind])
     return value
 
 
-def take_text(body: Mapping[str, Any], name: str) -> str:
-    """Return a field that is a text. Raises RequestRefused for anything else."""
-    value = body.get(name)
-    if not isinstance(value, str):
-        raise malformed(name, "a text")
+def need(body: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return a field. Raises RequestRefused where it is missing, too."""
+    value = take(body, name, kind)
+    if value is None:
+        raise malformed(name, _TYPES[kind])
+    return value
+
+
+def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
+    """Return a field that is a list of objects, [] where it is missing. Raises RequestRefused for anything else."""
+    value = take(body, name, list) or []
+    if not all(isinstance(item, dict) for item in value):
+        raise malformed(name, "a list of objects")
     return value
 
 
 def take_model(body: Mapping[str, Any]) -> str:
     """Return the model that is asked for, "" where none is."""
-    return take_text(body, "model") if body.get("model") is not None else ""
+    return take(body, "model", str) or ""
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """Return the type of an object, "" where it says none."""
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def list_ignored(body: Mapping[str, Any], known: frozenset[str]) -> tuple[str, ...]:
@@ -162,13 +179,10 @@ def list_ignored(body: Mapping[str, Any], known: frozenset[str]) -> tuple[str, .
     )
 
 
-def custom_function(name: str, described: Mapping[str, Any]) -> JsonObject:
+def custom_function(described: Mapping[str, Any], name: str | None = None) -> JsonObject:
     """Return a custom tool as a function with one text: its grammar, if any, is left to its description."""
-    function: JsonObject = {"name": name}
-    if isinstance(said := described.get("description"), str):
-        function["description"] = said
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    return {"type": "function", "function": {**function, "parameters": schema}}
+    return make_function({**described, "parameters": schema, "strict": None}, "parameters", name)
 
 
 def write_custom_input(text: str) -> str:
@@ -180,6 +194,135 @@ def read_custom_input(arguments: Mapping[str, Any] | None, raw: str) -> str:
     """Return the text of a custom tool's call; what is no such call goes as the model wrote it."""
     given = (arguments or {}).get("input")
     return given if isinstance(given, str) else raw
+
+
+@dataclass(slots=True)
+class Draft:
+    """A request as it is read, for dialects that are not the internal form itself."""
+
+    messages: list[JsonObject] = field(default_factory=list)
+    tools: list[JsonObject] = field(default_factory=list)
+    names: dict[str, ToolName] = field(default_factory=dict)
+    server_tools: list[str] = field(default_factory=list)
+    lost: dict[str, None] = field(default_factory=dict)
+    refusal: RequestRefused | None = None
+    _images: list[JsonObject] = field(default_factory=list)
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """Note why the request cannot be translated: what is said first counts."""
+        self.refusal = self.refusal or refusal
+
+    def lose(self, what: str) -> None:
+        """Note what another protocol has no words for."""
+        self.lost[what] = None
+
+    def add(self, role: str, parts: list[JsonObject]) -> None:
+        """Add a message of content parts, a single text as that."""
+        self.add_message({"role": role, "content": join_parts(parts)})
+
+    def add_message(self, message: JsonObject) -> None:
+        """Add a message."""
+        self.end_results()
+        self.messages.append(message)
+
+    def add_answer(self, message: JsonObject) -> None:
+        """Add a message of the model's, unless it holds nothing, or nothing but readable thoughts."""
+        if message["content"] or message.keys() - {"role", "content", "reasoning_content"}:
+            self.add_message(message)
+
+    def add_result(self, call_id: str, parts: list[JsonObject], *, failed: bool = False) -> None:
+        """Add what a tool returned: its texts, behind a mark where it failed. Images go behind the last result."""
+        said = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        self.messages.append(
+            {"role": "tool", "tool_call_id": call_id, "content": f"{FAILED}{said}" if failed else said}
+        )
+        self._images += [part for part in parts if part["type"] != "text"]
+
+    def end_results(self) -> None:
+        """Add the images of results as a user message: those of one request's calls stand together."""
+        if images := self._images:
+            self._images = []
+            self.messages.append({"role": "user", "content": images})
+
+    def add_tool(self, tool: JsonObject, own: ToolName | None = None) -> None:
+        """Add a function, and what it is called in the dialect where that is not the same."""
+        self.tools.append(tool)
+        if own is not None:
+            self.names[tool["function"]["name"]] = own
+
+    def read_part(self, url: str | None, kind: str, **more: Any) -> JsonObject:
+        """Return an image by its URL; what has none cannot be translated, and is named in its place."""
+        if url is not None:
+            return {"type": "image_url", "image_url": {"url": url, **more}}
+        self.refuse(unsupported_content(kind))
+        return text_part(f"[{kind}]")
+
+    def finish(self, body: Mapping[str, Any], known: frozenset[str], **fields: Any) -> Asked:
+        """Return the request; of the body's fields those not `known` go nowhere."""
+        self.end_results()
+        if not self.messages:
+            raise RequestRefused(400, "the request needs at least one message", "invalid_request")
+        return Asked(
+            messages=self.messages,
+            tools=self.tools,
+            names=self.names,
+            server_tools=tuple(self.server_tools),
+            lost=tuple(self.lost),
+            refusal=self.refusal,
+            ignored=list_ignored(body, known),
+            **fields,
+        )
+
+
+FAILED = "[error] "
+"""What the result of a tool begins with that failed: the internal form has no other mark for it."""
+
+
+def text_part(text: str) -> JsonObject:
+    """Return a text as a content part."""
+    return {"type": "text", "text": text}
+
+
+def join_parts(parts: list[JsonObject]) -> str | list[JsonObject]:
+    """Return content parts, a single text as that."""
+    if not parts:
+        return ""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def make_function(described: Mapping[str, Any], schema: str, name: str | None = None) -> JsonObject:
+    """Return a tool whose parameters are under the key `schema`. Raises RequestRefused where it is none."""
+    function: JsonObject = {"name": name or need(described, "name", str)}
+    if (said := take(described, "description", str)) is not None:
+        function["description"] = said
+    if (parameters := take(described, schema, dict)) is not None:
+        function["parameters"] = parameters
+    if described.get("strict") is True:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def choose_function(name: str) -> JsonObject:
+    """Return the choice of a tool by its name."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def keep_given(**parameters: Any) -> JsonObject:
+    """Return the parameters that say something."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def finish_of(reply: ChatReply) -> Literal["length", "filtered", "stop"]:
+    """Return how a reply ends, with its calls or without."""
+    meant = read_finish(reply.finish_reason)[1]
+    return meant if meant in ("length", "filtered") else "stop"
+
+
+def choose_effort(budget: object) -> str | None:
+    """Return how much thought a budget in tokens stands for."""
+    if not isinstance(budget, int) or budget <= 0:
+        return None
+    return "low" if budget <= 2_048 else "medium" if budget <= 16_384 else "high"
 
 
 def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:

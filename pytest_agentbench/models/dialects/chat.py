@@ -83,7 +83,7 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
             tools.append(tool)
         else:
             name = described["name"]
-            tools.append(custom_function(name, described))
+            tools.append(custom_function(described))
             names[name] = ToolName(name, kind="custom")
             lost += ["custom tool grammar"] if described.get("format") else []
     several = body.get("n")

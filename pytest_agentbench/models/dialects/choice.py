@@ -8,8 +8,11 @@ from urllib.parse import parse_qs, unquote
 
 from pytest_agentbench.models.dialects.base import Dialect, DialectName, Route, RouteKind
 from pytest_agentbench.models.dialects.chat import CHAT
+from pytest_agentbench.models.dialects.gemini import GEMINI
+from pytest_agentbench.models.dialects.messages import MESSAGES
+from pytest_agentbench.models.dialects.responses import RESPONSES
 
-DIALECTS: Mapping[DialectName, Dialect] = {"chat": CHAT}
+DIALECTS: Mapping[DialectName, Dialect] = {each.name: each for each in (CHAT, RESPONSES, MESSAGES, GEMINI)}
 
 _PATH = re.compile(r"(?:/r/(?P<token>[^/]+))?(?P<rest>/.*|)", re.DOTALL)
 # Behind any prefix there is `/v1`; without one it may be missing, too

@@ -28,7 +28,7 @@ STATUSES = {
     "overloaded_error": 529,
 }
 _FINISHED = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls"}
-_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _TRANSLATED = frozenset(
     {"messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stop"}
     | {"response_format", "reasoning_effort", "output_config"}
@@ -89,7 +89,7 @@ def _write_choice(request: Mapping[str, Any]) -> dict[str, Any] | None:
     elif choice is None and not one_by_one:
         return None
     else:
-        made = {"type": _CHOICES.get(choice or "auto", choice)}
+        made = {"type": CHOICES.get(choice or "auto", choice)}
     if one_by_one and made["type"] != "none":
         made["disable_parallel_tool_use"] = True
     return made
