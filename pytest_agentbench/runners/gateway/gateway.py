@@ -16,7 +16,7 @@ from starlette.responses import Response
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.models.dialects.base import Asked, Dialect, RequestRefused, Route
+from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
@@ -175,7 +175,7 @@ class Gateway:
         query = scope.get("query_string", b"").decode("latin-1")
         target = f"{scope['path']}?{query}" if query else scope["path"]
         route = find_route(scope["method"], target, request.headers)
-        dialect = DIALECTS.get(route.dialect, DIALECTS["chat"])
+        dialect = DIALECTS[route.dialect]
         if route.kind != "ask":
             await self._pace.wait()
         # Taken before the body is read: slots bound what lies in memory, too.
@@ -263,7 +263,7 @@ class Gateway:
 
     async def _respond(self, asked: Asked, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = ReplyStream(send, dialect, asked) if asked.stream or asked.as_list else None
+        stream = ReplyStream(send, dialect, asked) if asked.stream else None
         # Behind the body, `receive` comes back only when the client has gone.
         asking = asyncio.create_task(self._ask(asked, dialect), context=self._variables.copy())
         gone = asyncio.ensure_future(receive())
@@ -305,7 +305,7 @@ class Gateway:
             return canned
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
-        self._tools.requested(asked.messages)
+        self._tools.requested(asked.messages, FAILED if dialect.name != "chat" else None)
         ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
         messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
         if self._model.scripted:

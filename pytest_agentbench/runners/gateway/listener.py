@@ -97,4 +97,4 @@ class Listener:
 
 
 def _refuse(route: Route, status: int, code: str, text: str) -> JSONReply:
-    return JSONReply(DIALECTS.get(route.dialect, DIALECTS["chat"]).error(status, code, text), status)
+    return JSONReply(DIALECTS[route.dialect].error(status, code, text), status)
