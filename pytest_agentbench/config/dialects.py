@@ -80,6 +80,27 @@ _APIS: Mapping[ApiName | None, Mapping[str, Any]] = {
             *("top_logprobs", "verbosity", "web_search_options"),
         ),
     },
+    "gemini": {
+        **_NATIVE,
+        "reasoning_object": False,
+        "auth_header": "x-goog-api-key",
+        "final_without_tools": False,
+        "ignored": (
+            *(
+                "audio",
+                "logit_bias",
+                "logprobs",
+                "modalities",
+                "n",
+                "parallel_tool_calls",
+                "prediction",
+                "store",
+                "user",
+            ),
+            *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "top_logprobs", "verbosity"),
+            "web_search_options",
+        ),
+    },
 }
 """What holds of a protocol wherever it is spoken. Fields of Chat Completions that it has none for are not sent."""
 

@@ -405,8 +405,8 @@ class EndpointFields(Written):
     """Say how the endpoint of a model is spoken to."""
 
     api: ApiName | None = None
-    """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses) or
-    messages (Anthropic's /v1/messages)."""
+    """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses),
+    messages (Anthropic's /v1/messages) or gemini (Google's generateContent)."""
     dialect: DialectName | Literal["auto"] | None = None
     """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
@@ -430,12 +430,11 @@ class ModelEntry(EndpointFields):
     """For people."""
     base_url: EndpointUrl | None = None
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own; with
-    `api: messages` Anthropic's."""
+    `api: messages` Anthropic's, with `api: gemini` Google's."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
-    with `api: messages` ANTHROPIC_API_KEY, which go to their own hosts only: an endpoint elsewhere needs this field
-    beside `base_url`. With `headers` that take
-    a value from a variable: none."""
+    with `api: messages` ANTHROPIC_API_KEY, with `api: gemini` GEMINI_API_KEY, which go to their own hosts only: an
+    endpoint elsewhere needs this field beside `base_url`. With `headers` that take a value from a variable: none."""
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
@@ -53,15 +54,25 @@ from pytest_agentbench.errors import (
     UnwritableError,
     as_alike,
 )
-from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
-from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd, Runner, conclude, end_by_error, reason_of
+from pytest_agentbench.runners.base import (
+    OpenGateway,
+    Recorder,
+    RunContext,
+    RunEnd,
+    Runner,
+    conclude,
+    end_by_error,
+    reason_of,
+)
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.runners.gateway.gateway import Gateway
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.changes import Snapshot
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
@@ -93,11 +104,9 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
             Draw.mark(subject.fingerprint)
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
-        # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
-        # runs are made, those to come are not stored either: one look, with the lock, saves 3 % of a run's CPU
-        elif services.makes_runs or not await attempt.reuse():
-            async with job.plan.lane.claim(subject.fingerprint):
-                await attempt.complete()
+        else:
+            async with services.turnstile.enter(alone=_is_serial(subject)):
+                await attempt.find_or_make()
     except asyncio.CancelledError:
         # The engine may have cancelled this task, or the agent let a CancelledError of its own out: the count tells
         if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -145,6 +154,14 @@ class _Attempt:
             free_verdict=services.uses_cassettes(job) and verdict_is_free(services, job),
         )
         result.not_run = NOT_RUN
+
+    async def find_or_make(self) -> None:
+        """Take from the store what it has, and make the rest."""
+        # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
+        # runs are made, those to come are not stored either: one look, with the lock, saves 3 % of a run's CPU
+        if self.services.makes_runs or not await self.reuse():
+            async with self.lane.claim(self.subject.fingerprint):
+                await self.complete()
 
     async def complete(self) -> None:
         """Make what the store lacks. The lock is held: what another session made meanwhile is there by now."""
@@ -384,7 +401,9 @@ async def _run(
 
                 context.servers = await start_servers(services, job, subject.servers, context, tape)
             started_at, context.trace = datetime.now(UTC), Recorder()
-            end = await _until_end(subject.runner, context, run_limit(plan.run_profile, subject.runner), tape)
+            limit = run_limit(plan.run_profile, subject.runner)
+            with _environment(services, context) if _is_serial(subject) else nullcontext():
+                end = await _until_end(subject.runner, context, limit, tape)
     finally:
         await context.stop_servers()
         await context.stop_sandbox()
@@ -487,6 +506,8 @@ def _context(
         prepared=subject.prepared.data,
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
+        open_gateway=partial(_open_gateway, services, asyncio.get_running_loop()),
+        listen_for=partial(_listen_for, services, asyncio.get_running_loop(), model),
     )
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
@@ -498,6 +519,18 @@ def _context(
     return context
 
 
+def _open_gateway(services: Services, loop: asyncio.AbstractEventLoop, context: RunContext) -> OpenGateway:
+    from pytest_agentbench.runners.gateway.opening import open_gateway
+
+    return open_gateway(context, services.listener(loop))
+
+
+def _listen_for(services: Services, loop: asyncio.AbstractEventLoop, model: Model, gateway: Gateway) -> OpenGateway:
+    from pytest_agentbench.runners.gateway.opening import listen_for
+
+    return listen_for(gateway, model, services.listener(loop))
+
+
 def run_limit(profile: RunProfile, runner: Runner) -> float | None:
     """Return how many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it
     takes.
@@ -505,8 +538,52 @@ def run_limit(profile: RunProfile, runner: Runner) -> float | None:
     return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
 
 
+def _is_serial(subject: Subject) -> bool:
+    """Return whether the run sets variables in this process, and is alone in it."""
+    return subject.settings.get("env") == "serial"
+
+
+@contextmanager
+def _environment(services: Services, context: RunContext) -> Iterator[None]:
+    """Have clients in this process find the run's gateway by its variables inside the block."""
+    services.keep_environ()
+    with context.gateway.session_env():
+        yield
+
+
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
-    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
+    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored.
+
+    What its gateway knows goes first: agents hide outages, or fail by them.
+    """
+    try:
+        end = await _run_to_end(runner, context, limit, tape)
+    except Exception:
+        if (found := _end_by_gateway(context, None)) is None:
+            raise
+        return found
+    finally:
+        if context.opened_gateway is not None:
+            context.opened_gateway.close()
+    return _end_by_gateway(context, end) or end
+
+
+def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
+    """Return how the run ended by its own gateway, None where it has none, or that says nothing.
+
+    `end` is what the runner says of it, None where it raised.
+    """
+    opened = context.opened_gateway
+    if opened is None or (end is not None and end.status == "timed_out" and opened.outage is None):
+        return None
+    try:
+        return opened.find_end(answered=end is not None and end.status == "success")
+    except ProviderError as error:
+        return end_by_error(error)
+
+
+async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+    """Return how the run ended by its runner."""
     timer = asyncio.timeout(limit)
     asked = limit is not None or tape is not None or context.client is not None  # else nobody looks at it
     try:
@@ -517,6 +594,7 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
                 from pytest_agentbench.models.routes import RUN_LIMIT
 
                 RUN_LIMIT.set(timer)
+                context.variables = copy_context()
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:

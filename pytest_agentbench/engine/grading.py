@@ -83,9 +83,16 @@ class GradingServices:
             from pytest_agentbench.models.cassettes import TapedClient
 
             return TapedClient(model, tape, partial(self.client, model))
+        return self._connected().client(model)
+
+    def keep_environ(self) -> None:
+        """Let models be asked with the keys that the variables hold now."""
+        self._connected().keep_environ()
+
+    def _connected(self) -> Endpoints:
         if self._endpoints is None:
             self._endpoints = self.connect()
-        return self._endpoints.client(model)
+        return self._endpoints
 
     def spend(self, part: Part, usages: list[Usage], tape: Tape | None = None) -> None:
         """Book what asking models has used, but what the tape answered for, which costs nothing."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FunctionType
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import JudgeBackend
     from pytest_agentbench.models.client import Provider
     from pytest_agentbench.models.routes import Cassettes
+    from pytest_agentbench.runners.gateway.listener import Listener
     from pytest_agentbench.tools.base import Search, Tool
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
     from pytest_agentbench.workspaces.sessions import Workspaces
@@ -204,6 +208,33 @@ def _model_of(job: Job) -> Any:
     return id(job.plan), job.runner_scope if job.plan.own_agent else None
 
 
+class Turnstile:
+    """Lets jobs in side by side, and one that changes its process once all before it have left. For one event loop."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self._inside = 0
+        self._left = asyncio.Event()
+
+    @asynccontextmanager
+    async def enter(self, *, alone: bool) -> AsyncIterator[None]:
+        """Be inside the block only where that may be."""
+        # Who is to be alone holds the gate, also while waiting: it would wait for ever if others still came in
+        async with self._gate:
+            if alone:
+                while self._inside:
+                    self._left.clear()
+                    await self._left.wait()
+                yield
+                return
+            self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            self._left.set()
+
+
 @dataclass(kw_only=True)
 class SessionRules:
     """Rules by which the session lets runs be made. `on_ended(job, result)` takes each job that has ended, however.
@@ -226,8 +257,9 @@ class Services(GradingServices):
 
     `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
     its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
-    `without_tools` says by a plan's id why its model is not asked with tools, `differing` counts stored verdicts that
-    runs no longer come to. `makes_runs` says that the last run was made, and not found in the store.
+    `without_tools` says by a plan's id why its model is not asked with tools, `turnstile` keeps runs apart that change
+    their process, `differing` counts stored verdicts that runs no longer come to. `makes_runs` says that the last run
+    was made, and not found in the store.
     """
 
     registry: Registry
@@ -243,14 +275,17 @@ class Services(GradingServices):
     makes_runs: bool = False
     without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
+    turnstile: Turnstile = field(default_factory=Turnstile)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None
+    _listener: Listener | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
     _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._sandboxes, self._servers = None, None
+        self._sandboxes, self._servers, self._listener = None, None, None
         self._runner_sessions = {}
         self.stops = ModelStops(self.redactor.text)
 
@@ -286,6 +321,15 @@ class Services(GradingServices):
             self._servers = SharedServers(Catalogues(self.output / CATALOGUES, self.redactor), self.sandboxes)
         return self._servers
 
+    def listener(self, loop: asyncio.AbstractEventLoop) -> Listener:
+        """Return where agents without a sandbox ask their models, made when first asked for, in any thread."""
+        with self._opening:
+            if self._listener is None:
+                from pytest_agentbench.runners.gateway.listener import Listener
+
+                self._listener = Listener(loop)
+        return self._listener
+
     def adapted(self, agent: Any) -> Runner:
         """Return the user's callable as a runner; its signature is looked at once."""
         # by id: a callable need not be hashable; the pair keeps it alive, so that no other takes its id
@@ -310,10 +354,12 @@ class Services(GradingServices):
                 await self._servers.running.close()
             for _, session in self._runner_sessions.values():
                 await session.close()
+            if self._listener is not None:
+                await self._listener.close()
             await super().close()
             if self._sandboxes is not None:
                 await self._sandboxes.close()
             self.threads.close()
         finally:  # whatever waited on this loop can wait on no other
-            self._endpoints, self.threads = None, DaemonThreads()
+            self._endpoints, self.threads, self.turnstile = None, DaemonThreads(), Turnstile()
             self.__post_init__()

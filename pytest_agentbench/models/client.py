@@ -112,6 +112,10 @@ class Endpoints:
         self._open_batches = batches
         self._batches: Batches | None = None
 
+    def keep_environ(self) -> None:
+        """Take keys from the variables as they are now, whatever is set in them later."""
+        self._environ = dict(self._environ)
+
     def client(self, model: Model) -> ChatClient:
         """Return a client for `model`; cheap, as connections and limits are shared by endpoint.
 

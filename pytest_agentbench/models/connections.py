@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cache, partial
+from urllib.parse import quote
 from urllib.request import getproxies
 
 import httpx2
@@ -126,7 +127,7 @@ class HttpConnection:
             timeout=timeout,
             http_client=self._http,
         )
-        self._sample: asyncio.Task[httpx2.Request] | None = None
+        self._samples: dict[str, asyncio.Task[httpx2.Request]] = {}
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
         """Return the reply to a request with these headers beside the client's own, whatever its status.
@@ -134,7 +135,7 @@ class HttpConnection:
         With `stall_seconds` its events are joined, where it comes in events: so long at most between two of them.
         Raises RequestFailed where none comes, or one that is too long.
         """
-        request = await self.make_request(body, headers)
+        request = await self.make_request(body, headers, streamed=stall_seconds is not None)
         try:
             if stall_seconds is not None:
                 return await self._send_for_stream(request, stall_seconds)
@@ -157,12 +158,13 @@ class HttpConnection:
             await response.aclose()
         return reader.finish(response.status_code, response.headers)
 
-    async def make_request(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Request:
+    async def make_request(self, body: bytes, headers: Mapping[str, str], *, streamed: bool = False) -> httpx2.Request:
         """Return the request that `send` sends."""
-        if self._sample is None:
-            self._sample = asyncio.ensure_future(self._make_sample())
+        path = (self._protocol.streamed if streamed else None) or self._protocol.path
+        if path not in self._samples:
+            self._samples[path] = asyncio.ensure_future(self._make_sample(path))
         # Shielded: the first request may be cut off, and the others wait for the same
-        sample = await asyncio.shield(self._sample)
+        sample = await asyncio.shield(self._samples[path])
         return httpx2.Request(
             sample.method,
             sample.url,
@@ -172,7 +174,7 @@ class HttpConnection:
             extensions=sample.extensions,
         )
 
-    async def _make_sample(self) -> httpx2.Request:
+    async def _make_sample(self, path: str) -> httpx2.Request:
         """Return a request as OpenAI's client makes it, without what belongs to its body."""
 
         def keep(request: httpx2.Request) -> httpx2.Response:
@@ -181,9 +183,8 @@ class HttpConnection:
         accepting = {"accept-encoding": ACCEPTED}
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(keep), headers=accepting) as nowhere:
             api = self._api.with_options(http_client=nowhere)
-            request: httpx2.Request = (
-                await api.post(self._protocol.path, cast_to=httpx2.Response, content=b"{}")
-            ).request
+            named = path.format(model=quote(self._model.requested_model, safe="/"))
+            request: httpx2.Request = (await api.post(named, cast_to=httpx2.Response, content=b"{}")).request
         del request.headers["content-length"]
         if self._without_bearer:
             del request.headers["authorization"]

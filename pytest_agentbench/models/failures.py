@@ -150,6 +150,7 @@ _REPLIES: Mapping[ApiName, str] = {
     "chat": "chat completion",
     "responses": "response",
     "messages": "message of Anthropic's",
+    "gemini": "response of generateContent",
 }
 
 

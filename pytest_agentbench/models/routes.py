@@ -25,7 +25,7 @@ from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile
 from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import Case, CassetteMode, Dialect, Limits, Model, header_variable
+from pytest_agentbench.records.case import ApiName, Case, CassetteMode, Dialect, Limits, Model, header_variable
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.redaction import Redactor, strip_credentials
 
@@ -66,8 +66,11 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
-ANTHROPIC_URL = "https://api.anthropic.com/v1"
-ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
+_NATIVE: Mapping[ApiName | None, tuple[str, str]] = {
+    "messages": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+}
+"""Where a protocol is spoken, and the variable of the key, if an entry says neither."""
 
 _Written = Sequence[ModelEntry | SuiteModel]
 
@@ -261,8 +264,8 @@ def _make_model_error(model_id: str, problem: str, written: _Written, about: Seq
 
 def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return (base_url, api_key_env); a base_url of None is the OpenAI client's own."""
-    is_anthropics = fields.get("api") == "messages"
-    base_url = fields.get("base_url") or (ANTHROPIC_URL if is_anthropics else environ.get("OPENAI_BASE_URL")) or None
+    own_url, own_key = _NATIVE.get(fields.get("api"), (environ.get("OPENAI_BASE_URL"), OPENAI_KEY))
+    base_url = fields.get("base_url") or own_url or None
     named_key = fields.get("api_key_env")
     # `vendor/model` is OpenRouter's way to name models; its key alone says that the user has an account there.
     if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
@@ -270,7 +273,7 @@ def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str,
     if named_key is None and any(map(header_variable, fields.get("headers", {}).values())):
         named_key = NO_KEY
     if named_key is None:
-        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else ANTHROPIC_KEY if is_anthropics else OPENAI_KEY
+        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else own_key
     return base_url, None if named_key == NO_KEY else named_key
 
 

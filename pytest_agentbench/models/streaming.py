@@ -19,6 +19,8 @@ _PIECEWISE = frozenset({"text", "thinking", "reasoning.text", "reasoning.summary
 
 def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
     """Return the JSON of a request with the fields that ask for its reply in events."""
+    if not fields:
+        return body
     return body[:-1] + b"," + json.dumps(fields, separators=(",", ":")).encode()[1:]
 
 

@@ -497,7 +497,7 @@ DialectName = Literal[
 """The dialects of Chat Completions that `config.dialects` describes."""
 
 
-ApiName = Literal["chat", "responses", "messages"]
+ApiName = Literal["chat", "responses", "messages", "gemini"]
 """The protocol that a model is asked in: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.errors import AgentbenchError, ProviderError, UnavailableError, UnsupportedError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
 from pytest_agentbench.extensions import LazyTable, find_extension
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
@@ -35,6 +36,7 @@ from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.tools.base import Fetch, Search, Tool
     from pytest_agentbench.tools.mcp.servers import RunServers
     from pytest_agentbench.tools.toolbox import Toolbox
@@ -174,6 +176,28 @@ class RunOutput(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
+class OpenGateway(Protocol):
+    """The gateway of a run that asked for one, until `close`: see `runners.gateway`."""
+
+    @property
+    def address(self) -> GatewayAddress:
+        """Return where it is."""
+        ...
+
+    @property
+    def outage(self) -> BaseException | None:
+        """Return why nothing more is asked there, None where more may be."""
+        ...
+
+    def find_end(self, *, answered: bool) -> RunEnd | None:
+        """Return how the run ended by what was asked there, None where that says nothing. Raises its outage."""
+        ...
+
+    def close(self) -> None:
+        """Ask the run's model nothing more. On the event loop."""
+        ...
+
+
 @dataclass(slots=True)
 class RunContext:
     """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
@@ -185,6 +209,8 @@ class RunContext:
     there are none. `parallel_tools` is the run profile's word on the calls of one reply.
     `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
     that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
+    `open_gateway` is called by whoever first asks for `gateway`, `listen_for` by a runner that has made a Gateway itself;
+    `variables` are those of the run's task, for what answers it elsewhere.
     """
 
     case: Case
@@ -207,6 +233,11 @@ class RunContext:
     sandbox_used: SandboxUsed | None = None
     made_workspace: Workspace | None = None
     servers: RunServers | None = None
+    open_gateway: Callable[[RunContext], OpenGateway] | None = None
+    listen_for: Callable[[Any], OpenGateway] | None = None
+    variables: contextvars.Context | None = None
+    opened_gateway: OpenGateway | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
     _sandbox: asyncio.Task[Sandbox] | None = None
     _tool_state: dict[str, Any] = field(default_factory=dict)
 
@@ -221,6 +252,19 @@ class RunContext:
         if self.made_workspace is None:
             self.made_workspace = self.sandboxes.workspace(self.expected_sandbox, self.case.case_id)
         return self.made_workspace
+
+    @property
+    def gateway(self) -> GatewayAddress:
+        """Return where the run's model is asked over HTTP, in any dialect, until the run ends; opened at first use.
+
+        In any thread. Raises ConfigError where there is no model to ask.
+        """
+        with self._opening:
+            if self.opened_gateway is None:
+                if self.client is None or self.open_gateway is None:
+                    raise ConfigError("context.gateway: found no model to ask; name one with --model")
+                self.opened_gateway = self.open_gateway(self)
+        return self.opened_gateway.address
 
     def needs_sandbox(self) -> SandboxSpec:
         """Return what the run's sandbox is to be. Raises UnavailableError where it is not to be had here."""
@@ -359,13 +403,29 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
         if call.result is not None:
             trace.tool_result(call_id, call.name, call.result)
     if returned.usage is not None:
-        trace.add_usage(returned.usage)
+        _add_reported(returned.usage, trace)
     _final(returned.output, trace)
     metadata: dict[str, Any] = clean(returned.metadata)
     if returned.status == "success":
         return RunEnd("success", metadata=metadata)
     message = returned.error or "the agent reported that it failed"
     return RunEnd("failed", RunError(code="agent_failed", message=message), metadata)
+
+
+def _add_reported(usage: Usage, trace: Recorder) -> None:
+    """Add what an agent says that it used; beside what a gateway has counted itself it is no more than a claim."""
+    if "usage_source" not in trace.provider:
+        trace.add_usage(usage)
+        return
+    said, counted = ({name: getattr(each, name) for name in _COUNTED} for each in (usage, trace.usage))
+    trace.provider["agent_reported"] = said
+    both = {name: (said[name], counted[name]) for name in _COUNTED if None not in (said[name], counted[name])}
+    if differing := {name: pair for name, pair in both.items() if pair[0] != pair[1]}:
+        trace.event("usage_mismatch", **{name: {"reported": a, "counted": b} for name, (a, b) in differing.items()})
+        trace.warnings.append(f"usage_mismatch: an agent reported other {', '.join(differing)} than were counted")
+
+
+_COUNTED = ("input_tokens", "output_tokens", "total_tokens", "reasoning_tokens", "cached_tokens")
 
 
 def _final(text: str | None, trace: Recorder) -> None:

@@ -107,7 +107,7 @@ def find_kind(model: Model) -> Kind | None:
     A model that is not asked in Chat Completions has those alone whose lines are requests of its own protocol.
     """
     found = None if model.scripted or model.provider is not None else _find_kind(model)
-    return found if model.api == "chat" or _NATIVE[model.api] == found else None
+    return found if model.api == "chat" or _NATIVE.get(model.api) == found else None
 
 
 def _find_kind(model: Model) -> Kind | None:

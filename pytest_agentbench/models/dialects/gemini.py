@@ -128,6 +128,7 @@ class _Contents:
                 name, call_id = need(call, "name", str), take(call, "id", str) or f"call_{turn}_{number}"
                 part["functionCall"] = {**call, "id": call_id, "args": take(call, "args", dict) or {}}
                 self._open[call_id] = name
+                self._answered.discard(call_id)  # some count their calls anew in each turn
             elif not isinstance(part.get("text"), str):
                 self._draft.lose(f"{next(iter(part), 'empty')} parts")
         self._draft.add_answer(read_parts(parts))
@@ -137,6 +138,8 @@ class _Contents:
         name, call_id = need(response, "name", str), take(response, "id", str)
         if call_id is None:
             call_id = next((known for known, called in self._open.items() if called == name), None)
+        if call_id is None:
+            self._draft.lose("results without a call")
         if call_id is None or call_id in self._answered:
             return
         self._open.pop(call_id, None)
@@ -221,7 +224,7 @@ def write(reply: ChatReply, asked: Asked) -> Any:
 
 def _write_response(reply: ChatReply, parts: list[JsonObject], *, last: bool) -> JsonObject:
     candidate: JsonObject = {"content": {"role": "model", "parts": parts}, "index": 0}
-    made = {"candidates": [candidate], "modelVersion": reply.model, "responseId": make_id("", reply)}
+    made: JsonObject = {"candidates": [candidate], "modelVersion": reply.model, "responseId": make_id("", reply)}
     if last:
         candidate["finishReason"] = _FINISHED.get(finish_of(reply), "STOP")
         if (usage := _write_usage(reply.usage)) is not None:
@@ -233,9 +236,8 @@ def _list_parts(reply: ChatReply) -> list[JsonObject]:
     parts: list[JsonObject] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
     if reply.content:
         parts.append({"text": reply.content})
-    for call in reply.tool_calls:
-        parts.append({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}})
-    return parts
+    calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in reply.tool_calls)
+    return [*parts, *({"functionCall": call} for call in calls)]
 
 
 def _write_usage(usage: Usage) -> JsonObject | None:

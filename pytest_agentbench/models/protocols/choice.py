@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_agentbench.models.protocols import anthropic, responses
+from pytest_agentbench.models.protocols import anthropic, gemini, responses
 from pytest_agentbench.records.case import ApiName, Model
 
 Translation = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -19,6 +19,7 @@ class WireProtocol:
     `path` lies below the endpoint's address, `headers` go with each request. `write` turns a request of Chat
     Completions into one of this protocol, `read` a reply into a chat completion; it raises ValueError where that is
     none. `defaults` are request fields where a request does not say otherwise, `stream` are those that ask for events.
+    `streamed` is the path of requests for a stream, where it is another one; in both `{model}` is the model's name.
     `limit` is the name of the most tokens to generate, `least` how few of them may be asked for. `statuses` says which
     HTTP status the code of an error would have had that comes in a reply with status 200.
     """
@@ -32,6 +33,7 @@ class WireProtocol:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     least: int = 1
     statuses: Mapping[str, int] = field(default_factory=dict)
+    streamed: str | None = None
 
 
 PROTOCOLS: Mapping[ApiName, WireProtocol] = {
@@ -57,6 +59,15 @@ PROTOCOLS: Mapping[ApiName, WireProtocol] = {
         write=anthropic.write_request,
         read=anthropic.read_message,
         statuses=anthropic.STATUSES,
+    ),
+    "gemini": WireProtocol(
+        "/models/{model}:generateContent",
+        "max_tokens",
+        {},
+        write=gemini.write_request,
+        read=gemini.read_response,
+        statuses=gemini.STATUSES,
+        streamed="/models/{model}:streamGenerateContent?alt=sse",
     ),
 }
 

@@ -197,8 +197,9 @@ def _read_usage(counted: Any) -> dict[str, Any] | None:
     if not isinstance(counted, Mapping) or not isinstance(counted.get("promptTokenCount"), int):
         return None
 
-    def add(*names: str) -> int:
-        return sum(value for name in names if isinstance(value := counted.get(name), int))
+    def add(*names: str) -> int | None:
+        told = [value for name in names if isinstance(value := counted.get(name), int)]
+        return sum(told) if told else None
 
     return {
         **counted,

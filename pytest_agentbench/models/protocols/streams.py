@@ -1,9 +1,9 @@
-"""Streams of Responses and Messages: their events, joined into the reply that would have come whole."""
+"""Streams of Responses, Messages and generateContent: events, joined into the reply that would have come whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytest_agentbench.models.streaming import EventReader, StreamReader
@@ -101,6 +101,63 @@ class MessageReader(EventReader):
             raise
 
 
+class GeminiReader(EventReader):
+    """Reads the events of generateContent: each is a response, with more parts, and with the usage until then."""
+
+    unfinished = "its stream ended without a finishReason"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._response: dict[str, Any] = {}
+        self._candidate: dict[str, Any] = {}
+        self._parts: list[Any] = []
+
+    def add(self, event: dict[str, Any], at: float) -> None:
+        """Take an event."""
+        self._response |= {name: value for name, value in event.items() if name != "candidates"}
+        feedback = event.get("promptFeedback")
+        self.complete |= isinstance(feedback, dict) and bool(feedback.get("blockReason"))
+        candidates = event.get("candidates")
+        candidate = candidates[0] if isinstance(candidates, list) and candidates else None
+        if not isinstance(candidate, dict):
+            return
+        self._candidate |= candidate
+        self.complete |= bool(candidate.get("finishReason"))
+        content = candidate.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            self._add_part(part)
+            self.note_piece(at, is_text=isinstance(part, dict) and bool(part.get("text")) and not part.get("thought"))
+
+    def _add_part(self, part: Any) -> None:
+        """Add a part: a text that says no more than the text before it goes on with it."""
+        last = self._parts[-1] if self._parts else None
+        if isinstance(part, dict) and isinstance(last, dict) and isinstance(last.get("text"), list):
+            text, more = part.get("text"), {name: value for name, value in part.items() if name != "text"}
+            if isinstance(text, str) and more == {name: value for name, value in last.items() if name != "text"}:
+                last["text"].append(text)
+                return
+        is_text = isinstance(part, dict) and isinstance(part.get("text"), str)
+        self._parts.append({**part, "text": [part["text"]]} if is_text else part)
+
+    def join(self) -> dict[str, Any]:
+        """Return the response."""
+        parts = [
+            {**part, "text": "".join(part["text"])} if isinstance(part, dict) and "text" in part else part
+            for part in self._parts
+        ]
+        if not self._candidate:
+            return self._response
+        candidate = {**self._candidate, "content": {"role": "model", "parts": parts}}
+        return {**self._response, "candidates": [candidate]}
+
+
 def open_reader(api: ApiName) -> EventReader:
     """Return what reads the stream of a reply in a protocol; its clock begins here."""
-    return {"chat": StreamReader, "responses": ResponseReader, "messages": MessageReader}[api]()
+    readers: Mapping[ApiName, Callable[[], EventReader]] = {
+        "chat": StreamReader,
+        "responses": ResponseReader,
+        "messages": MessageReader,
+        "gemini": GeminiReader,
+    }
+    return readers[api]()

@@ -31,6 +31,7 @@ from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandb
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
@@ -110,16 +111,17 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     )
     with _control_folder(context.sandboxes) as folder:
         _write_inputs(folder, texts)
-        async with _way(gateway, folder, alone=alone) as (base, key), _started(context, folder) as sandbox:
+        async with _way(gateway, context, folder, alone=alone) as address, _started(context, folder) as sandbox:
             values: dict[str, str | int] = {
-                "base": base,
-                "key": key,
-                "model": context.model.requested_model,
+                "base": address.base_url,
+                "key": address.key,
+                "model": address.model,
                 "session": f"{slug(case.case_id)}-{context.repetition}",
                 "context_tokens": prepared.fields.context_tokens,
                 **_places(spec, sandbox),
             }
-            return await _Session(context, prepared, gateway, sandbox, folder, spec, values).run(texts)
+            port = PORT if alone else 0
+            return await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
 
 
 def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepared, *, alone: bool) -> Gateway:
@@ -172,19 +174,25 @@ def _name_message(number: int) -> str:
 
 
 @asynccontextmanager
-async def _way(gateway: Gateway, folder: Path, *, alone: bool) -> AsyncIterator[tuple[str, str]]:
-    """Yield the URL and the key by which the program reaches its model."""
-    from pytest_agentbench.runners.gateway.keys import NO_KEY
+async def _way(gateway: Gateway, context: RunContext, folder: Path, *, alone: bool) -> AsyncIterator[GatewayAddress]:
+    """Yield where the program asks its model: at the relay in its own network, else at the session's listener."""
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
 
+    assert context.model is not None
+    if alone:
+        try:
+            async with gateway.serving(folder / _SOCKET):
+                yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
+        except OSError as error:
+            raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+        return
+    if context.listen_for is None:
+        raise UnavailableError("a program that runs on this machine itself needs a session's listener")
+    opened = context.listen_for(gateway)
     try:
-        async with gateway.serving(folder / _SOCKET):
-            if alone:
-                yield f"http://127.0.0.1:{PORT}", NO_KEY
-            else:
-                async with gateway.listening() as address:
-                    yield address.base, address.key
-    except OSError as error:
-        raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+        yield opened.address
+    finally:
+        opened.close()
 
 
 def _places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
@@ -216,9 +224,10 @@ class _Session:
     context: RunContext
     prepared: Prepared
     gateway: Gateway
+    address: GatewayAddress
+    port: int
     sandbox: Sandbox
     folder: Path
-    spec: SandboxSpec
     values: dict[str, str | int]
 
     async def run(self, texts: Sequence[str]) -> RunOutput | RunEnd:
@@ -265,7 +274,7 @@ class _Session:
 
     async def _start(self, number: int, text: str, seconds: float) -> tuple[ExecResult, str]:
         program = self.prepared.program
-        local = likeness_of(self.spec.kind) == "local"
+        local = likeness_of(self.sandbox.kind) == "local"
         control = str(self.folder) if local else CONTROL
         values = {
             **self.values,
@@ -281,9 +290,8 @@ class _Session:
                 "{message_file}"
             )
         mark = f"agentbench-{secrets.token_hex(16)}"
-        port = "0" if self.values["base"] != f"http://127.0.0.1:{PORT}" else str(PORT)
         done = await self.sandbox.exec(
-            ["/bin/sh", "-c", _START, control, port, f"{control}/{_SOCKET}", mark, *argv],
+            ["/bin/sh", "-c", _START, control, str(self.port), f"{control}/{_SOCKET}", mark, *argv],
             seconds=max(0.0, seconds),
             output_limit=_MOST_OUTPUT,
             environment=self._environment(values),
@@ -298,7 +306,7 @@ class _Session:
             "HOME": str(values["home"]),
             "TZ": "UTC",
             "NO_COLOR": "1",
-            **make_environment(str(values["base"]), str(values["key"])),
+            **self.address.env(),
             **own,
         }
 
@@ -376,24 +384,6 @@ class _Session:
             cut = " (what it wrote was too long to be kept)" if done.truncated else ""
             return _make_end("invalid", "no_answer", f"{name} ended {turn} without an answer{cut}{last}")
         return None
-
-
-def make_environment(base: str, key: str) -> dict[str, str]:
-    """Return the variables by which clients of all dialects find the gateway."""
-    return {
-        "OPENAI_BASE_URL": f"{base}/v1",
-        "OPENAI_API_BASE": f"{base}/v1",
-        "ANTHROPIC_BASE_URL": base,
-        "ANTHROPIC_API_BASE": base,
-        "GOOGLE_GEMINI_BASE_URL": base,
-        "GEMINI_API_BASE": base,
-        **dict.fromkeys(
-            ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY"), key
-        ),
-        # Both phone elsewhere whatever their base URL is
-        "OPENAI_AGENTS_DISABLE_TRACING": "1",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    }
 
 
 def _names_session(program: Program) -> bool:

@@ -28,9 +28,8 @@ class ReplyStream:
         self.begun = False
 
     async def keep_alive(self) -> None:
-        """Tell that the model is still at work. A list in JSON has no room for that."""
-        if not self._asked.as_list:
-            await self._write(self._dialect.keep_alive)
+        """Tell that the model is still at work."""
+        await self._write(self._dialect.keep_alive)
 
     async def finish(self, reply: ChatReply) -> None:
         """Send the reply and end."""
@@ -46,8 +45,7 @@ class ReplyStream:
     async def _write(self, event: bytes) -> None:
         if not self.begun:
             self.begun = True
-            kind = {"content-type": "application/json"} if self._asked.as_list else EVENT_STREAM
-            headers = [(name.encode(), value.encode()) for name, value in kind.items()]
+            headers = [(name.encode(), value.encode()) for name, value in EVENT_STREAM.items()]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
 

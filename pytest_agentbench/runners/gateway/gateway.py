@@ -16,7 +16,7 @@ from starlette.responses import Response
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.models.dialects.base import Asked, Dialect, RequestRefused, Route
+from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
@@ -75,11 +75,13 @@ class Gateway:
         over_budget: Callable[[Usage], str | None] = lambda usage: None,
         policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
         usage_source: UsageSource = "gateway",
+        variables: contextvars.Context | None = None,
     ) -> None:
         """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
 
         `over_budget` says why a run with such a usage may ask for nothing more, None where it may. `usage_source` is
-        `gateway_partial` where the agent can ask models elsewhere, too.
+        `gateway_partial` where the agent can ask models elsewhere, too. `variables` are the run's: those of whoever
+        makes the gateway, unless they are given.
         """
         # For cassettes: the same request may name another time and another host in every run.
         requests.compare_by(policy.make_alike)
@@ -100,7 +102,7 @@ class Gateway:
         self._refused: str | None = None
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
-        self._context = contextvars.copy_context()
+        self._variables = contextvars.copy_context() if variables is None else variables
         self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
 
@@ -173,7 +175,7 @@ class Gateway:
         query = scope.get("query_string", b"").decode("latin-1")
         target = f"{scope['path']}?{query}" if query else scope["path"]
         route = find_route(scope["method"], target, request.headers)
-        dialect = DIALECTS.get(route.dialect, DIALECTS["chat"])
+        dialect = DIALECTS[route.dialect]
         if route.kind != "ask":
             await self._pace.wait()
         # Taken before the body is read: slots bound what lies in memory, too.
@@ -261,9 +263,9 @@ class Gateway:
 
     async def _respond(self, asked: Asked, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = ReplyStream(send, dialect, asked) if asked.stream or asked.as_list else None
+        stream = ReplyStream(send, dialect, asked) if asked.stream else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking = asyncio.create_task(self._ask(asked, dialect), context=self._context.copy())
+        asking = asyncio.create_task(self._ask(asked, dialect), context=self._variables.copy())
         gone = asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -303,7 +305,7 @@ class Gateway:
             return canned
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
-        self._tools.requested(asked.messages)
+        self._tools.requested(asked.messages, FAILED if dialect.name != "chat" else None)
         ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
         messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
         if self._model.scripted:

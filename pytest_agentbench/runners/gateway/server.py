@@ -1,4 +1,4 @@
-"""Serve an ASGI app on a unix socket to clients that may mean harm."""
+"""Serve an ASGI app to clients that may mean harm."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
 
-_BACKLOG = 16
+_BACKLOG = 128
 _MOST_CONNECTIONS = 32
-"""How many are open at a time; those beyond are closed at once, so that no run takes the others' open files."""
+"""How many a run has open at a time; those beyond are closed at once, so that none takes the others' open files."""
 
 _MOST_HEAD = 16 * 1024
 _MOST_UNREAD = 64 * 2**20
@@ -34,34 +34,53 @@ _logger = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def listening(app: ASGIApp, path: Path) -> AsyncIterator[None]:
-    """Serve `app` at `path`, to every user, inside the block.
+    """Serve `app` at `path`, to every user, inside the block. The socket's file stays.
 
-    A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
-    chunked one that a client which sends single bytes holds up the loop, and with it all other runs, for seconds.
-
-    At the end all connections are closed, and what is still being answered is cancelled and has ended. The socket's
-    file stays. Raises OSError where it cannot be made.
+    Raises OSError where it cannot be made.
     """
-    # Not uvicorn, which has no limit for the time that a body takes, and answers connections beyond its limit where
-    # closing them costs nothing.
-    answering: set[asyncio.Task[None]] = set()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(answering) >= _MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
-        # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
-        task = asyncio.ensure_future(_answer(app, _Exchange(reader, writer)))
-        answering.add(task)
-        task.add_done_callback(answering.discard)
-
-    server = await asyncio.start_unix_server(connected, sock=_bind(path), backlog=_BACKLOG, limit=_MOST_HEAD)
+    server = Server(app, _MOST_CONNECTIONS)
+    await server.start(_bind(path))
     try:
         yield
     finally:
-        server.close()
-        await settled(list(answering))
-        await server.wait_closed()
+        await server.close()
+
+
+class Server:
+    """An ASGI app behind a socket, with at most so many connections at a time.
+
+    A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
+    chunked one that a client which sends single bytes holds up the loop, and with it all other runs, for seconds.
+    """
+
+    # Not uvicorn, which has no limit for the time that a body takes, and answers connections beyond its limit where
+    # closing them costs nothing.
+
+    def __init__(self, app: ASGIApp, connections: int) -> None:
+        self._app, self._connections = app, connections
+        self._answering: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, bound: socket.socket) -> None:
+        """Listen at a socket that is bound already."""
+        self._server = await asyncio.start_server(self._connected, sock=bound, backlog=_BACKLOG, limit=_MOST_HEAD)
+
+    async def close(self) -> None:
+        """Close all connections; what is still being answered is cancelled and has ended."""
+        if self._server is not None:
+            self._server.close()
+        await settled(list(self._answering))
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._answering) >= self._connections:
+            writer.transport.abort()
+            return
+        # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
+        task = asyncio.ensure_future(_answer(self._app, _Exchange(reader, writer)))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
 
 async def _answer(app: ASGIApp, exchange: _Exchange) -> None:

@@ -126,8 +126,8 @@ class ToolTrace:
             self._trace.tool_call(call_id, tool, arguments, call.raw if arguments is None else None)
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
-    def requested(self, messages: Messages) -> None:
-        """Note the results in these messages of calls that had none yet."""
+    def requested(self, messages: Messages, failed: str | None = None) -> None:
+        """Note the results in these messages of calls that had none yet; `failed` begins those of tools that failed."""
         end, opening = len(self._replies), _find_opening(messages)
         found: list[tuple[_Call, str]] = []
         for asked in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
@@ -140,11 +140,12 @@ class ToolTrace:
                 # Found from the end, written in the order of what happened.
                 found[:0] = _take_results(asked, self._replies[place])
         for call, content in found:
+            marked = failed is not None and content.startswith(failed)
             self._trace.tool_result(
                 call.call_id,
                 call.tool,
-                self._shorten(content),
-                is_error=self._policy.is_error(content, call.name),
+                self._shorten(content.removeprefix(failed) if failed is not None else content),
+                is_error=marked or self._policy.is_error(content, call.name),
                 # As observed here: the agent's own work between two requests is in it
                 duration_seconds=self._trace.seconds - call.at,
             )

@@ -7,10 +7,6 @@ import json
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -18,79 +14,21 @@ import openai
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from runners.gateway.gateway_support import GO, served
 from runners.runners_support import assistant, told
 from support.fault_endpoint import FaultEndpoint, always
 
-from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.dialects.chat import write_usage
 from pytest_agentbench.models.script_trees import ScriptTree
-from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Limits, Model
-from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
-from pytest_agentbench.runners.base import Recorder
-from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, Usage
 from pytest_agentbench.runners.gateway import gateway as gateway_module
-from pytest_agentbench.runners.gateway.gateway import NO_ANSWER, Gateway
+from pytest_agentbench.runners.gateway.gateway import NO_ANSWER
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
-GO = [{"role": "user", "content": "Go."}]
 POLICY = GatewayPolicy(names=("agent/told-v1",), internal=("<<<INTERNAL",))
-
-
-@dataclass
-class Served:
-    """A gateway that listens, its trace, and an HTTP client that reaches it."""
-
-    gateway: Gateway
-    trace: Recorder
-    http: httpx2.AsyncClient
-    socket: Path
-    model: Model
-
-    async def ask(self, messages: list[dict[str, Any]] = GO, **fields: Any) -> httpx2.Response:
-        body = {"model": self.model.requested_model, "messages": messages, **fields}
-        return await self.http.post("/v1/chat/completions", json=body)
-
-    async def message(self, messages: list[dict[str, Any]] = GO, **fields: Any) -> dict[str, Any]:
-        response = await self.ask(messages, **fields)
-        assert response.status_code == 200, response.text
-        return response.json()["choices"][0]["message"]
-
-    def events(self, kind: type) -> list[Any]:
-        return [event for event in self.trace.events if isinstance(event, kind)]
-
-    def notes(self, name: str) -> list[dict[str, Any]]:
-        return [event.data for event in self.events(RunnerEvent) if event.name == name]
-
-
-@asynccontextmanager
-async def served(
-    model: Model,
-    folder: Path,
-    *,
-    scripts: Scripts | None = None,
-    text: str | None = "Go.",
-    over_budget: Callable[[Usage], str | None] = lambda usage: None,
-    policy: GatewayPolicy = POLICY,
-    **settings: Any,
-) -> AsyncIterator[Served]:
-    """The gateway is in a turn with this text, None for no turn."""
-    endpoints, trace, parameters = Endpoints(scripts=scripts), Recorder(), settings.pop("parameters", {})
-    run = RunnerSettings(**{"retries": 0, **settings})
-    requests = Requests("a_case", endpoints.client(model), run, trace)
-    gateway = Gateway(requests, model, trace, parameters, over_budget, policy)
-    path = folder / "model.sock"
-    path.unlink(missing_ok=True)
-    transport = httpx2.AsyncHTTPTransport(uds=str(path))
-    try:
-        async with gateway.serving(path), httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
-            with gateway.turn(text) if text is not None else nullcontext():
-                yield Served(gateway, trace, http, path, model)
-    finally:
-        await endpoints.close()
 
 
 def at(endpoint: FaultEndpoint) -> Model:
@@ -221,7 +159,7 @@ def test_another_model_is_refused_and_remembered(tmp_path):
 
 def test_the_runs_model_may_be_called_by_the_agents_name_for_it(tmp_path):
     async def run(model: Model) -> None:
-        async with served(model, tmp_path) as it:
+        async with served(model, tmp_path, policy=POLICY) as it:
             await it.message(model="agent/told-v1")
             assert it.gateway.refused is None
 
@@ -430,7 +368,7 @@ def test_a_script_answers_by_the_cases_own_words(tmp_path):
     model = Model(model_id="demo", requested_model="demo", scripted=True)
 
     async def run() -> None:
-        async with served(model, tmp_path, scripts=scripts, text=None) as it:
+        async with served(model, tmp_path, scripts=scripts, text=None, policy=POLICY) as it:
             history: list[dict[str, Any]] = [
                 {"role": "system", "content": "You are an agent."},
                 {"role": "user", "content": "[Sun 2026-11-22 09:15 UTC] Write it.\n\nRuntime: host=vm"},

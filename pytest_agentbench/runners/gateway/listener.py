@@ -1,0 +1,100 @@
+"""Listen on this machine's loopback for the agents of all runs of a session that have no socket of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from pytest_agentbench.models.completions_http import JSONReply
+from pytest_agentbench.models.dialects.base import Route
+from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.runners.gateway.gateway import Gateway
+from pytest_agentbench.runners.gateway.keys import list_keys
+from pytest_agentbench.runners.gateway.server import Server
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+_HOST = "127.0.0.1"
+_TOKEN_BYTES = 18
+_MOST_CONNECTIONS, _MOST_OF_A_RUN = 1024, 32
+
+
+class Listener:
+    """One TCP listener; requests name their run by its token, in the path or as a key.
+
+    Made in any thread: the socket takes connections from then on, and `loop` answers them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Listen from now on. Raises OSError."""
+        self._gateways: dict[bytes, Gateway | None] = {}
+        self._secret = os.urandom(32)
+        self._open: Counter[bytes] = Counter()
+        self._server = Server(self._app, _MOST_CONNECTIONS)
+        bound = socket.create_server((_HOST, 0))
+        self.url = f"http://{_HOST}:{bound.getsockname()[1]}"
+        # Nobody waits for it: until it has started, the kernel keeps connections waiting.
+        self._starting: Future[None] = asyncio.run_coroutine_threadsafe(self._server.start(bound), loop)
+
+    def add(self, gateway: Gateway) -> str:
+        """Return the token by which requests reach the gateway from now on, which is its key."""
+        gateway.key = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._gateways[self._digest(gateway.key)] = gateway
+        return gateway.key
+
+    def remove(self, token: str) -> None:
+        """Let the token's run be over: what still comes with it is told so."""
+        self._gateways[self._digest(token)] = None
+
+    async def close(self) -> None:
+        """End what is being answered, and listen no more."""
+        await asyncio.wrap_future(self._starting)
+        await self._server.close()
+
+    def _digest(self, token: str) -> bytes:
+        # What is looked up is a keyed hash: the time that takes tells nothing of other runs' tokens.
+        return blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        route = find_route(scope["method"], scope["path"], request.headers)
+        query = scope["query_string"].decode("latin-1")
+        tokens = list_keys(request.headers, query) if route.token is None else (route.token,)
+        digest = next((each for each in map(self._digest, tokens) if each in self._gateways), None)
+        if digest is None:
+            await _refuse(route, 401, "invalid_token", "no run has this token")(scope, receive, send)
+            return
+        gateway = self._gateways[digest]
+        if gateway is None:
+            await _refuse(route, 409, "no_turn", "the agent's turn is over")(scope, receive, send)
+            return
+        async with self._counted(digest):
+            await gateway.app(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, digest: bytes) -> AsyncIterator[None]:
+        """Count a connection of a run. Raises ConnectionError where it has too many, which closes it."""
+        if self._open[digest] >= _MOST_OF_A_RUN:
+            raise ConnectionAbortedError("too many connections of one run")
+        self._open[digest] += 1
+        try:
+            yield
+        finally:
+            self._open[digest] -= 1
+            if not self._open[digest]:
+                del self._open[digest]
+
+
+def _refuse(route: Route, status: int, code: str, text: str) -> JSONReply:
+    return JSONReply(DIALECTS[route.dialect].error(status, code, text), status)

@@ -1,0 +1,71 @@
+"""Open the gateway of a run whose agent is in this process, or a subprocess of it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.runners.base import RunContext, RunEnd
+from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.gateway.address import GatewayAddress
+from pytest_agentbench.runners.gateway.gateway import Gateway
+from pytest_agentbench.runners.gateway.listener import Listener
+from pytest_agentbench.runners.gateway.policy import GatewayPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ListenedGateway:
+    """A run's gateway at the session's listener: an `OpenGateway`."""
+
+    gateway: Gateway
+    address: GatewayAddress
+    _opened: ExitStack
+
+    @property
+    def outage(self) -> BaseException | None:
+        """Return why nothing more is asked, None where more may be."""
+        return self.gateway.outage
+
+    def find_end(self, *, answered: bool) -> RunEnd | None:
+        """Return how the run ended by what was asked. Raises as the gateway's own does."""
+        return self.gateway.find_end(answered=answered)
+
+    def close(self) -> None:
+        """Ask the run's model nothing more. On the event loop."""
+        self._opened.close()
+
+
+def listen_for(gateway: Gateway, model: Model, listener: Listener) -> ListenedGateway:
+    """Return the gateway with its address at the listener; when its model may be asked is its owner's to say."""
+    opened = ExitStack()
+    token = listener.add(gateway)
+    opened.callback(listener.remove, token)
+    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model), opened)
+
+
+def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
+    """Return the gateway of a run that has a model, which may be asked from now on. In any thread."""
+    case, client, model = context.case, context.client, context.model
+    assert client is not None
+    assert model is not None
+    settings = RunnerSettings.model_validate(context.settings)
+    requests = Requests(case.case_id, client, settings, context.trace, case.runner.overrides)
+    gateway = Gateway(
+        requests,
+        model,
+        context.trace,
+        settings.request_parameters,
+        context.over_budget,
+        GatewayPolicy(),
+        "gateway_partial",  # nothing keeps the agent from asking elsewhere
+        context.variables,
+    )
+    texts = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
+    opened = ExitStack()
+    opened.enter_context(gateway.turn(*(text for text in texts if text)))
+    token = listener.add(gateway)
+    opened.callback(listener.remove, token)
+    serial = settings.env == "serial"
+    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model, serial), opened)
