@@ -165,13 +165,17 @@ PORTABLE_ARGUMENTS: Mapping[PortableName, frozenset[str]] = {
 """The arguments of portable tools."""
 
 
+ABSOLUTE = "absolute_path"
+"""What the arguments of an agent's tool may say for `path`, where it takes no relative one."""
+
+
 class ToolCall(Record):
     """A tool of the agent's that does what a portable one does."""
 
     name: Text
     """What the agent calls it."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments, with the portable one's in braces: `{command}`, `{path}`, `{content}`."""
+    """Its arguments, with the portable one's in braces: `{command}`, `{path}`, `{content}`; `{absolute_path}`."""
 
 
 class Helper(Record):
@@ -285,7 +289,7 @@ class AgentProgram(ConfigFile):
 def _find_tool_problems(tools: Mapping[PortableName, ToolCall]) -> Iterator[tuple[Loc, str]]:
     for portable, call in tools.items():
         for name in _find_names(call.arguments):
-            if name not in PORTABLE_ARGUMENTS[portable]:
+            if name not in PORTABLE_ARGUMENTS[portable] and not (name == ABSOLUTE and portable != "shell"):
                 yield (
                     ("tools", portable, "arguments"),
                     f"unknown name {{{name}}}{suggest(name, PORTABLE_ARGUMENTS[portable])}",

@@ -174,7 +174,9 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
     (target / "package-lock.json").write_bytes(lock)
     (target / "package.json").write_text(json.dumps({**json.loads(lock)["packages"][""], "private": True}))
     node, _ = get_node(folder / "node")
-    run_npm(node, ["ci", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
+    # Not `ci`, which refuses a lock file without packages for other machines that a registry does not have
+    run_npm(node, ["install", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
+    _require_pinned(adapter.lock, target / "node_modules" / ".package-lock.json")
     name = adapter.program.argv[0]
     program = install.program or f".bin/{name}"
     if not (target / "node_modules" / program).exists():
@@ -182,6 +184,14 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
     add_tree(archive, target / "node_modules", "opt/agent/node_modules", (*NOT_NEEDED, *install.leave_out))
     (folder / name).symlink_to(f"../node_modules/{program}")
     add_tree(archive, folder / name, f"opt/agent/bin/{name}")
+
+
+def _require_pinned(lock: Path, installed: Path) -> None:
+    """Raise SandboxError where something was installed that the lock file does not have so."""
+    pinned = json.loads(lock.read_bytes())["packages"]
+    for name, package in json.loads(installed.read_bytes())["packages"].items():
+        if package.get("integrity") != pinned.get(name, {}).get("integrity"):
+            raise SandboxError(f"{lock}: found no such {name} {package.get('version')}, which npm installed; renew it")
 
 
 def _add_pypi(adapter: Adapter, folder: Path, archive: tarfile.TarFile, python: str) -> None:

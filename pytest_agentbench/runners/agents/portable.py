@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_agentbench.config.agent_file import ToolCall, fill
+from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill
 from pytest_agentbench.models.messages import ToolCall as Called
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.script_files import PORTABLE
@@ -27,11 +28,13 @@ class PortableRequests(Requests):
     """Requests of an agent: what a script says of tools by portable names reaches it by its own."""
 
     program: Program
+    workspace: str
+    """Where the program sees it."""
 
     async def send(self, *given: Any, **more: Any) -> ChatReply:
         """Send one request, as Requests does."""
         reply = await super().send(*given, **more)
-        return reply if not self._client.model.scripted else adapt_reply(reply, self.program)
+        return reply if not self._client.model.scripted else adapt_reply(reply, self.program, self.workspace)
 
 
 def name_tools(program: Program) -> dict[str, str]:
@@ -39,9 +42,9 @@ def name_tools(program: Program) -> dict[str, str]:
     return {call.name: portable for portable, call in reversed(list(program.tools.items()))}
 
 
-def adapt_reply(reply: ChatReply, program: Program) -> ChatReply:
+def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply:
     """Return a scripted reply with the agent's own tools; the last text is wrapped where the agent ends by a call."""
-    calls = tuple(_adapt(call, program.tools) for call in reply.tool_calls)
+    calls = tuple(_adapt(call, program.tools, workspace) for call in reply.tool_calls)
     if not calls and program.finish is not None and reply.content is not None:
         name, arguments = _make(program.finish, {"content": shlex.quote(reply.content)})
         calls = (Called("call_finish", name, arguments, json.dumps(arguments)),)
@@ -54,12 +57,15 @@ def adapt_reply(reply: ChatReply, program: Program) -> ChatReply:
     return replace(reply, tool_calls=calls, message={**reply.message, "content": reply.content, "tool_calls": sent})
 
 
-def _adapt(call: Called, tools: Mapping[PortableName, ToolCall]) -> Called:
+def _adapt(call: Called, tools: Mapping[PortableName, ToolCall], workspace: str) -> Called:
     portable: Any = call.name.removeprefix(PORTABLE)
     if portable == call.name or call.arguments is None or "shell" not in tools:
         return call
     if portable in tools:
-        name, arguments = _make(tools[portable], call.arguments)
+        values = dict(call.arguments)
+        if "path" in values:
+            values[ABSOLUTE] = posixpath.join(workspace, str(values["path"]))
+        name, arguments = _make(tools[portable], values)
     else:
         quoted = {key: shlex.quote(str(value)) for key, value in call.arguments.items()}
         name, arguments = _make(tools["shell"], {"command": fill(_BY_SHELL[portable], quoted)})

@@ -27,6 +27,7 @@ from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.containers.container import user_of
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
@@ -46,6 +47,7 @@ _SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
 _START = (
     'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
 )
+_PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
 _MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
 _MOST_ARGUMENT = 120 * 1024
 """Linux takes 128 KB for one argument."""
@@ -135,7 +137,7 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **given})
     assert context.client is not None
     requests = PortableRequests(case.case_id, context.client, settings, context.trace, given)
-    requests.program = program
+    requests.program, requests.workspace = program, _find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
     parameters = {**model.parameters, **settings.request_parameters}
@@ -161,10 +163,14 @@ def _write_inputs(folder: Path, texts: Sequence[str]) -> None:
     here = files("pytest_agentbench.runners.agents")
     given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
     given |= {_name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
+    for name, content in given.items():
+        _write(folder, name, content)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
     try:
-        for name, content in given.items():
-            (folder / name).write_bytes(content)
-            (folder / name).chmod(0o644)
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)
     except OSError as error:
         raise SandboxError(f"cannot write what the agent is to read: {error}") from error
 
@@ -195,6 +201,12 @@ async def _way(gateway: Gateway, context: RunContext, folder: Path, *, alone: bo
         opened.close()
 
 
+def _find_workspace(context: RunContext) -> str:
+    """Return where the program sees the run's workspace."""
+    is_local = likeness_of(context.needs_sandbox().kind) == "local"
+    return str(context.workspace.path) if is_local else WORKSPACE
+
+
 def _places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
     """Return where things lie, as the program sees them."""
     if likeness_of(spec.kind) == "local":
@@ -206,8 +218,13 @@ def _places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
 @asynccontextmanager
 async def _started(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
     """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
+    mounts = [Mount(folder, CONTROL)]
+    if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
+        # Some agents end where their user has no name; whose number that is, only the run knows
+        _write(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
+        mounts.append(Mount(folder / "passwd", "/etc/passwd"))
     try:
-        yield await context.sandbox((Mount(folder, CONTROL),))
+        yield await context.sandbox(tuple(mounts))
     finally:
         await context.stop_sandbox()
         try:
