@@ -1,5 +1,5 @@
 // Runs a program in a run's sandbox and gives it a way to its model, as relay.py does, which says how.
-// Usage: node relay.mjs PORT SOCKET MARK PROGRAM [ARGUMENT ...]
+// Usage: node relay.mjs PORT SOCKET MARK PROGRAM [ARGUMENT ...]; with an empty MARK there is an empty line in its place.
 
 import { spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -23,7 +23,7 @@ function run() {
     child.stdout?.removeAllListeners();
     child.removeAllListeners();
     const kept = Buffer.concat(written).subarray(-MOST_BYTES);
-    process.stdout.write(Buffer.concat([Buffer.from(`\n${mark}\n`), kept]), () => process.exit(exitCode));
+    process.stdout.write(Buffer.concat([Buffer.from(mark === "" ? "\n" : `\n${mark}\n`), kept]), () => process.exit(exitCode));
   };
 
   child.stdout?.on("data", (piece) => {

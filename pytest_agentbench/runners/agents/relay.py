@@ -82,4 +82,5 @@ def main(port: str, path: str, mark: str, *argv: str) -> None:
     os._exit(code)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
