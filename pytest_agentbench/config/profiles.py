@@ -401,12 +401,30 @@ def _require_scheme(url: str) -> str:
 EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
 
 
+class WireFields(Record):
+    """One more protocol of a model: where it is served, and with which key; by default as the model itself is."""
+
+    base_url: EndpointUrl | None = None
+    """The address below which the protocol is served."""
+    api_key_env: VariableName | None = None
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+
+
+def _spread_wires(found: Any) -> Any:
+    """Return a list of protocols as the mapping that it stands for."""
+    named = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    return {name: {} for name in found} if named else found
+
+
 class EndpointFields(Written):
     """Say how the endpoint of a model is spoken to."""
 
     api: ApiName | None = None
     """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses),
     messages (Anthropic's /v1/messages) or gemini (Google's generateContent)."""
+    wires: Annotated[dict[ApiName, WireFields] | None, BeforeValidator(_spread_wires)] = None
+    """Further protocols that it is served in, a list or a mapping: an agent's requests in these, and in `api`, pass
+    through to it as they are; those in others are translated."""
     dialect: DialectName | Literal["auto"] | None = None
     """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
@@ -466,9 +484,17 @@ class ModelEntry(EndpointFields):
     @model_validator(mode="after")
     def _spoken_api(self) -> Self:
         # `provider` of a suite's model is a part of its name
-        if self.api not in (None, "chat") and (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
-            who = "scripts answer" if self.scripted else f"the provider {self.provider} asks"
-            raise Problems([(("api",), f"found {self.api!r}, where {who} in a way of its own; leave it out")])
+        if not (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
+            return self
+        who = "scripts answer" if self.scripted else f"the provider {self.provider} asks"
+        found = {"api": self.api if self.api != "chat" else None, "wires": [*(self.wires or ())]}
+        complain(
+            [
+                ((name,), f"found {value!r}, where {who} in a way of its own; leave it out")
+                for name, value in found.items()
+                if value
+            ]
+        )
         return self
 
     @model_validator(mode="after")

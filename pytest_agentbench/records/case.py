@@ -588,7 +588,8 @@ class Model(Record):
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
-    each request, the address has no query of its own. `api` is the protocol that it is asked in. `dialect` "auto" is
+    each request, the address has no query of its own. `api` is the protocol that it is asked in, and `wires` has the
+    model as its further protocols reach it, for agents that speak them. `dialect` "auto" is
     found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds`
     say how replies come where a run's settings do not; with `batch` single requests go in batches. With `prompt_cache`
     its provider is asked to cache prompts, under `prompt_cache_key` where it wants one.
@@ -614,11 +615,18 @@ class Model(Record):
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     api: ApiName = "chat"
+    wires: dict[ApiName, "Model"] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"
     dialect_overrides: Dialect | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the variables that requests take keys from."""
+        """Return the names of the variables that requests take keys from, but for those of `wires`."""
         return [name for name in (self.api_key_env, *map(header_variable, self.headers.values())) if name is not None]
+
+    def find_wire(self, api: str) -> "Model | None":
+        """Return the model as an agent's own requests in a protocol reach it; None where they have to be translated."""
+        if self.scripted or self.provider is not None:
+            return None
+        return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]
