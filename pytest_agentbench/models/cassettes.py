@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
@@ -16,6 +16,9 @@ from pytest_agentbench.models.spelling import compose_request, drop_empty, write
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.wires import PassedRequest
 
 _REFUSALS: Mapping[str, EndReason] = {
     "bad_request": "rejected",
@@ -87,9 +90,22 @@ class TapedClient(ChatClient):
                 own=own,
             )
 
+        return await self._play(compose_request(self.model, messages, tools, parameters or {}), ask)
+
+    async def forward(self, passed: PassedRequest, **options: Any) -> ChatReply:
+        """Return the reply to an agent's own request as `ChatClient.forward` does. One of the tape is not passed back:
+        the caller writes it.
+        """
+
+        async def ask() -> ChatReply:
+            return await self._connect().forward(passed, **options)
+
+        # What passed through is none of what was translated, and the other way round
+        return await self._play({**passed.request, "passed": passed.api}, ask)
+
+    async def _play(self, asked: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]]) -> ChatReply:
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
-        composed = compose_request(self.model, messages, tools, parameters or {})
-        request = self._alike(json.loads(write_request(composed)))
+        request = self._alike(json.loads(write_request(asked)))
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

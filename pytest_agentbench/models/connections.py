@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from urllib.parse import quote
 from urllib.request import getproxies
@@ -137,10 +138,16 @@ class HttpConnection:
         Raises RequestFailed where none comes, or one that is too long.
         """
         request = await self.make_request(body, headers, streamed=stall_seconds is not None)
-        try:
+        with self._explained():
             if stall_seconds is not None:
                 return await self._send_for_stream(request, stall_seconds)
             return _read_whole(await self._http.send(request))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise RequestFailed where no reply comes."""
+        try:
+            yield
         except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
             if isinstance(error, ReplyRefusedError):
                 raise refused_reply(str(error)) from error
@@ -151,24 +158,17 @@ class HttpConnection:
 
         Raises RequestFailed as `send` does, also where the reply breaks off.
         """
-        request = await self.make_request(passed.body, {**headers, **passed.headers})
-        if passed.path is not None:
-            base, _, path = str(request.url).partition(self._protocol.path)
-            request.url = httpx2.URL(base + passed.path + path)
-        try:
+        request = await self.make_request(passed.body, {**headers, **passed.headers}, streamed=passed.stream)
+        with self._explained():
             response = await self._http.send(request, stream=True)
             try:
-                if not response.is_success:
-                    await response.aread()
-                    passed.refused = whole = _read_whole(response)
-                    return whole
-                return await self._pass_back(passed, response, stall_seconds)
+                if response.is_success:
+                    return await self._pass_back(passed, response, stall_seconds)
+                await response.aread()
+                passed.refused = _read_whole(response)
+                return passed.refused
             finally:
                 await response.aclose()
-        except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
-            if isinstance(error, ReplyRefusedError):
-                raise refused_reply(str(error)) from error
-            raise not_connected(error, self._model) from error
 
     async def _pass_back(self, passed: PassedRequest, response: httpx2.Response, stall_seconds: float) -> RawReply:
         await passed.open(response.headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.records.case import ApiName
@@ -18,17 +19,18 @@ REPLY_HEADERS = ("content-type", "request-id", "retry-after")
 class PassedRequest:
     """A request in an agent's own words, and who takes what comes of it.
 
-    `path` lies below the address of the protocol `api`, None where that has one path only. `begin` takes the headers of
-    a good reply, and `write` the pieces of its body as they come: once it has `begun` nothing is asked again. `refused`
-    is the last reply with the status of an error.
+    `request` is what it asks in the internal form, by which cassettes compare. `begin` takes the headers of a good
+    reply, and `write` the pieces of its body as they come: once it has `begun` nothing is asked again. `refused` is the
+    last reply with the status of an error.
     """
 
     api: ApiName
     body: bytes
     headers: Mapping[str, str]
+    request: Mapping[str, Any]
+    stream: bool
     begin: Callable[[Mapping[str, str]], Awaitable[None]]
     write: Callable[[bytes], Awaitable[None]]
-    path: str | None = None
     begun: bool = False
     refused: RawReply | None = None
 

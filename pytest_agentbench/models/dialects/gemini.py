@@ -28,7 +28,7 @@ from pytest_agentbench.models.dialects.base import (
     unsupported,
     write_event,
 )
-from pytest_agentbench.models.protocols.gemini import MODES, SETTINGS, STATUSES, read_parts
+from pytest_agentbench.models.protocols.gemini import MODES, PARTS, SETTINGS, STATUSES, read_parts
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
@@ -233,6 +233,8 @@ def _write_response(reply: ChatReply, parts: list[JsonObject], *, last: bool) ->
 
 
 def _list_parts(reply: ChatReply) -> list[JsonObject]:
+    if isinstance(own := reply.message.get(PARTS), list):
+        return [*own]  # what a reply in this protocol was made of, with the signatures of its calls
     parts: list[JsonObject] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
     if reply.content:
         parts.append({"text": reply.content})

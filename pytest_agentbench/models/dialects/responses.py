@@ -240,6 +240,10 @@ def write(reply: ChatReply, asked: Asked) -> JsonObject:
 
 
 def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
+    if isinstance(own := reply.message.get(ITEMS), list) and not asked.names:
+        # What a reply in this protocol was made of, sealed thoughts included
+        yield from ({"id": f"{make_id('item_', reply)}{number}", **item} for number, item in enumerate(own))
+        return
     if reply.thoughts:
         summary = [{"type": "summary_text", "text": reply.thoughts}]
         yield {"type": "reasoning", "id": make_id("rs_", reply), "summary": summary}
@@ -309,23 +313,24 @@ def _list_events(response: JsonObject, begun: JsonObject) -> Iterator[JsonObject
 
 
 def _stream_text(item: JsonObject) -> Iterator[JsonObject]:
-    part, at = item["content"][0], {"content_index": 0}
-    key = _TEXTS[part["type"]]
-    logged: JsonObject = {"logprobs": []} if key == "text" else {}
-    yield {"type": "response.content_part.added", **at, "part": {**part, key: ""}}
-    for word in split_words(part[key]):
-        yield {"type": f"response.{part['type']}.delta", **at, "delta": word, **logged}
-    yield {"type": f"response.{part['type']}.done", **at, key: part[key], **logged}
-    yield {"type": "response.content_part.done", **at, "part": part}
+    for number, part in enumerate(item["content"]):
+        at, key = {"content_index": number}, _TEXTS[part["type"]]
+        logged: JsonObject = {"logprobs": []} if key == "text" else {}
+        yield {"type": "response.content_part.added", **at, "part": {**part, key: ""}}
+        for word in split_words(part[key]):
+            yield {"type": f"response.{part['type']}.delta", **at, "delta": word, **logged}
+        yield {"type": f"response.{part['type']}.done", **at, key: part[key], **logged}
+        yield {"type": "response.content_part.done", **at, "part": part}
 
 
 def _stream_thoughts(item: JsonObject) -> Iterator[JsonObject]:
-    part, at = item["summary"][0], {"summary_index": 0}
-    yield {"type": "response.reasoning_summary_part.added", **at, "part": {**part, "text": ""}}
-    for word in split_words(part["text"]):
-        yield {"type": "response.reasoning_summary_text.delta", **at, "delta": word}
-    yield {"type": "response.reasoning_summary_text.done", **at, "text": part["text"]}
-    yield {"type": "response.reasoning_summary_part.done", **at, "part": part}
+    for number, part in enumerate(item["summary"]):
+        at = {"summary_index": number}
+        yield {"type": "response.reasoning_summary_part.added", **at, "part": {**part, "text": ""}}
+        for word in split_words(part["text"]):
+            yield {"type": "response.reasoning_summary_text.delta", **at, "delta": word}
+        yield {"type": "response.reasoning_summary_text.done", **at, "text": part["text"]}
+        yield {"type": "response.reasoning_summary_part.done", **at, "part": part}
 
 
 def _stream_call(item: JsonObject) -> Iterator[JsonObject]:

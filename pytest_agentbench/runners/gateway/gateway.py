@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +19,11 @@ from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.dialects.passing import rewrite_request
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.spelling import compose_request
+from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError, Usage
 from pytest_agentbench.runners.base import Recorder, RunEnd
@@ -42,6 +46,9 @@ _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"rea
 
 _PATIENCE_SECONDS = 15.0
 """After how long, and how often, an agent hears that its model is still at work."""
+
+_USAGE_SECONDS = 30.0
+"""How long a reply is read on for its usage once its agent has gone."""
 
 _MOST_REQUESTS = 2000
 """How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
@@ -131,6 +138,11 @@ class Gateway:
                 task.cancel()
 
     @property
+    def in_flight(self) -> int:
+        """Return how many requests the model has not answered yet."""
+        return len(self._asking)
+
+    @property
     def failure(self) -> BaseException | None:
         """Return the turn's outage, else why the provider refused the last request; None where there is neither."""
         return self._failure
@@ -186,7 +198,7 @@ class Gateway:
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
                 if route.kind == "ask":
-                    await self._respond(await self._read(request, route, dialect), dialect, scope, receive, send)
+                    await self._respond(await self._read(request, route, dialect), scope, receive, send)
                     return
                 response = await self._answer_aside(request, route, dialect)
             except RequestRefused as refused:
@@ -201,7 +213,7 @@ class Gateway:
         if route.kind == "ping":
             return Response()
         if route.kind == "count":
-            asked = dialect.read(await self._parse(request), route)
+            asked = dialect.read(_parse(await read_body(request)), route)
             return JSONReply(dialect.count(count_tokens(asked, self._counter)))
         if route.kind == "models" and route.model is None:
             return JSONReply(dialect.list_models(name))
@@ -219,18 +231,15 @@ class Gateway:
     def _names(self) -> tuple[str, ...]:
         return self._model.requested_model, self._model.model_id, *self._policy.names
 
-    async def _read(self, request: Request, route: Route, dialect: Dialect) -> Asked:
+    async def _read(self, request: Request, route: Route, dialect: Dialect) -> _Incoming:
         """Return what is asked, which may be. Raises RequestRefused."""
-        asked = dialect.read(await self._parse(request), route)
-        self._check(asked)
+        given = _parse(body := await read_body(request))
+        asked = dialect.read(given, route)
+        # A list in JSON, which is no stream of events, is written here alone
+        passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
+        self._check(asked, passes=passes)
         self._check_turn()
-        return asked
-
-    async def _parse(self, request: Request) -> dict[str, Any]:
-        body = await read_body(request)
-        if not is_plain(body) or is_deep(parsed := parse_object(body)):
-            raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
-        return parsed
+        return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
     def _check_turn(self) -> None:
         """Raise RequestRefused where nothing may be asked any more, whatever it is."""
@@ -244,7 +253,7 @@ class Gateway:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: Asked, *, passes: bool) -> None:
         """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
@@ -252,30 +261,34 @@ class Gateway:
                 message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
             self._note(rewritten_models=[asked.model])
-        if asked.server_tools:
+        if asked.server_tools and not (passes and self._policy.server_tools == "pass"):
             if self._policy.server_tools == "refuse":
                 self._server_tool = asked.server_tools[0]
                 said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
                 raise RequestRefused(400, said, "server_tool")
             self._note(removed_tools=asked.server_tools)
-        if asked.refusal is not None:
+        if asked.refusal is not None and not passes:
             raise asked.refusal
 
-    async def _respond(self, asked: Asked, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, incoming: _Incoming, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = ReplyStream(send, dialect, asked) if asked.stream else None
+        asked, dialect = incoming.asked, incoming.dialect
+        stream = ReplyStream(send, dialect, asked)
+        passed = self._pass_on(incoming, stream) if incoming.passes else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking = asyncio.create_task(self._ask(asked, dialect), context=self._variables.copy())
+        asking = asyncio.create_task(self._ask(incoming, passed), context=self._variables.copy())
         gone = asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
             # Without a stream nothing can be said before the answer.
-            patience = None if stream is None else _PATIENCE_SECONDS
+            patience = _PATIENCE_SECONDS if asked.stream else None
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                if stream is not None and not asking.done() and not gone.done():
+                if not asking.done() and not gone.done():
                     await stream.keep_alive()
+            if not asking.done():
+                await asyncio.wait((asking,), timeout=_USAGE_SECONDS)
         finally:
             await settled((asking, gone))
         if asking.cancelled():
@@ -285,33 +298,63 @@ class Gateway:
         if self.outage is None:
             self._failure = failure
         if failure is not None:
-            refusal = self._make_refusal(failure)
-            # A stream that has begun has said 200 already: its refusal comes as an event.
-            if stream is None or not stream.begun:
-                raise refusal
-            await stream.fail(refusal)
-        elif stream is not None:
+            # A response that has begun has said 200 already: its refusal comes as an event.
+            if stream.begun:
+                await stream.fail(self._make_refusal(failure))
+            elif passed is not None and passed.refused is not None and not _is_outage(failure):
+                headers = select_headers(passed.refused.headers, REPLY_HEADERS)
+                await Response(passed.refused.content, passed.refused.status, headers)(scope, receive, send)
+            else:
+                raise self._make_refusal(failure)
+        elif passed is not None and passed.begun:
+            await stream.end_passed()
+        elif asked.stream:
             await stream.finish(asking.result())
         else:
             await JSONReply(dialect.write(asking.result(), asked))(scope, receive, send)
 
-    async def _ask(self, asked: Asked, dialect: Dialect) -> ChatReply:
-        wire = self._model.api
-        way = {"dialect": dialect.name, "wire": wire, "mode": "relay" if wire == dialect.name else "translate"}
-        self._note(dialects=[way], lost=asked.lost)
+    def _pass_on(self, incoming: _Incoming, stream: ReplyStream) -> PassedRequest:
+        """Return the request for the endpoint, whose reply goes into the stream."""
+        asked, name = incoming.asked, incoming.dialect.name
+        kept = replace(asked, server_tools=()) if self._policy.server_tools == "pass" else asked
+        body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters)
+        parameters = self._parameters_of(asked.parameters)
+        return PassedRequest(
+            api=name,
+            body=body,
+            headers=incoming.headers,
+            request=compose_request(self._model, asked.messages, asked.tools, parameters),
+            stream=asked.stream,
+            begin=stream.begin,
+            write=stream.pass_on,
+        )
+
+    async def _ask(self, incoming: _Incoming, passed: PassedRequest | None) -> ChatReply:
+        asked, wire = incoming.asked, self._model.api
+        mode = "pass" if passed is not None else "relay" if wire == incoming.dialect.name else "translate"
+        way = {"dialect": incoming.dialect.name, "wire": wire if passed is None else passed.api, "mode": mode}
+        self._note(dialects=[way], lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
             return canned
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
-        self._tools.requested(asked.messages, FAILED if dialect.name != "chat" else None)
-        ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
-        messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
+        self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None)
+        note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
+        if asked.ignored and passed is None:
+            note["ignored"] = list(asked.ignored)
+        messages: Sequence[Mapping[str, Any]] = (
+            self._thoughts.restore(asked.messages) if passed is None else asked.messages
+        )
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
-        note = {**ignored, "dialect": way["dialect"], "mode": way["mode"], "conversation": number}
-        reply = await self._requests.send(messages, asked.tools, self._parameters_of(asked.parameters), **note)
+        parameters = self._parameters_of(asked.parameters)
+        try:
+            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, **note)
+        except asyncio.CancelledError:
+            self._trace.add_usage(Usage())  # it may have been answered, and paid for
+            raise
         self._thoughts.keep(reply)
         self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
@@ -342,6 +385,25 @@ class Gateway:
             # 400 as a rule: clients send again what is answered by 429 and 5xx.
             return RequestRefused(self._policy.outage_status, NO_ANSWER, "no_answer")
         return RequestRefused(400, str(failure), "bad_request")
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A request as it came, and what it asks; it `passes` where the model's endpoint speaks its dialect."""
+
+    asked: Asked
+    dialect: Dialect
+    body: bytes
+    given: dict[str, Any]
+    headers: Mapping[str, str]
+    passes: bool
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the object that a body is. Raises RequestRefused."""
+    if not is_plain(body) or is_deep(parsed := parse_object(body)):
+        raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
+    return parsed
 
 
 _MOST_NOTED = 50
