@@ -479,7 +479,8 @@ class ModelEntry(EndpointFields):
     @property
     def variables(self) -> list[str]:
         """Return the names of the variables that it takes keys from."""
-        return [name for name in (self.api_key_env, *map(header_variable, (self.headers or {}).values())) if name]
+        named = (self.api_key_env, *(wire.api_key_env for wire in (self.wires or {}).values()))
+        return [name for name in (*named, *map(header_variable, (self.headers or {}).values())) if name]
 
     @model_validator(mode="after")
     def _spoken_api(self) -> Self:
