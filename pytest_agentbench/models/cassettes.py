@@ -65,9 +65,12 @@ class TapedClient(ChatClient):
         stall_seconds: float | None = None,
         alone: bool = False,
         own: Collection[str] = (),
+        way: str | None = None,
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
+
+        `way` says how an agent asked, in another dialect than the model's: what was recorded so is no answer to others.
         """
 
         async def ask() -> ChatReply:
@@ -90,6 +93,8 @@ class TapedClient(ChatClient):
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
         composed = compose_request(self.model, messages, tools, parameters or {})
         request = self._alike(json.loads(write_request(composed)))
+        if way is not None:
+            request["asked_in"] = way
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

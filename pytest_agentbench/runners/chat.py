@@ -169,12 +169,13 @@ class Requests:
         parameters: Mapping[str, Any] | None = None,
         *,
         alone: bool = False,
+        way: str | None = None,
         **note: Any,
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        `alone` says that it is the run's only one: it may go in a batch. A call that the endpoint itself could not read
-        is a reply like any other: one whose `end` is `malformed_reply`.
+        `alone` says that it is the run's only one: it may go in a batch. `way` tells cassettes how an agent asked. A
+        call that the endpoint itself could not read is a reply like any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
@@ -184,6 +185,8 @@ class Requests:
         further |= self._repeats | self._settings.streaming
         if alone and getattr(self._client, "takes_alone", False):
             further["alone"] = True
+        if way is not None and getattr(self._client, "taped", False):
+            further["way"] = way
         try:
             reply = await self._client.complete(
                 messages,

@@ -297,8 +297,8 @@ class Gateway:
 
     async def _ask(self, asked: Asked, dialect: Dialect) -> ChatReply:
         wire = self._model.api
-        way = {"dialect": dialect.name, "wire": wire, "mode": "relay" if wire == dialect.name else "translate"}
-        self._note(dialects=[way], lost=asked.lost)
+        mode = "relay" if wire == dialect.name else "translate"
+        self._note(dialects=[{"dialect": dialect.name, "wire": wire, "mode": mode}], lost=asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
@@ -310,8 +310,16 @@ class Gateway:
         messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
-        note = {**ignored, "dialect": way["dialect"], "mode": way["mode"], "conversation": number}
-        reply = await self._requests.send(messages, asked.tools, self._parameters_of(asked.parameters), **note)
+        reply = await self._requests.send(
+            messages,
+            asked.tools,
+            self._parameters_of(asked.parameters),
+            way=None if mode == "relay" else f"{dialect.name}, {mode}",
+            **ignored,
+            dialect=dialect.name,
+            mode=mode,
+            conversation=number,
+        )
         self._thoughts.keep(reply)
         self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
