@@ -68,9 +68,12 @@ class TapedClient(ChatClient):
         stall_seconds: float | None = None,
         alone: bool = False,
         own: Collection[str] = (),
+        way: str | None = None,
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
+
+        `way` says how an agent asked, in another dialect than the model's: what was recorded so is no answer to others.
         """
 
         async def ask() -> ChatReply:
@@ -90,7 +93,7 @@ class TapedClient(ChatClient):
                 own=own,
             )
 
-        return await self._play(compose_request(self.model, messages, tools, parameters or {}), ask)
+        return await self._play(compose_request(self.model, messages, tools, parameters or {}), ask, way)
 
     async def forward(self, passed: PassedRequest, **options: Any) -> ChatReply:
         """Return the reply to an agent's own request as `ChatClient.forward` does. One of the tape is not passed back:
@@ -100,12 +103,15 @@ class TapedClient(ChatClient):
         async def ask() -> ChatReply:
             return await self._connect().forward(passed, **options)
 
-        # What passed through is none of what was translated, and the other way round
-        return await self._play({**passed.request, "passed": passed.api}, ask)
+        return await self._play(passed.request, ask, f"{passed.api}, pass")
 
-    async def _play(self, asked: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]]) -> ChatReply:
+    async def _play(
+        self, asked: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]], way: str | None
+    ) -> ChatReply:
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
         request = self._alike(json.loads(write_request(asked)))
+        if way is not None:
+            request["asked_in"] = way
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

@@ -171,12 +171,14 @@ class Requests:
         *,
         alone: bool = False,
         passed: PassedRequest | None = None,
+        way: str | None = None,
         **note: Any,
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        `alone` says that it is the run's only one: it may go in a batch. With `passed` it goes as its agent wrote it. A
-        call that the endpoint itself could not read is a reply like any other: one whose `end` is `malformed_reply`.
+        `alone` says that it is the run's only one: it may go in a batch. With `passed` it goes as its agent wrote it,
+        else `way` tells cassettes how an agent asked. A call that the endpoint itself could not read is a reply like any
+        other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
@@ -186,6 +188,8 @@ class Requests:
         further |= self._repeats | self._settings.streaming
         if alone and getattr(self._client, "takes_alone", False):
             further["alone"] = True
+        if way is not None and getattr(self._client, "taped", False):
+            further["way"] = way
         ask: Callable[..., Awaitable[ChatReply]] = partial(
             self._client.complete,
             messages,

@@ -350,8 +350,9 @@ class Gateway:
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         parameters = self._parameters_of(asked.parameters)
+        told = None if mode == "relay" else f"{incoming.dialect.name}, {mode}"
         try:
-            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, **note)
+            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=told, **note)
         except asyncio.CancelledError:
             self._trace.add_usage(Usage())  # it may have been answered, and paid for
             raise
