@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.completions import EVENT_STREAM, parse_object
 from pytest_agentbench.models.completions_http import (
     JSONReply,
-    asks_for_models,
     read_body,
-    respond_with_models,
     respond_with_refusal,
 )
 from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route
-from pytest_agentbench.models.dialects.choice import DIALECTS
+from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.openclaw.container import model_ref
 from pytest_agentbench.packs.openclaw.conversation import ToolTrace, remove_stamps, restore_case_words
@@ -126,10 +125,13 @@ class ModelRelay:
         async with self._slots.take(_count_slots(scope)):
             try:
                 request = Request(scope, receive)
-                if not asks_for_models(request):
+                route = find_route(request.method, scope["path"], {})
+                if route == Route("chat", "ask"):
                     await self._respond(await self._read(request), scope, receive, send)
                     return
-                response = respond_with_models(self._model.requested_model)
+                if route != Route("chat", "models"):
+                    raise RequestRefused(404, f"{request.method} {scope['path']} is not served", "unknown_route")
+                response: Response = JSONReply(_CHAT.list_models(self._model.requested_model))
             except RequestRefused as refused:
                 response = respond_with_refusal(refused)
             await asyncio.sleep(_PAUSE_SECONDS)
