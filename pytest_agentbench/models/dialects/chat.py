@@ -85,7 +85,7 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
             name = described["name"]
             tools.append(custom_function(described))
             names[name] = ToolName(name, kind="custom")
-            lost += ["custom tool grammar"] if described.get("format") else []
+            lost += ["grammars of custom tools"] if described.get("format") else []
     several = body.get("n")
     return Asked(
         model=take_model(body),
