@@ -11,18 +11,22 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.dialects.translation import fold, translate
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.protocols.anthropic import BLOCKS
 from pytest_agentbench.models.protocols.choice import PROTOCOLS
 from pytest_agentbench.models.protocols.gemini import PARTS
 from pytest_agentbench.models.protocols.responses import ITEMS
-from pytest_agentbench.models.protocols.streams import open_reader
-from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.models.replies import ChatReply, RawReply
+from pytest_agentbench.models.streaming import EVENT_STREAM
 from pytest_agentbench.records.case import Model
 
 NAMES = sorted(DIALECTS)
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 NATIVE = {"responses": ITEMS, "messages": BLOCKS, "gemini": PARTS}
+
+
+MODEL = Model(model_id="m", requested_model="m", base_url="http://127.0.0.1:1/v1")
 
 
 def read(name: str, body: dict) -> Asked:
@@ -42,14 +46,11 @@ def reply(message: dict, finish: str = "stop", usage: dict | None = None) -> Cha
 
 def parse(name: str, body: bytes) -> ChatReply:
     """A reply as our own client reads it."""
-    model = Model(model_id="m", requested_model="m", base_url="http://127.0.0.1:1/v1", api=name)
-    return read_reply(body, "application/json", model, attempts=1, seconds=0.1)
+    return fold(name, RawReply(200, {"content-type": "application/json"}, body), MODEL)
 
 
-def fold(name: str, events: bytes) -> ChatReply:
-    reader = open_reader(name)
-    reader.feed(events)
-    return parse(name, reader.finish(200, {}).content)
+def fold_events(name: str, events: bytes) -> ChatReply:
+    return fold(name, RawReply(200, {"content-type": EVENT_STREAM}, events), MODEL)
 
 
 ASKED = Asked("m", [])
@@ -188,7 +189,7 @@ def test_a_reply_comes_back_the_same_whole_and_in_events(name, seeds):
         }
         told, dialect = reply(message, finish, usage), DIALECTS[name]
         whole = parse(name, json.dumps(dialect.write(told, ASKED)).encode())
-        streamed = fold(name, b"".join(dialect.events(told, ASKED)))
+        streamed = fold_events(name, b"".join(dialect.events(told, ASKED)))
         for found in (whole, streamed):
             assert facts(found) == facts(told)
             assert name == "messages" or found.usage.reasoning_tokens == thought
@@ -670,14 +671,14 @@ def test_errors_by_status(name, kinds):
 def test_an_error_in_a_stream_is_found_by_who_reads_it(name):
     dialect = DIALECTS[name]
     with pytest.raises(RequestFailed, match="words"):
-        fold(name, dialect.keep_alive * 2 + dialect.error_events(400, "bad_request", "words"))
+        fold_events(name, dialect.keep_alive * 2 + dialect.error_events(400, "bad_request", "words"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_keeps_a_connection_alive_says_nothing(name):
     told = reply({"role": "assistant", "content": "One two."})
     events = [*DIALECTS[name].events(told, ASKED)]
-    assert fold(name, DIALECTS[name].keep_alive.join([b"", *events])).content == "One two."
+    assert fold_events(name, DIALECTS[name].keep_alive.join([b"", *events])).content == "One two."
 
 
 def test_a_usage_of_gemini_is_that_of_its_last_event_and_never_a_sum():
@@ -690,7 +691,7 @@ def test_a_usage_of_gemini_is_that_of_its_last_event_and_never_a_sum():
         }
         for at, part in enumerate(parts)
     ]
-    usage = fold("gemini", b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)).usage
+    usage = fold_events("gemini", b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)).usage
     assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (7, 6, 13)
     assert (usage.cached_tokens, usage.reasoning_tokens, usage.cache_write_tokens) == (3, 4, None)
 
@@ -700,3 +701,16 @@ def test_a_stream_of_gemini_that_is_no_stream_of_events_is_a_list():
     assert not asked.stream
     [made] = DIALECTS["gemini"].write(reply({"role": "assistant", "content": "a"}), asked)
     assert made["candidates"][0]["finishReason"] == "STOP"
+    whole = fold("gemini", RawReply(200, {}, json.dumps([made, made]).encode()), MODEL)
+    assert whole.content == "aa"
+
+
+def test_what_is_translated_goes_without_what_only_its_own_provider_has_use_for():
+    body = {**RICH["responses"], "input": RICH["responses"]["input"][1:4]}
+    asked = translate(read("responses", body), "chat")
+    assert asked.messages[-1] == {"role": "assistant", "content": "a"}
+    asked = read("messages", {**TALK["messages"], "top_k": 64})
+    assert [translate(asked, wire).parameters for wire in ("chat", "gemini")] == [{}, {"top_k": 64}]
+    assert translate(asked, "chat").lost == ("top_k",)
+    with pytest.raises(RequestRefused, match="'n' is not supported"):
+        translate(read("chat", {**TALK["chat"], "n": 2}), "messages")
