@@ -177,8 +177,8 @@ class Requests:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
         `alone` says that it is the run's only one: it may go in a batch. With `passed` it goes as its agent wrote it,
-        else `way` tells cassettes how an agent asked. A call that the endpoint itself could not read is a reply like any
-        other: one whose `end` is `malformed_reply`.
+        else `way` tells cassettes how an agent asked. A call that the endpoint itself could not read is a reply like
+        any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent

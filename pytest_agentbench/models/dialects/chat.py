@@ -26,6 +26,7 @@ from pytest_agentbench.models.dialects.base import (
     write_event,
 )
 from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.protocols.choice import KEPT
 from pytest_agentbench.models.spelling import drop_empty
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
             name = described["name"]
             tools.append(custom_function(described))
             names[name] = ToolName(name, kind="custom")
-            lost += ["custom tool grammar"] if described.get("format") else []
+            lost += ["grammars of custom tools"] if described.get("format") else []
     several = body.get("n")
     return Asked(
         model=take_model(body),
@@ -140,8 +141,9 @@ def _read_call(call: Any) -> Any:
 
 def write(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a chat completion."""
+    told = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
     # Its parts as one text: agents take no others
-    message = {**drop_empty(reply.message), **reply.reasoning, "content": reply.content}
+    message = {**told, **reply.reasoning, "content": reply.content}
     if reply.tool_calls and asked.names:
         message["tool_calls"] = [
             _write_call(call, sent, asked) for call, sent in zip(reply.tool_calls, message["tool_calls"], strict=True)

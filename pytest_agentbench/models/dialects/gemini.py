@@ -44,6 +44,8 @@ _SNAKE = re.compile(r"_([a-z])")
 def read(body: Mapping[str, Any], route: Route) -> Asked:
     """Return what a request asks. Raises RequestRefused where it is none."""
     body = _camel(body)
+    if route.kind == "count":
+        body = _camel(take(body, "generateContentRequest", dict) or body)
     refuse_fields(body)
     draft = Draft()
     if isinstance(system := body.get("systemInstruction"), str):
