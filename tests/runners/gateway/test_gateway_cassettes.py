@@ -25,10 +25,11 @@ from pytest_agentbench.runners.gateway.policy import GatewayPolicy, Volatile
 from pytest_agentbench.store.redaction import Redactor
 
 POLICY = GatewayPolicy(
+    passes=False,
     volatile=(
         Volatile("user", re.compile(r"Today is \d{4}-\d\d-\d\d"), "Today is [date]"),
         Volatile("tool", re.compile(r"Chunk ID: [0-9a-f]+"), "Chunk ID: [id]"),
-    )
+    ),
 )
 
 
