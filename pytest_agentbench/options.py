@@ -28,6 +28,7 @@ class Settings(NamedTuple):
     """
 
     models: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     suite: str | None = None
     run_profile: str | None = None
     evaluation_profile: str | None = None
@@ -234,6 +235,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="run the cases on this model (repeatable; short: --model)",
     )
     parser.addini("agentbench_model", "models to run the cases on", type="args", default=[])
+    group.addoption(
+        "--agentbench-agent",
+        action="append",
+        metavar="NAME",
+        help="run cases of the runner agent with this one in place of their own (repeatable; each with each model)",
+    )
+    parser.addini("agentbench_agent", "agents to run the cases of the runner agent with", type="args", default=[])
     for option in OPTIONS:
         group.addoption(
             f"--agentbench-{option.name}", metavar=option.metavar, type=option.parse, default=None, help=option.help
@@ -274,6 +282,7 @@ def read_settings(config: pytest.Config) -> Settings:
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
     values["models"] = () if values["predictions"] else _read_models(config)
+    values["agents"] = () if values["predictions"] else _read_agents(config)
     values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
     configs = config.getini("agentbench_configs")
     values["configs"] = (config.rootpath / configs).resolve() if configs else None
@@ -380,6 +389,14 @@ def _read_models(config: pytest.Config) -> tuple[str, ...]:
             raise pytest.UsageError(
                 f"--agentbench-model: found {model!r}, expected one model; repeat the option for each"
             )
+    return tuple(named)
+
+
+def _read_agents(config: pytest.Config) -> tuple[str, ...]:
+    named = config.getoption("agentbench_agent") or config.getini("agentbench_agent")
+    for agent in named:
+        if named.count(agent) > 1:
+            raise pytest.UsageError(f"--agentbench-agent: found {agent!r} twice, expected each agent once")
     return tuple(named)
 
 

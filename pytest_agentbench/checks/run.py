@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -52,7 +52,7 @@ from pytest_agentbench.records.check_specs import (
     ToolNotCalled,
 )
 from pytest_agentbench.records.evaluation import CheckResult
-from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent
+from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent
 from pytest_agentbench.runners.base import answers_with_files
 
 REGEX_SECONDS = 2.0
@@ -214,27 +214,27 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
     """Pass where enough calls of the tool, in which it did not break, have the arguments and follow one of `after`."""
     from pytest_agentbench.metrics.tool_use import calls_of
 
-    called = calls_of(context.artifact)
-    broke = [call for call, result in called if call.name == spec.name and result is not None and result.broken]
+    called, name, of_tool = calls_of(context.artifact), *_tool_of(spec, context.artifact)
+    broke = [call for call, result in called if of_tool(call) and result is not None and result.broken]
     calls = [call for call, result in called if result is None or not result.broken]
     if spec.after is not None:
         # Where `after` was never called nothing comes after it: an empty list, not all calls
         first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
         calls = calls[first + 1 :]
-    hits = _hits(calls, spec.name, spec.arguments)
+    hits = _hits(calls, of_tool, spec.arguments)
     order = f" after {spec.after}" if spec.after else ""
-    message = f"{len(hits)} calls of {spec.name}{order} as described, expected at least {spec.min_count}"
+    message = f"{len(hits)} calls of {name}{order} as described, expected at least {spec.min_count}"
     message += f"; the tool itself broke in {len(broke)} further calls, which do not count" if broke else ""
-    expected = f"{_described(spec.name, spec.arguments)}{order}"
-    return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, spec.name))
+    expected = f"{_described(name, spec.arguments)}{order}"
+    return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, of_tool))
 
 
 def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
     """Pass where no call of the tool includes the arguments."""
-    calls = context.artifact.tool_calls
-    hits = _hits(calls, spec.name, spec.arguments)
-    message = f"{len(hits)} calls of {spec.name} as described, expected none"
-    return verdict(not hits, message, f"no {_described(spec.name, spec.arguments)}", _summary(calls, spec.name))
+    calls, name, of_tool = context.artifact.tool_calls, *_tool_of(spec, context.artifact)
+    hits = _hits(calls, of_tool, spec.arguments)
+    message = f"{len(hits)} calls of {name} as described, expected none"
+    return verdict(not hits, message, f"no {_described(name, spec.arguments)}", _summary(calls, of_tool))
 
 
 def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
@@ -263,19 +263,33 @@ def max_seconds(spec: MaxSeconds, context: CheckContext) -> Verdict:
     return verdict(took <= spec.seconds, f"the run took {took:.3g} s", f"at most {spec.seconds:g} s", f"{took:.3g} s")
 
 
-def _hits(calls: Sequence[ToolCallEvent], name: str, arguments: dict[str, Any]) -> list[ToolCallEvent]:
-    return [call for call in calls if call.name == name and includes(call.arguments or {}, arguments)]
+_OfTool = Callable[[ToolCallEvent], bool]
+
+
+def _tool_of(spec: ToolCalled | ToolNotCalled, artifact: RunArtifact) -> tuple[str, _OfTool]:
+    """Return what a check calls its tool, and which calls are of it. Raises ValueError where nobody knows."""
+    if spec.portable is None:
+        return spec.name or "", lambda call: call.name == spec.name
+    # Written by runners of agents: their own names for tools to the portable ones
+    names = artifact.request.get("portable")
+    if not isinstance(names, dict):
+        raise ValueError(f"the run's runner names no portable tools, so calls of {spec.portable!r} are unknown")
+    return f"portable {spec.portable}", lambda call: names.get(call.name) == spec.portable
+
+
+def _hits(calls: Sequence[ToolCallEvent], of_tool: _OfTool, arguments: dict[str, Any]) -> list[ToolCallEvent]:
+    return [call for call in calls if of_tool(call) and includes(call.arguments or {}, arguments)]
 
 
 def _described(name: str, arguments: dict[str, Any]) -> str:
     return f"call of {name} with {compact(arguments)}" if arguments else f"call of {name}"
 
 
-def _summary(calls: Sequence[ToolCallEvent], name: str | None = None) -> str:
-    """Return the arguments of the calls of `name` where there are any, else how often each tool was called."""
-    own = [compact(call.arguments) for call in calls if call.name == name]
+def _summary(calls: Sequence[ToolCallEvent], of_tool: _OfTool = lambda call: False) -> str:
+    """Return the arguments of the calls of a tool where there are any, else how often each tool was called."""
+    own = [call for call in calls if of_tool(call)]
     if own:
-        return f"{name} with {'; '.join(own)}"
+        return f"{own[0].name} with {'; '.join(compact(call.arguments) for call in own)}"
     return ", ".join(f"{tool} x{count}" for tool, count in Counter(call.name for call in calls).items()) or "none"
 
 

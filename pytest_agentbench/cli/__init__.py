@@ -32,6 +32,7 @@ _SUMMARIES = {
     "schema": "print JSON Schemas of the configuration files, for editors",
     "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",
     "doctor": "say what works on this machine of what the cases need",
+    "agents": "list, build, try and show command-line agents, and begin an adapter for another",
     "mcp": "list and call tools of MCP servers; report on, judge and make tasks for them",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
 }

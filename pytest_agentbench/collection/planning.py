@@ -17,7 +17,7 @@ from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, Ru
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.engine.driver import overrides_runner
-from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of
+from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import Metric, asks_model, case_metric_problems, metric_problems
@@ -285,7 +285,12 @@ class Planner:
         # a suite may name others
         self.store.redactor.know(name for model in models if model is not None for name in model.variables)
         predictions = self.predicted.predictions if self.predicted is not None else None
-        plans = [self._make_plan(root, model, own_agent, session, predictions) for model in models or [None]]
+        agents = [] if own_agent else self._agents(root)
+        plans = [
+            self._make_plan(root, model, own_agent, session, predictions, agent=agent)
+            for agent in agents or [None]
+            for model in models or [None]
+        ]
         self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
@@ -313,7 +318,10 @@ class Planner:
         predictions: StoredAnswers | None,
         *,
         is_own: bool = False,
+        agent: str | None = None,
     ) -> Plan:
+        if model is not None and agent is not None:
+            model = model.model_copy(update={"model_id": name_subject(agent, model.model_id)})
         suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
         subject = predictions or model
         model_id = subject.model_id if subject else OWN_AGENT if own_agent else NO_MODEL
@@ -335,7 +343,20 @@ class Planner:
             predictions=predictions,
             author=author,
             suite=suite,
+            agent=agent,
         )
+
+    def _agents(self, root: ConfigRoot) -> list[str | None]:
+        """Return the agents that the session names. Raises ConfigError for one that there is not."""
+        if self.settings.agents:
+            from pytest_agentbench.runners.agents.adapter import find_adapter
+
+            for name in self.settings.agents:
+                try:
+                    find_adapter(name, root)
+                except ConfigError as error:
+                    raise ConfigError(f"--agentbench-agent: {error}") from None
+        return [*self.settings.agents]
 
     def _resolve_model(self, name: str, root: ConfigRoot, suite: SuiteFile | None = None) -> Model:
         # Here, for where a user's own agent runs and no judge, nothing asks how models are reached

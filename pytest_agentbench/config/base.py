@@ -390,17 +390,23 @@ def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -
 
 
 def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAdapter[M]) -> Iterator[Problem]:
+    for loc, message, at_key in explain_error(error, document.data, kind):
+        yield document.problem(loc, message, at_key=at_key)
+
+
+def explain_error(error: ValidationError, data: Any, kind: type[M] | TypeAdapter[M]) -> Iterator[tuple[Loc, str, bool]]:
+    """Yield what is wrong with a file's data: the way to it, what to say, and whether that is about the key there."""
     for item in error.errors(include_url=False):
-        loc = _match_file(item["loc"], document.data, missing=item["type"] == "missing")
+        loc = _match_file(item["loc"], data, missing=item["type"] == "missing")
         cause = item.get("ctx", {}).get("error")
         if isinstance(cause, Problems):
-            yield from (document.problem(loc + sub, message) for sub, message in cause.found)
+            yield from ((loc + sub, message, False) for sub, message in cause.found)
         elif item["type"] == "extra_forbidden":
-            yield document.problem(loc, f"unknown field{_suggest_field(loc, kind, document.data)}", at_key=True)
+            yield loc, f"unknown field{_suggest_field(loc, kind, data)}", True
         elif item["type"] == "missing":
-            yield document.problem(loc, "missing; add it")
+            yield loc, "missing; add it", False
         else:
-            yield document.problem(loc, _describe_error(item["type"], item["msg"], item["input"], cause))
+            yield loc, _describe_error(item["type"], item["msg"], item["input"], cause), False
 
 
 def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:

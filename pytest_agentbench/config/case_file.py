@@ -291,6 +291,8 @@ def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
     found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
     found += find_settings_problems(runner.model_extra or {})
+    if (problems := known_of(info).runner_says(runner.type, "settings_problems")) is not None:
+        found += problems(runner.overrides, scope)
     if known_of(info).runner_says(runner.type, "sends_requests") is False:
         found += [((name,), refuse_request_field(runner.type)) for name in runner.overrides.keys() - RUN_SETTINGS]
     complain(found)

@@ -12,7 +12,7 @@ from pytest_agentbench.config.documents import Loc, make_located_error, read_doc
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile, SuiteModel
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.extensions import installed_names
+from pytest_agentbench.extensions import find_extension, installed_names
 from pytest_agentbench.records.case import RunnerSpec
 
 _PROBE = "llm_probe"
@@ -48,7 +48,8 @@ def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
     A runner that a conftest adds may have settings of its own.
     """
     is_known = runner.type == _PROBE or runner.type in installed_names("runner")
-    found = find_unknown_fields(runner.overrides, _OF_LAYERS, only_misspelt=not is_known)
+    ours = _OF_LAYERS | getattr(find_extension("runner", runner.type), "own_fields", frozenset())
+    found = find_unknown_fields(runner.overrides, ours, only_misspelt=not is_known)
     return _locate(path, [(("runner", *at), text) for at, text in found])
 
 

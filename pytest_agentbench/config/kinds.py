@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from pytest_agentbench.config.agent_file import AgentProgram
 from pytest_agentbench.config.base import COMMANDS_FILE, YAML_SUFFIXES, ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
@@ -40,6 +41,7 @@ KINDS: dict[str, type[ConfigFile]] = {
     "models": ModelsFile,
     "servers": ServersFile,
     "keys": KeysFile,
+    "agent_program": AgentProgram,
 }
 """The kinds of configuration files that need no pack, by their schemas' names."""
 
@@ -75,6 +77,8 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return None
     if path.parent.name in _BY_FOLDER:
         return _BY_FOLDER[path.parent.name]
+    if path.match("agents/*/agent.*") and _says(path, "argv"):
+        return AgentProgram
     for folder in {path.parent.name, path.parent.parent.name} & added_folders():
         kind = added_kind(folder)
         if kind is not None and path.match(f"{folder}/{kind.pattern}"):
@@ -92,6 +96,15 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return named
     by_id = _BY_ID if _BY_ID.keys() & data.keys() else {each.id_field: each.model for each in added_kinds()}
     return next((kind for key, kind in by_id.items() if key in data), None)
+
+
+def _says(path: Path, key: str) -> bool:
+    """Return whether a file has a key: a pack may have files of other keys in the same place."""
+    try:
+        data = read_document(path).data
+    except ConfigError:
+        return False
+    return isinstance(data, dict) and key in data
 
 
 def _kind_of_name(name: str) -> type[ConfigFile] | None:

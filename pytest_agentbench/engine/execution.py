@@ -54,7 +54,7 @@ from pytest_agentbench.errors import (
     UnwritableError,
     as_alike,
 )
-from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
 from pytest_agentbench.runners.base import (
     OpenGateway,
@@ -72,6 +72,7 @@ from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.runners.gateway.gateway import Gateway
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.changes import Snapshot
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
@@ -87,7 +88,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     RUN_LOGS.set(result.logs)
     begun = time.perf_counter()
     try:
-        result.case = case = job.case()
+        result.case = case = job.plan.adapt(job.case())
         graders = graders_of(case, services.registry.graders)
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile, graders)
@@ -506,6 +507,7 @@ def _context(
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
         open_gateway=partial(_open_gateway, services, asyncio.get_running_loop()),
+        listen_for=partial(_listen_for, services, asyncio.get_running_loop(), model),
     )
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
@@ -521,6 +523,12 @@ def _open_gateway(services: Services, loop: asyncio.AbstractEventLoop, context: 
     from pytest_agentbench.runners.gateway.opening import open_gateway
 
     return open_gateway(context, services.listener(loop))
+
+
+def _listen_for(services: Services, loop: asyncio.AbstractEventLoop, model: Model, gateway: Gateway) -> OpenGateway:
+    from pytest_agentbench.runners.gateway.opening import listen_for
+
+    return listen_for(gateway, model, services.listener(loop))
 
 
 def run_limit(profile: RunProfile, runner: Runner) -> float | None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
@@ -34,6 +34,11 @@ CHAT_JUDGE = "llm_probe"
 """The type of judges that are chat models."""
 
 
+def name_subject(agent: str, model_id: str) -> str:
+    """Return what an agent with a model is called in item ids and reports."""
+    return f"{agent}+{model_id}"
+
+
 def judge_of(subject: Model | None, name: str | None) -> str | None:
     """Return the id of the model that judges the subject's runs where a profile or a metric names `name`.
 
@@ -50,7 +55,8 @@ class Plan:
 
     `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
     stored answers of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
-    to the models that answer for them. `suite` is the suite that the session names, None where it names none.
+    to the models that answer for them. `suite` is the suite that the session names, None where it names none. `agent`
+    is the one that the session names for cases of the runner `agent`; `model_id` then tells both.
     """
 
     root: ConfigRoot
@@ -65,6 +71,26 @@ class Plan:
     predictions: StoredAnswers | None = None
     author: Model | None = None
     suite: SuiteFile | None = None
+    agent: str | None = None
+
+    @property
+    def declared_id(self) -> str:
+        """Return the model's id as files have it: without the agent that `model_id` tells too."""
+        return self.model_id if self.agent is None else self.model_id.removeprefix(name_subject(self.agent, ""))
+
+    def adapt(self, case: Case) -> Case:
+        """Return the case with the plan's agent in place of its own.
+
+        Raises UnavailableError for a case that another runner than `agent` runs.
+        """
+        if self.agent is None:
+            return case
+        if case.runner.type != "agent":
+            raise UnavailableError(
+                f"--agentbench-agent {self.agent} runs cases of the runner agent, and this one has the runner "
+                f"{case.runner.type}"
+            )
+        return case.model_copy(update={"runner": case.runner.model_copy(update={"agent": self.agent})})
 
     @property
     def stored(self) -> Path | None:

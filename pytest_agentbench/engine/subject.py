@@ -362,7 +362,7 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
     plan, agent = job.plan, given.agent
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
-    settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    settings = merge_runner_settings(plan.run_profile, plan.declared_id, case.runner.overrides, model.parameters)
     _refuse_request_fields(plan, runner, runner_type, settings)
     problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides, model.api)
     if problem is not None:

@@ -233,7 +233,11 @@ def _leave_stream_out(request: Mapping[str, Any], body: bytes) -> bytes:
 
 def _make_tool_call(call: ScriptedToolCall, turn: int, index: int) -> dict[str, Any]:
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    return {"id": f"call_{turn}_{index}", "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {
+        "id": f"call_{turn}_{index}",
+        "type": "function",
+        "function": {"name": call.sent_name, "arguments": arguments},
+    }
 
 
 def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> dict[str, Any]:

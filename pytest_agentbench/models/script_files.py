@@ -6,6 +6,7 @@
     replies:
       - steps:                                   # one per request since the last user message
           - tool_calls: [{name: read_file, arguments: {path: notes.txt}}]
+          - tool_calls: [{portable: shell, arguments: {command: ls}}]   # an agent's own tool, whatever it is called
           - content: The notes say 42.
       - when: And in French?                     # another user message of the same case, word for word
         content: Quarante-deux.                  # short for one step
@@ -52,19 +53,22 @@ from pydantic import (
     AfterValidator,
     Discriminator,
     Field,
+    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
     Tag,
     create_model,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
-from pytest_agentbench.config.base import ConfigFile, suggest
+from pytest_agentbench.config.agent_file import PORTABLE_ARGUMENTS
+from pytest_agentbench.config.base import ConfigFile, Problems, suggest
 from pytest_agentbench.config.kinds import described_schema
 from pytest_agentbench.extensions import extension_names, load_extensions
-from pytest_agentbench.records.base import DIMENSIONS, Record
+from pytest_agentbench.records.base import DIMENSIONS, PortableName, Record
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]
@@ -73,13 +77,39 @@ _SECONDS = 1.0
 """How long a pattern may be looked for in one message."""
 
 
+PORTABLE = "portable:"
+"""What the name of a portable tool has in front on its way to the agent's runner, which knows the agent's own."""
+
+
 class ScriptedToolCall(Record):
     """A tool call; a text as `arguments` is sent as it is, so that broken JSON can be shown too."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)] = ""
     """The tool."""
+    portable: PortableName | None = None
+    """In place of `name`, for agents with tools of their own: a tool that does this, whatever the agent calls it."""
     arguments: dict[str, Any] | str = Field(default_factory=dict)
     """What it is called with; a text is sent as it is."""
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if bool(self.name) == (self.portable is not None):
+            raise ValueError("expected exactly one of 'name' and 'portable'")
+        if self.portable is not None:
+            wanted = PORTABLE_ARGUMENTS[self.portable]
+            if not isinstance(self.arguments, dict) or self.arguments.keys() != wanted:
+                raise Problems([(("arguments",), f"expected {' and '.join(sorted(wanted))} of {self.portable!r}")])
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Digests of scripts without portable calls stay what they were
+        return {name: value for name, value in dump(self).items() if name != "portable" or value is not None}
+
+    @property
+    def sent_name(self) -> str:
+        """Return the name by which the model calls it."""
+        return self.name if self.portable is None else f"{PORTABLE}{self.portable}"
 
 
 class ScriptedError(Record):

@@ -81,6 +81,8 @@ def _variable_name(text: str) -> str:
 
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
+PortableName = Literal["shell", "write", "read", "edit"]
+"""Tools that most agents have, whatever they call them."""
 AtLeastOne = Annotated[StrictInt, Field(ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 

@@ -8,6 +8,7 @@ from pydantic import (
     Discriminator,
     Field,
     SerializeAsAny,
+    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
     StringConstraints,
@@ -16,12 +17,13 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import BUILT_FIRST, Dimension, Record, RunStatus, Slug
+from pytest_agentbench.records.base import BUILT_FIRST, Dimension, PortableName, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -138,29 +140,46 @@ class JsonPathEquals(Record):
     """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
-class ToolCalled(Record):
+class _OfTool(Record):
+    """Calls of a tool: by its name, or by what it does."""
+
+    name: Text | None = None
+    """The tool."""
+    portable: PortableName | None = None
+    """In place of `name`: a tool that does this, whatever the run's agent calls it."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """What the call's arguments have to include; others may be there."""
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.name is None) == (self.portable is None):
+            raise ValueError("expected exactly one of 'name' and 'portable'")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # What is stored of checks by name stays what it was
+        unsaid = "name" if self.name is None else "portable"
+        return {name: value for name, value in dump(self).items() if name != unsaid}
+
+
+class ToolCalled(_OfTool):
     """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given.
 
     A call in which the tool's own code broke does not count.
     """
 
     kind: Literal["tool_called"]
-    name: Text
-    """The tool."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """What the call's arguments have to include; others may be there."""
     after: Text | None = None
     """A tool that has to be called before."""
     min_count: Annotated[StrictInt, Field(ge=1)] = 1
     """How many such calls there have to be at least."""
 
 
-class ToolNotCalled(Record):
+class ToolNotCalled(_OfTool):
     """No call of the tool whose arguments include `arguments`."""
 
     kind: Literal["tool_not_called"]
-    name: Text
-    """The tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Only calls whose arguments include these are forbidden."""
 

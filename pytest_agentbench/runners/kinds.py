@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.base import Scope
     from pytest_agentbench.config.case_file import TestCaseFile
     from pytest_agentbench.config.documents import Loc
     from pytest_agentbench.config.profiles import RunProfile, SuiteFile
@@ -89,6 +90,8 @@ class RunnerKind:
     """It holds a conversation: a case may have `turns`."""
     sends_requests: bool = True
     """Request fields among the settings reach its model; false: they are refused."""
+    own_fields: frozenset[str] = frozenset()
+    """What it reads of a case's `runner` block itself: no settings of requests."""
     answers_with_files: bool = False
     """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
 
@@ -99,6 +102,10 @@ class RunnerKind:
     def open(self, parts: SessionParts) -> RunnerSession:
         """Return what the session's runs share."""
         return RunnerSession()
+
+    def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
+        """Yield what a file's `runner` block has wrong beside `type`, each at its place below the block."""
+        return ()
 
     def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
         """Yield what a `test.yaml` with this runner has wrong, each at its place."""

@@ -3,7 +3,7 @@
 
 `openclaw` reads openclaw.json, asks its model over `baseUrl` with `stream: true`, executes the calls of `write`, `read`
 and `exec` in the workspace, keeps its session in OPENCLAW_STATE_DIR, and prints its JSON behind log lines, all as
-version 2026.9.6 was seen to do. Sentences in a message make it fail; see FAULTS. `node` does what launch.mjs says, but
+version 2026.9.6 was seen to do. Sentences in a message make it fail; see FAULTS. `node` does what relay.mjs says, but
 does not listen on a port, which runs of this machine would share: it tells `openclaw` the socket.
 
 Standard library only: it runs in containers too. `install(folder)` puts both programs there.
@@ -61,8 +61,8 @@ def node(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print("v24.16.0")
         return 0
-    launcher, port, socket_path, *command = arguments
-    assert Path(launcher).name == "launch.mjs"
+    relay, port, socket_path, _, *command = arguments
+    assert Path(relay).name == "relay.mjs"
     assert int(port)
     done = subprocess.run(command, env={**os.environ, _SOCKET_VARIABLE: socket_path}, stdout=subprocess.PIPE)
     sys.stdout.buffer.write(b"\n" + done.stdout)

@@ -117,7 +117,7 @@ def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
     return RunEnd(status, RunError(code=code, message=message))
 
 
-_LAUNCHER, _SOCKET = "launch.mjs", "model.sock"
+_RELAY, _SOCKET = "relay.mjs", "model.sock"
 # Linux takes 128 KB for one argument.
 _MOST_AS_ARGUMENT = 64 * 1024
 _OUTPUT_BYTES = 8 * 2**20
@@ -197,9 +197,10 @@ class _Session:
         told = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
         command = [
             "node",
-            f"{CONTROL}/{_LAUNCHER}",
+            f"{CONTROL}/{_RELAY}",
             str(RELAY_PORT),
             f"{CONTROL}/{_SOCKET}",
+            "",  # its replies are told from all else by what they hold
             # --local: in this process, without a gateway, channels and cron.
             *("openclaw", "agent", "--local", "--json"),
             *("--agent", self.agent.openclaw_id),
@@ -240,7 +241,7 @@ def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> Non
     # The configuration is the one that was examined, byte for byte: another might be refused in the middle of a run.
     given = {
         CONFIG_NAME: examined.config,
-        _LAUNCHER: files("pytest_agentbench.packs.openclaw").joinpath(_LAUNCHER).read_bytes(),
+        _RELAY: files("pytest_agentbench.runners.agents").joinpath(_RELAY).read_bytes(),
     }
     given |= {
         _name_file(number): text.encode("utf-8", "replace")

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.base import RunContext, RunEnd
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.runners.gateway.address import GatewayAddress
@@ -34,6 +35,14 @@ class ListenedGateway:
     def close(self) -> None:
         """Ask the run's model nothing more. On the event loop."""
         self._opened.close()
+
+
+def listen_for(gateway: Gateway, model: Model, listener: Listener) -> ListenedGateway:
+    """Return the gateway with its address at the listener; when its model may be asked is its owner's to say."""
+    opened = ExitStack()
+    token = listener.add(gateway)
+    opened.callback(listener.remove, token)
+    return ListenedGateway(gateway, GatewayAddress(listener.url, token, model.requested_model), opened)
 
 
 def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:

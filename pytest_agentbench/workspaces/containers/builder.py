@@ -62,13 +62,13 @@ class ImageBuilder:
         with self._daemon.errors():
             pull_image(self._daemon, name)
 
-    def build(self, folder: Path, name: str, labels: Mapping[str, str]) -> None:
-        """Build the folder's Dockerfile without network, from images that the engine has."""
+    def build(self, folder: Path, name: str, labels: Mapping[str, str], *, network: bool = False) -> None:
+        """Build the folder's Dockerfile from images that the engine has, with the engine's network or with none."""
         with self._daemon.errors():
             lines = self._daemon.client.api.build(
                 path=str(folder),
                 tag=name,
-                network_mode="none",
+                network_mode=None if network else "none",
                 labels=dict(labels),
                 rm=True,
                 forcerm=True,

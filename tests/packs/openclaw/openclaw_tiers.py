@@ -17,7 +17,7 @@ from support.docker_here import needs_docker
 from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw, stub_image
 
 _KILL_ALL = (
-    "cd /proc; for p in [0-9]*; do grep -qa launch.mjs $p/cmdline || [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done"
+    "cd /proc; for p in [0-9]*; do grep -qa relay.mjs $p/cmdline || [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done"
 )
 _LABEL = "pytest-agentbench.session"
 

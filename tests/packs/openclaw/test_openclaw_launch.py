@@ -1,4 +1,4 @@
-"""launch.mjs, run by the real image's node: the program's way to its model, its output and its end."""
+"""relay.mjs, run by the real image's node: the program's way to its model, its output and its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 
 pytestmark = [pytest.mark.slow, needs_openclaw]
 
-LAUNCHER = Path(str(files("pytest_agentbench.packs.openclaw") / "launch.mjs"))
+RELAY = Path(str(files("pytest_agentbench.runners.agents") / "relay.mjs"))
 FETCH = "fetch('http://127.0.0.1:18790/v1').then((it) => it.text()).then(console.log)"
 
 
@@ -25,14 +25,14 @@ def launched(folder: Path, *programs: list[str]) -> list[ExecResult]:
     async def run() -> list[ExecResult]:
         workspaces = Workspaces()
         sandboxes = Sandboxes(workspaces)
-        mounts = Mount(LAUNCHER, "/run/launch.mjs"), Mount(folder, "/run/agentbench")
+        mounts = Mount(RELAY, "/run/relay.mjs"), Mount(folder, "/run/agentbench")
         spec = SandboxSpec("docker", image=OPENCLAW_IMAGE, mounts=mounts)
         server = await asyncio.start_unix_server(_hello, folder / "model.sock")
         for path in (folder, folder / "model.sock"):
             path.chmod(0o777)
         try:
             sandbox = await sandboxes.start(spec, workspaces.create("launch"))
-            start = ["node", "/run/launch.mjs", "18790", "/run/agentbench/model.sock"]
+            start = ["node", "/run/relay.mjs", "18790", "/run/agentbench/model.sock", ""]
             return [await sandbox.exec([*start, *program], seconds=30) for program in programs]
         finally:
             server.close()

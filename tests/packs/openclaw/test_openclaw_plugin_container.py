@@ -85,7 +85,7 @@ def one_run(project: Project, *calls: dict[str, Any], **case: Any) -> dict[str, 
 def test_what_this_machine_gives_the_container_cannot_be_changed_from_it(project: Project) -> None:
     artifact = one_run(project, shell(WRITE_ALL))
     said = events(artifact, "tool_result")[0]["content"].splitlines()
-    assert said == ["launch.mjs", "model.sock", "openclaw.json", "/run/agentbench/model.sock"]
+    assert said == ["model.sock", "openclaw.json", "relay.mjs", "/run/agentbench/model.sock"]
     assert artifact["changes"] == []
 
 

@@ -1,0 +1,177 @@
+"""`agentbench agents list|image|doctor|show|init`: command-line agents that cases may run, and their images."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.cli.output import printable
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.runners.agents.adapter import Adapter
+
+_SANDBOXES = ("docker", "bubblewrap", "local")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command with its own commands."""
+    parser = subparsers.add_parser(
+        "agents",
+        help="list, build, try and show command-line agents, and begin an adapter for another",
+        description="Command-line agents that a case may run: `runner: {type: agent, agent: NAME}`.",
+    )
+    chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True)
+    listing = chosen.add_parser("list", help="show the agents that there are")
+    listing.add_argument("--all", action="store_true", help="those too that nobody has seen to work")
+    image = chosen.add_parser("image", help="build an agent's image, from its lock file")
+    image.add_argument("names", nargs="+", metavar="NAME", help="an agent, or all")
+    image.add_argument(
+        "--base",
+        default=None,
+        metavar="IMAGE",
+        help="what images are built on: one with Python 3, and git and ripgrep where agents are to have them (default: "
+        "Debian, with these)",
+    )
+    image.add_argument("--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: docker)")
+    image.add_argument("--rebuild", action="store_true", help="build anew, also over another's image of that name")
+    doctor = chosen.add_parser("doctor", help="try an agent with a scripted model, without network")
+    doctor.add_argument("name", metavar="NAME", help="an agent")
+    doctor.add_argument("--sandbox", choices=_SANDBOXES, default="docker", help="where (default: docker, its image)")
+    show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
+    show.add_argument("name", metavar="NAME", help="an agent")
+    init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the config root")
+    init.add_argument("name", metavar="NAME", help="what it is to be called")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command that was chosen: 0 all is well, 1 something is not, 2 wrong usage."""
+    from pytest_agentbench.cli.places import enclosing_root
+
+    root = enclosing_root(Path.cwd())
+    code: int = {"list": _list, "image": _build, "doctor": _try, "show": _show, "init": _begin}[args.chosen](args, root)
+    return code
+
+
+def _list(args: argparse.Namespace, root: ConfigRoot) -> int:
+    rows = [("agent", "version", "dialects", "licence", "image", "verified")]
+    for adapter in _every_adapter(root):
+        said = adapter.program
+        if said.verified is None and not args.all:
+            continue
+        verified = "never" if said.verified is None else f"{said.verified.version} on {said.verified.on}"
+        rows.append(
+            (said.name, said.install.version, " ".join(said.dialects), said.licence, _look_for_image(adapter), verified)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print(printable("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()))
+    return 0
+
+
+def _every_adapter(root: ConfigRoot) -> Iterator[Adapter]:
+    from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters
+
+    yield from (find_adapter(name, root) for name in list_adapters(root))
+
+
+def _look_for_image(adapter: Adapter) -> str:
+    from pytest_agentbench.errors import AgentbenchError
+    from pytest_agentbench.runners.agents.image import describe_image
+    from pytest_agentbench.workspaces.containers.builder import image_builder
+
+    try:
+        with closing(image_builder("docker")) as builder:
+            found = builder.find(adapter.image)
+    except AgentbenchError:
+        return "-"  # no engine, no image
+    return "no" if found is None else describe_image(found.labels, adapter)
+
+
+def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
+    from pytest_agentbench.runners.agents.adapter import find_adapter
+    from pytest_agentbench.runners.agents.image import BASE, build_image
+    from pytest_agentbench.workspaces.containers.builder import image_builder
+
+    if args.names == ["all"]:
+        # What nobody has seen to work, or may only be built by who agreed to its terms, is named by hand
+        adapters = [adapter for adapter in _every_adapter(root) if adapter.program.verified is not None]
+    else:
+        adapters = [find_adapter(name, root) for name in args.names]
+    with closing(image_builder(args.engine)) as builder:
+        for adapter in adapters:
+            build_image(builder, adapter, args.base or BASE, _tell, rebuild=args.rebuild)
+    return 0
+
+
+def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
+    from pytest_agentbench.runners.agents.adapter import find_adapter
+    from pytest_agentbench.runners.agents.doctor import try_agent
+
+    adapter = find_adapter(args.name, root)
+    found = try_agent(adapter, root.path, args.sandbox)
+    print(printable(f"{adapter.program.title} {adapter.program.install.version} in {args.sandbox}:"))
+    for what, problem in found:
+        print(printable(f"  {what}: {problem}" if problem else f"  {what}: ok" if what[0].isalpha() else f"  {what}"))
+    return 1 if any(problem for _, problem in found) else 0
+
+
+def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
+    from pytest_agentbench.config.agent_file import fill, fill_text
+    from pytest_agentbench.runners.agents.adapter import find_adapter
+    from pytest_agentbench.runners.agents.turns import show_values
+
+    said, values = find_adapter(args.name, root).program, show_values()
+    print(printable(f"{said.title} {said.install.version} ({said.install.npm or said.install.pypi})"))
+    for title, argv in (("first turn", said.argv), ("next turns", said.resume_argv)):
+        print(f"\n{title}:" + ("" if argv else " none"))
+        for each in argv or ():
+            print(f"  {printable(str(fill(each, values)))}")
+    print("\nvariables, beside those of the gateway:" + ("" if said.env else " none"))
+    for name, value in said.env.items():
+        print(f"  {name}={printable(fill_text(value, values))}")
+    for path, content in said.files.items():
+        print(f"\n{printable(fill_text(path, values))}:")
+        text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False)
+        for line in fill_text(text, values).splitlines():
+            print(f"  {printable(line)}")
+    for what, how in (("own retries", said.retries_off), ("telemetry", said.telemetry_off)):
+        print()
+        print(printable(f"{what} off by: {how or 'no way is known'}"))
+    return 0
+
+
+def _begin(args: argparse.Namespace, root: ConfigRoot) -> int:
+    from importlib.resources import files
+
+    from pytest_agentbench.cli.schema import schema_line
+    from pytest_agentbench.config.agent_file import AgentProgram
+    from pytest_agentbench.config.base import load
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.runners.agents.adapter import FILE, FOLDER
+
+    path = root.path / FOLDER / args.name / FILE
+    if path.exists():
+        raise ConfigError(f"{path}: is there already")
+    text = files("pytest_agentbench.runners.agents").joinpath("new_agent.yaml").read_text(encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(schema_line("agent_program", path) + text.replace("NAME", args.name), encoding="utf-8")
+    try:
+        load(path, AgentProgram)  # a name that is no slug
+    except ConfigError:
+        path.unlink()
+        raise
+    print(
+        printable(
+            f"{path}: fill in how the agent is installed, started and read, then: agentbench agents show {args.name}"
+        )
+    )
+    return 0
+
+
+def _tell(line: str) -> None:
+    print(printable(line), flush=True)

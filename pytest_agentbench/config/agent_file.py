@@ -1,0 +1,296 @@
+"""`agent.yaml`: how a command-line agent is installed, started, told of the run's model, and read."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_validator, model_validator
+
+from pytest_agentbench.config.base import ConfigFile, LocalFile, Problems, scope_of, suggest
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.records.base import PortableName, Record, Slug, VariableName
+from pytest_agentbench.records.check_specs import Text
+
+PLACE = re.compile(r"\{([a-z_]+)\}")
+"""A name in a template. Braces around anything else are text, as in JSON."""
+
+TURN_NAMES = frozenset({"base", "key", "model", "message", "message_file", "workspace", "home", "context_tokens"})
+"""What argv, env and files may name; a later turn's argv knows `session` too."""
+
+DialectName = Literal["chat", "responses", "messages", "gemini"]
+
+
+def check_names(names: Iterable[str]) -> AfterValidator:
+    """Validate a template, or JSON-like data with templates in it: it may name these."""
+    known = frozenset(names)
+
+    def check(value: Any) -> Any:
+        for name in _find_names(value):
+            if name not in known:
+                raise ValueError(f"unknown name {{{name}}}{suggest(name, known)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _find_names(value: Any) -> Iterator[str]:
+    """Yield the names in a text, and in all texts of JSON-like data, keys too."""
+    if isinstance(value, str):
+        yield from PLACE.findall(value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from (*PLACE.findall(name), *_find_names(item))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _find_names(item)
+
+
+def fill(template: Any, values: Mapping[str, str | int]) -> Any:
+    """Return a template, or data with templates in them, with the values in place of their names.
+
+    A text that is nothing but a name becomes the value itself, so that JSON can have numbers. What is filled in is not
+    looked at again.
+    """
+    if isinstance(template, str):
+        alone = PLACE.fullmatch(template)
+        if alone is not None and not isinstance(value := values.get(alone[1], template), str):
+            return value
+        return PLACE.sub(lambda found: str(values.get(found[1], found[0])), template)
+    if isinstance(template, dict):
+        return {fill(name, values): fill(item, values) for name, item in template.items()}
+    if isinstance(template, list | tuple):
+        return [fill(item, values) for item in template]
+    return template
+
+
+def fill_text(template: str | Mapping[str, Any], values: Mapping[str, str | int]) -> str:
+    """Return a filled template as text; data as JSON."""
+    filled = fill(template, values)
+    return str(filled) if isinstance(template, str) else json.dumps(filled, ensure_ascii=False)
+
+
+def _check_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"found {text!r}, expected a regular expression: {error}") from None
+    return text
+
+
+_OF_TURN = check_names(TURN_NAMES)
+_Pattern = Annotated[Text, AfterValidator(_check_pattern)]
+Argument = Annotated[str, _OF_TURN]
+LaterArgument = Annotated[str, check_names({*TURN_NAMES, "session"})]
+Content = Annotated[str | dict[str, Any], _OF_TURN]
+"""A text, or a mapping that is written as JSON."""
+
+Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file"]
+
+
+class Reading(Record):
+    """Where something stands in what a program leaves: of several objects, the last that matches."""
+
+    from_: Source | None = Field(default=None, alias="from")
+    """stdout: all of it as text; stdout_json, stderr_json: one JSON value; stdout_jsonl: one a line; file: `file`'s,
+    JSON where there is a `path`. Default: stdout for a command, and the answer's for all else of an adapter."""
+    file: Annotated[Text, check_names({"home", "workspace"})] | None = None
+    """The file, below {workspace} or {home}."""
+    where: dict[str, str | bool | int] = Field(default_factory=dict)
+    """Values that an object has at these paths."""
+    path: Text | None = None
+    """Where in it, as names and indexes with dots between; `*` is each of them."""
+    error_path: Text | None = None
+    """Where in the same object an error is told: anything but null, false and nothing is one."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.from_ == "file") != (self.file is not None):
+            raise ValueError("'from: file' and 'file' belong together")
+        if self.from_ in ("stdout_json", "stdout_jsonl", "stderr_json") and self.path is None:
+            raise Problems([(("path",), f"missing; add where in the JSON of {self.from_} it stands")])
+        return self
+
+
+class UsageReading(Reading):
+    """Tokens as the agent itself counts them. They are kept beside the run's own, and never counted."""
+
+    input: Text
+    """Below `path`: all prompt tokens, or several with `+` between."""
+    cached: Text | None = None
+    """Those of them that were cached."""
+    output: Text
+    """All tokens of the model's, or several with `+` between."""
+    reasoning: Text | None = None
+    """Those of them that were thought."""
+    of: Literal["turn", "thread", "step"] = "turn"
+    """What they count: this turn; all turns so far; or a step, of which a turn has several."""
+
+
+class Install(Record):
+    """The package and what it needs."""
+
+    npm: Text | None = None
+    """Package of npm with its version: `name@1.2.3`."""
+    pypi: Text | None = None
+    """Package of PyPI with its version: `name==1.2.3`."""
+    lock: LocalFile | None = None
+    """package-lock.json, or requirements with hashes; beside this file."""
+    node: Text | None = None
+    """The versions of Node that it runs on."""
+    leave_out: tuple[Text, ...] = ()
+    """Files that are not needed, as patterns."""
+    program: Text | None = None
+    """The program below node_modules, where npm's own link is made by an install script, which nobody runs."""
+
+    @model_validator(mode="after")
+    def _one_registry(self) -> Self:
+        if (self.npm is None) == (self.pypi is None):
+            raise ValueError("expected exactly one of 'npm' and 'pypi'")
+        return self
+
+    @property
+    def version(self) -> str:
+        """Return the version of the package."""
+        name = self.npm or self.pypi or ""
+        return name.rpartition("@" if self.npm else "==")[2]
+
+
+PORTABLE_ARGUMENTS: Mapping[PortableName, frozenset[str]] = {
+    "shell": frozenset({"command"}),
+    "write": frozenset({"path", "content"}),
+    "read": frozenset({"path"}),
+    "edit": frozenset({"path", "old", "new"}),
+}
+"""The arguments of portable tools."""
+
+
+ABSOLUTE = "absolute_path"
+"""What the arguments of an agent's tool may say for `path`, where it takes no relative one."""
+
+
+class ToolCall(Record):
+    """A tool of the agent's that does what a portable one does."""
+
+    name: Text
+    """What the agent calls it."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments, with the portable one's in braces: `{command}`, `{path}`, `{content}`; `{absolute_path}`."""
+
+
+class Helper(Record):
+    """A request that the agent makes for itself, such as for a title: it gets a reply of its own from a script."""
+
+    system_matches: _Pattern
+    """Found in the system text of such a request."""
+    reply: str
+    """What it gets."""
+
+
+class Volatile(Record):
+    """Text that differs between two equal runs."""
+
+    where: Literal["system", "user", "assistant", "tool"] | None = None
+    """In messages of this role; default: in all."""
+    pattern: _Pattern
+    """What is found."""
+    as_: str = Field(alias="as")
+    """What stands for it where requests are compared."""
+
+
+class Verified(Record):
+    """A person or a test has seen it work."""
+
+    version: Text
+    """With this version of the agent."""
+    on: Text
+    """The day, as 2026-11-26."""
+
+
+class AgentProgram(ConfigFile):
+    """A command-line agent: data by which the runner `agent` starts it and reads what it says."""
+
+    name: Slug
+    """The name of its folder."""
+    title: Text
+    """For people."""
+    licence: Text
+    """SPDX id, or `proprietary`."""
+    install: Install
+    """The package."""
+    dialects: Annotated[tuple[DialectName, ...], Field(min_length=1)]
+    """How it asks its model."""
+    argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
+    """The program with its arguments for the first turn; names in braces are replaced, there is no shell."""
+    resume_argv: tuple[LaterArgument, ...] | None = None
+    """The same for the next turns of a session; null: it has none, so cases with several turns are refused."""
+    env: dict[VariableName, Content] = Field(default_factory=dict)
+    """Variables beside those of the gateway."""
+    files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
+    """Files that it finds, below {home} or {workspace}."""
+    answer: Reading
+    """Where its answer stands."""
+    error: Reading | None = None
+    """Where else an error stands."""
+    session: Reading | None = None
+    """Where it names its session."""
+    reported: UsageReading | None = None
+    """Where it tells the tokens that it counted."""
+    tools: dict[PortableName, ToolCall] = Field(default_factory=dict)
+    """Its tools by portable names."""
+    finish: ToolCall | None = None
+    """The call by which it ends, with `{content}`; a script's last text is wrapped in it."""
+    helpers: tuple[Helper, ...] = ()
+    """Requests beside the conversation."""
+    volatile: tuple[Volatile, ...] = ()
+    """What differs between two equal runs."""
+    error_results: tuple[_Pattern, ...] = ()
+    """Results of tools that are errors, where the dialect has no mark for them."""
+    outage_status: Annotated[StrictInt, Field(ge=400, le=599)] = 400
+    """The status after which it asks no more."""
+    pin: Literal["refuse", "rewrite"] = "refuse"
+    """What becomes of requests for another model: refused, or sent to the run's."""
+    server_tools: Literal["refuse", "remove"] = "refuse"
+    """What becomes of tools that the provider would run."""
+    retries_off: Text | None = None
+    """By what its own retries are off; null: no way is known."""
+    telemetry_off: Text | None = None
+    """By what it phones nobody; null: no way is known."""
+    verified: Verified | None = None
+    """When it was last seen to work; null: never."""
+
+    @field_validator("name")
+    @classmethod
+    def _has_its_folder(cls, name: str, info: ValidationInfo) -> str:
+        scope = scope_of(info)
+        if scope is not None and (folder := scope.folder.rstrip("/").rpartition("/")[2]) != name:
+            raise ValueError(f"found {name!r}, which must match directory name {folder!r}")
+        return name
+
+    @model_validator(mode="after")
+    def _suits(self) -> Self:
+        problems = [*_find_tool_problems(self.tools)]
+        if "shell" not in self.tools and self.tools:
+            problems.append((("tools",), "found no 'shell', of which what the agent lacks is made; add it"))
+        problems += (
+            (("finish", "arguments"), f"unknown name {{{name}}}; there is content")
+            for name in _find_names(self.finish.arguments if self.finish else ())
+            if name != "content"
+        )
+        if self.session is None and any("session" in PLACE.findall(each) for each in self.resume_argv or ()):
+            problems.append(
+                (("resume_argv",), "found {session}, and nothing says where the agent names it: add session")
+            )
+        if problems:
+            raise Problems(problems)
+        return self
+
+
+def _find_tool_problems(tools: Mapping[PortableName, ToolCall]) -> Iterator[tuple[Loc, str]]:
+    for portable, call in tools.items():
+        for name in _find_names(call.arguments):
+            if name not in PORTABLE_ARGUMENTS[portable] and not (name == ABSOLUTE and portable != "shell"):
+                yield (
+                    ("tools", portable, "arguments"),
+                    f"unknown name {{{name}}}{suggest(name, PORTABLE_ARGUMENTS[portable])}",
+                )

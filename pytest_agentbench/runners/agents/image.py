@@ -1,0 +1,225 @@
+"""Build the images that agents run in: one for each, all on one base with what agents expect of a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.errors import ConfigError, SandboxError
+from pytest_agentbench.runners.agents.adapter import Adapter
+from pytest_agentbench.workspaces.containers.packages import (
+    NODE,
+    NOT_NEEDED,
+    NPM_OPTIONS,
+    add_tree,
+    get_node,
+    get_wheel,
+    run_npm,
+    run_step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage
+
+BASE = "debian:12.12-slim"
+BASE_IMAGE = "localhost/agentbench-agents"
+"""What all agents' images are built on."""
+
+_UV = "uv>=0.9,<1"
+_PATH = "/opt/agent/bin:/opt/node/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PACKAGES = "ca-certificates git procps python3 python3-venv ripgrep"
+_APT = f"""\
+RUN apt-get update && apt-get install -y --no-install-recommends {_PACKAGES} && rm -rf /var/lib/apt/lists/*
+"""
+_BASE_FILE = f"""\
+FROM {{base}}
+{{apt}}ADD root.tar /
+ENV PATH={_PATH}
+ENTRYPOINT []
+"""
+_AGENT_FILE = """\
+FROM {base}
+ADD root.tar /
+"""
+_SCRIPT = """\
+#!/usr/bin/env python3
+import sys
+sys.path.insert(0, "/opt/agent/lib")
+from {module} import {name}
+sys.exit({name}())
+"""
+_CONSOLE = """\
+import importlib.metadata as m, sys
+for d in m.distributions(path=[sys.argv[1]]):
+    for e in d.entry_points:
+        if e.group == "console_scripts" and e.name == sys.argv[2]:
+            print(e.value)
+"""
+
+_LABEL = "pytest-agentbench.agent"
+_RECIPE = hashlib.sha256(
+    repr((NODE, _UV, NPM_OPTIONS, NOT_NEEDED, _BASE_FILE, _APT, _AGENT_FILE, _SCRIPT)).encode()
+).hexdigest()[:12]
+Tell = Callable[[str], None]
+
+
+def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, *, rebuild: bool = False) -> bool:
+    """Build an agent's image unless it is there and of the same parts; return whether it was built.
+
+    `tell` gets a line a step. Raises UnavailableError where something is not to be had here, SandboxError where a step
+    fails, ConfigError for an adapter without a lock file and for an image of that name that is not ours.
+    """
+    begun, name = time.monotonic(), adapter.image
+    on = _build_base(builder, base, tell)
+    labels = {_LABEL: adapter.program.name, f"{_LABEL}.of": _hash_parts(adapter), f"{_LABEL}.base": on.image_id}
+    made = builder.find(name)
+    if made is not None and not rebuild:
+        if _LABEL not in made.labels:
+            raise ConfigError(f"there is an image {name} that this command did not make; replace it with --rebuild")
+        if labels.items() <= made.labels.items():
+            tell(f"{name} is up to date")
+            return False
+    if adapter.lock is None:
+        raise ConfigError(f"{adapter.folder}: install.lock: missing; nothing is installed whose parts are not pinned")
+    with _stage() as (folder, context, archive):
+        tell(f"getting {adapter.program.install.npm or adapter.program.install.pypi}")
+        if adapter.program.install.npm is not None:
+            _add_npm(adapter, folder, archive)
+        else:
+            _add_pypi(adapter, folder, archive, _ask_python(builder, base_name(base)))
+        archive.close()
+        (context / "Dockerfile").write_text(_AGENT_FILE.format(base=base_name(base)), encoding="utf-8")
+        tell(f"building {name}")
+        builder.build(context, name, labels)
+    tell(f"{name} is built, in {time.monotonic() - begun:.0f} s")
+    return True
+
+
+def base_name(base: str) -> str:
+    """Return the name of the image that agents' images on this base are built on."""
+    return f"{BASE_IMAGE}:{hashlib.sha256(f'{base} {_RECIPE}'.encode()).hexdigest()[:12]}"
+
+
+def _build_base(builder: ImageBuilder, base: str, tell: Tell) -> LocalImage:
+    """Return the image of all agents, built where it is not there yet, or its base is another by now."""
+    name = base_name(base)
+    below = builder.find(base)
+    if below is None:
+        tell(f"pulling {base}")
+        builder.pull(base)
+        below = builder.find(base)
+    made = builder.find(name)
+    if made is not None and below is not None and made.labels.get(f"{_LABEL}.base") == below.image_id:
+        return made
+    with _stage() as (folder, context, archive):
+        tell(f"getting {NODE} and {_UV}")
+        node, _ = get_node(folder / "node")
+        add_tree(archive, node, "opt/node/bin/node")
+        get_wheel(_UV, folder / "uv")
+        add_tree(archive, folder / "uv" / "bin" / "uv", "opt/node/bin/uv")
+        archive.close()
+        # Another base has what its maker wanted: packages are installed in ours alone, which needs network
+        ours = base == BASE
+        dockerfile = _BASE_FILE.format(base=base, apt=_APT if ours else "")
+        (context / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+        tell(f"building {name} on {base}")
+        builder.build(context, name, {f"{_LABEL}.base": below.image_id if below else ""}, network=ours)
+    found = builder.find(name)
+    if found is None:
+        raise SandboxError(f"{name}: was built, and is not here")
+    return found
+
+
+@contextmanager
+def _stage() -> Iterator[tuple[Path, Path, tarfile.TarFile]]:
+    """Lend an empty folder, the folder of what is built, and in that an archive: one file, as engines take long over
+    many.
+    """
+    with tempfile.TemporaryDirectory(prefix="agentbench-agents-") as name:
+        folder = Path(name)
+        context = folder / "context"
+        context.mkdir()
+        try:
+            with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
+                yield folder, context, archive
+        except OSError as error:
+            raise SandboxError(
+                f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; set TMPDIR to a folder that "
+                "has it"
+            ) from error
+
+
+def _hash_parts(adapter: Adapter) -> str:
+    """Return what tells images of other parts apart: the lock file, what is left out of it, and how it was built."""
+    lock = b"" if adapter.lock is None else adapter.lock.read_bytes()
+    install = adapter.program.install.model_dump_json().encode()
+    return hashlib.sha256(b"\0".join((_RECIPE.encode(), install, lock))).hexdigest()[:16]
+
+
+def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
+    assert adapter.lock is not None
+    install, target = adapter.program.install, folder / "agent"
+    target.mkdir()
+    lock = adapter.lock.read_bytes()
+    (target / "package-lock.json").write_bytes(lock)
+    (target / "package.json").write_text(json.dumps({**json.loads(lock)["packages"][""], "private": True}))
+    node, _ = get_node(folder / "node")
+    # Not `ci`, which refuses a lock file without packages for other machines that a registry does not have
+    run_npm(node, ["install", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
+    _require_pinned(adapter.lock, target / "node_modules" / ".package-lock.json")
+    name = adapter.program.argv[0]
+    program = install.program or f".bin/{name}"
+    if not (target / "node_modules" / program).exists():
+        raise SandboxError(f"{install.npm}: found no program {program} in its packages; see install.program")
+    add_tree(archive, target / "node_modules", "opt/agent/node_modules", (*NOT_NEEDED, *install.leave_out))
+    (folder / name).symlink_to(f"../node_modules/{program}")
+    add_tree(archive, folder / name, f"opt/agent/bin/{name}")
+
+
+def _require_pinned(lock: Path, installed: Path) -> None:
+    """Raise SandboxError where something was installed that the lock file does not have so."""
+    pinned = json.loads(lock.read_bytes())["packages"]
+    for name, package in json.loads(installed.read_bytes())["packages"].items():
+        if package.get("integrity") != pinned.get(name, {}).get("integrity"):
+            raise SandboxError(f"{lock}: found no such {name} {package.get('version')}, which npm installed; renew it")
+
+
+def _add_pypi(adapter: Adapter, folder: Path, archive: tarfile.TarFile, python: str) -> None:
+    assert adapter.lock is not None
+    install, target = adapter.program.install, folder / "lib"
+    get_wheel(_UV, folder / "uv")
+    uv = [str(folder / "uv" / "bin" / "uv"), "pip", "install", "--quiet", "--target", str(target)]
+    run_step([*uv, "--python-version", python, "--only-binary", ":all:", "--require-hashes", "-r", str(adapter.lock)])
+    name = adapter.program.argv[0]
+    value = run_step([sys.executable, "-c", _CONSOLE, str(target), name]).strip()
+    if not value:
+        raise SandboxError(f"{install.pypi}: found no program {name} in its packages")
+    module, _, function = value.partition(":")
+    script = folder / name
+    script.write_text(_SCRIPT.format(module=module, name=function), encoding="utf-8")
+    script.chmod(0o755)
+    add_tree(archive, target, "opt/agent/lib", ("*/__pycache__", *install.leave_out))
+    add_tree(archive, script, f"opt/agent/bin/{name}")
+
+
+def _ask_python(builder: ImageBuilder, image: str) -> str:
+    """Return the version of the image's Python, as 3.11. Raises SandboxError where it has none."""
+    code, output = builder.run(image, "python3", ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    if code:
+        raise SandboxError(f"{image}: has no python3: {output.strip()[-200:]}; name another --base")
+    return output.strip()
+
+
+def describe_image(labels: Mapping[str, str], adapter: Adapter) -> str:
+    """Return whether an image is of the adapter as it is now: `yes`, or `outdated`."""
+    return "yes" if labels.get(f"{_LABEL}.of") == _hash_parts(adapter) else "outdated"

@@ -1,0 +1,76 @@
+"""Turn portable tool calls of a script into an agent's own, and name its tools by the portable ones."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_agentbench.config.agent_file import ABSOLUTE, ToolCall, fill
+from pytest_agentbench.models.messages import ToolCall as Called
+from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.script_files import PORTABLE
+from pytest_agentbench.records.base import PortableName
+from pytest_agentbench.runners.agents.adapter import Program
+from pytest_agentbench.runners.chat import Requests
+
+_BY_SHELL = {
+    "write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}',
+    "read": "cat -- {path}",
+}
+"""What a tool that an agent lacks is made of."""
+
+
+class PortableRequests(Requests):
+    """Requests of an agent: what a script says of tools by portable names reaches it by its own."""
+
+    program: Program
+    workspace: str
+    """Where the program sees it."""
+
+    async def send(self, *given: Any, **more: Any) -> ChatReply:
+        """Send one request, as Requests does."""
+        reply = await super().send(*given, **more)
+        return reply if not self._client.model.scripted else adapt_reply(reply, self.program, self.workspace)
+
+
+def name_tools(program: Program) -> dict[str, str]:
+    """Return the portable name of each tool of the agent that has one."""
+    return {call.name: portable for portable, call in reversed(list(program.tools.items()))}
+
+
+def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply:
+    """Return a scripted reply with the agent's own tools; the last text is wrapped where the agent ends by a call."""
+    calls = tuple(_adapt(call, program.tools, workspace) for call in reply.tool_calls)
+    if not calls and program.finish is not None and reply.content is not None:
+        name, arguments = _make(program.finish, {"content": shlex.quote(reply.content)})
+        calls = (Called("call_finish", name, arguments, json.dumps(arguments)),)
+        reply = replace(reply, content=None, finish_reason="tool_calls", end=None)
+    if calls == reply.tool_calls:
+        return reply
+    sent = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw}} for call in calls
+    ]
+    return replace(reply, tool_calls=calls, message={**reply.message, "content": reply.content, "tool_calls": sent})
+
+
+def _adapt(call: Called, tools: Mapping[PortableName, ToolCall], workspace: str) -> Called:
+    portable: Any = call.name.removeprefix(PORTABLE)
+    if portable == call.name or call.arguments is None or "shell" not in tools:
+        return call
+    if portable in tools:
+        values = dict(call.arguments)
+        if "path" in values:
+            values[ABSOLUTE] = posixpath.join(workspace, str(values["path"]))
+        name, arguments = _make(tools[portable], values)
+    else:
+        quoted = {key: shlex.quote(str(value)) for key, value in call.arguments.items()}
+        name, arguments = _make(tools["shell"], {"command": fill(_BY_SHELL[portable], quoted)})
+    return replace(call, name=name, arguments=arguments, raw=json.dumps(arguments, ensure_ascii=False))
+
+
+def _make(tool: ToolCall, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return tool.name, fill(tool.arguments, values)

@@ -1,0 +1,86 @@
+"""Run a program in a run's sandbox and give it a way to its model: a port of the loopback leads to the run's socket.
+
+Usage: relay.py PORT SOCKET MARK PROGRAM [ARGUMENT ...]; with port 0 nothing listens. relay.mjs does the same in Node,
+for images that have no Python; this file runs in any Python 3, and imports nothing of this package.
+
+The program's stderr passes through as it comes. Behind a line MARK follows its stdout in one piece: no line of a log
+can lie in it. The exit code is the program's, 128 + n after signal n, and 127 where it cannot be started.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from typing import IO
+
+HELD_OPEN_SECONDS = 1.0  # how long what the program left behind may hold its stdout open
+MOST_BYTES = 16 * 2**20  # of stdout; its end is kept
+CHUNK = 65536
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what one end says until it has said all."""
+    try:
+        while True:
+            data = source.recv(CHUNK)
+            if not data:
+                break
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        for each in (source, target):
+            each.close()
+
+
+def serve(listener: socket.socket, path: str) -> None:
+    """Lead each connection to the socket."""
+    while True:
+        inner, _ = listener.accept()
+        outer = socket.socket(socket.AF_UNIX)
+        try:
+            outer.connect(path)
+        except OSError:
+            inner.close()
+            continue
+        for pair in ((inner, outer), (outer, inner)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+
+
+def keep(stream: IO[bytes], written: bytearray) -> None:
+    """Read a stream to its end, and keep the end of it."""
+    while True:
+        data = os.read(stream.fileno(), CHUNK)
+        if not data:
+            return
+        written += data
+        if len(written) > 2 * MOST_BYTES:
+            del written[:-MOST_BYTES]
+
+
+def main(port: str, path: str, mark: str, *argv: str) -> None:
+    """Run the program, and end as it does."""
+    os.makedirs(os.environ["HOME"], exist_ok=True)
+    if port != "0":
+        listener = socket.create_server(("127.0.0.1", int(port)))
+        threading.Thread(target=serve, args=(listener, path), daemon=True).start()
+    written, code = bytearray(), 127
+    try:
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    except OSError as error:
+        print(f"relay: {argv[0]}: {error.strerror}", file=sys.stderr)
+    else:
+        assert child.stdout is not None
+        reader = threading.Thread(target=keep, args=(child.stdout, written), daemon=True)
+        reader.start()
+        code = child.wait()
+        reader.join(HELD_OPEN_SECONDS)
+        code = code if code >= 0 else 128 - code
+    sys.stderr.flush()
+    sys.stdout.buffer.write(b"\n%s\n" % mark.encode() + bytes(written[-MOST_BYTES:]))
+    sys.stdout.buffer.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+"""Runners `command` and `agent`, as case files that name them are read: what runs them is imported where one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.runners.agents.fields import (
+    AgentFields,
+    CommandFields,
+    ProgramFields,
+    find_field_problems,
+    no_turns,
+)
+from pytest_agentbench.runners.kinds import RunnerKind
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.base import Scope
+    from pytest_agentbench.config.case_file import TestCaseFile
+    from pytest_agentbench.config.documents import Loc
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.runners.agents.runs import ProgramRuns
+    from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
+    from pytest_agentbench.runners.kinds import SessionParts
+
+_LOCAL = "on this machine itself (sandbox: local)"
+
+
+class ProgramRunner(RunnerKind):
+    """A runner that starts a program, with its model behind a gateway."""
+
+    own_tools = True
+    has_turns = True
+    answers_with_files = True
+    fields: type[ProgramFields]
+
+    def __init__(self) -> None:
+        self.own_fields = frozenset(self.fields.model_fields)
+
+    async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
+        """Ask the program the case's turns: `run_turns`."""
+        from pytest_agentbench.runners.agents.turns import run_turns
+
+        return await run_turns(case, context)
+
+    def open(self, parts: SessionParts) -> ProgramRuns:
+        """Return what runs of programs share."""
+        from pytest_agentbench.runners.agents.runs import ProgramRuns
+
+        return ProgramRuns(parts)
+
+    def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
+        """Yield what is wrong with the fields of its own, and what a guest's file may not start."""
+        yield from find_field_problems(self.fields, settings, scope)
+        if scope is not None and scope.guest is not None:
+            for name, what in self.started(settings):
+                try:
+                    scope.refuse_program(what)
+                except ValueError as error:
+                    yield (name,), str(error)
+
+    def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield the fields that name a program, or where it runs, each with what it names."""
+        if settings.get("sandbox") == "local":
+            yield "sandbox", f"a program {_LOCAL}"
+
+    def require_input(self, case: Case) -> None:
+        """Raise ConfigError as `list_turn_texts` does."""
+        from pytest_agentbench.runners.agents.turns import list_turn_texts
+
+        list_turn_texts(case, f"the runner {case.runner.type}")
+
+
+class CommandRunner(ProgramRunner):
+    """Runner `command`."""
+
+    fields = CommandFields
+
+    def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield the command itself."""
+        yield "command", "a command"
+
+    def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
+        """Yield several turns for a command that cannot go on."""
+        if len(file.input.turns) > 1 and not file.runner.overrides.get("resume"):
+            yield (
+                ("input", "turns"),
+                f"found {len(file.input.turns)} turns and no `resume` in the runner; add how the "
+                "command goes on, or use one turn",
+            )
+
+
+class AgentRunner(ProgramRunner):
+    """Runner `agent`."""
+
+    fields = AgentFields
+
+    def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield an image of the file's own, and a place without isolation."""
+        yield from super().started(settings)
+        if settings.get("image") is not None:
+            yield "image", f"the image {settings['image']!r}"
+
+    def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
+        """Yield an agent that nobody knows, and several turns for one that cannot go on.
+
+        A config root may have further ones: of a name that is none of the package's, the session tells.
+        """
+        from pytest_agentbench.runners.agents.adapter import find_adapter
+
+        try:
+            adapter = find_adapter(str(file.runner.overrides.get("agent")))
+        except ConfigError:
+            return
+        if len(file.input.turns) > 1 and adapter.program.resume_argv is None:
+            yield ("input", "turns"), no_turns(adapter.program.name, len(file.input.turns))
+
+
+COMMAND, AGENT = CommandRunner(), AgentRunner()

@@ -1,0 +1,432 @@
+"""Turns of a case, asked of a program in a run's sandbox."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config.agent_file import fill, fill_text
+from pytest_agentbench.config.sections import RunnerSettings
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.records.base import RunStatus
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.agents.adapter import Program
+from pytest_agentbench.runners.agents.fields import ProgramFields
+from pytest_agentbench.runners.agents.reading import Answer, Left, read_answer, read_usage
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
+from pytest_agentbench.runners.chat import render_messages, with_attachments
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.containers.container import user_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.workspace import WORKSPACE
+
+if TYPE_CHECKING:
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
+    from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+CONTROL = "/run/agentbench"
+"""Where what is the run's own lies in sandboxes, read-only: the relay, long messages, the socket of the model."""
+
+HOME = "/tmp/home"  # noqa: S108 - the run's private one, and the same in each run
+PORT = 18790
+"""Where the relay listens, on the loopback of a sandbox without network."""
+
+_SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
+_START = (
+    'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
+)
+_PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
+_MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
+_MOST_ARGUMENT = 120 * 1024
+"""Linux takes 128 KB for one argument."""
+
+_LAST_LINES, _SHOWN = 12, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known of a run before it runs: its program, and what the case says of it.
+
+    `path` are folders of programs on this machine that its sandbox shows, where it is no container.
+    """
+
+    program: Program
+    fields: ProgramFields
+    path: tuple[str, ...] = ()
+
+
+def list_turn_texts(case: Case, program: str) -> list[str]:
+    """Return the text of each turn, at least one.
+
+    A case without `turns` is one turn of all its messages. With them its messages and attachments come with the first
+    turn only. Raises ConfigError as `render_messages` does, and for empty turns.
+    """
+    first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
+    texts = [_join_messages(first), *(turn.content for turn in case.turns[1:])]
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            found = f"turn {number} is empty, and {program} takes no empty message; write one"
+            raise ConfigError(f"{case.path}:{case.line}:1: input: {found}")
+    return texts
+
+
+def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a user message that stands alone; several messages have their roles above them."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        return str(messages[0]["content"])
+    return "\n\n".join(f"[{message['role']}]\n{message['content'] or ''}" for message in messages)
+
+
+async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
+    """Start the program turn by turn, until a turn fails or all are done.
+
+    The trace has each turn's message, the tool calls that its model asked for with their results, and the answer; a
+    runner event `turn` holds how the program ended and what it counted itself. Raises ProviderError where the model's
+    provider failed, UnavailableError, ConfigError and SandboxError.
+    """
+    prepared = context.prepared
+    if context.client is None or context.model is None or not isinstance(prepared, Prepared):
+        raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
+    texts = list_turn_texts(case, prepared.program.name)
+    spec = context.needs_sandbox()
+    # What went elsewhere is not seen where there is a network
+    alone = not spec.network and likeness_of(spec.kind) != "local"
+    gateway = _make_gateway(case, context, context.model, prepared, alone=alone)
+    context.trace.request.update(
+        model=context.model.requested_model,
+        agent=prepared.program.name,
+        sandbox=spec.kind,
+        turns=len(texts),
+        timeout_seconds=prepared.fields.timeout_seconds,
+    )
+    with _control_folder(context.sandboxes) as folder:
+        _write_inputs(folder, texts)
+        async with _way(gateway, context, folder, alone=alone) as address, _started(context, folder) as sandbox:
+            values: dict[str, str | int] = {
+                "base": address.base_url,
+                "key": address.key,
+                "model": address.model,
+                "session": f"{slug(case.case_id)}-{context.repetition}",
+                "context_tokens": prepared.fields.context_tokens,
+                **_places(spec, sandbox),
+            }
+            port = PORT if alone else 0
+            return await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
+
+
+def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepared, *, alone: bool) -> Gateway:
+    # Collecting a case imports no web framework
+    from pytest_agentbench.runners.agents.portable import PortableRequests, name_tools
+    from pytest_agentbench.runners.gateway.gateway import Gateway
+
+    program, fields = prepared.program, prepared.fields
+    # What the runner itself reads is no field of requests
+    given = {name: value for name, value in context.settings.items() if name not in type(fields).model_fields}
+    settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **given})
+    assert context.client is not None
+    requests = PortableRequests(case.case_id, context.client, settings, context.trace, given)
+    requests.program, requests.workspace = program, _find_workspace(context)
+    if tools := name_tools(program):
+        context.trace.request["portable"] = tools
+    parameters = {**model.parameters, **settings.request_parameters}
+    source: UsageSource = "gateway" if alone else "gateway_partial"
+    return Gateway(requests, model, context.trace, parameters, context.over_budget, program.policy(), source)
+
+
+@contextmanager
+def _control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
+    """Yield a fresh folder below the session's own, which others cannot enter. Raises SandboxError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="agent-", dir=sandboxes.workspaces.session_folder()))
+        folder.chmod(0o755)  # what runs in the sandbox is another user's
+    except OSError as error:
+        raise SandboxError(f"no folder for the run's own files: {error}; free space there or set TMPDIR") from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _write_inputs(folder: Path, texts: Sequence[str]) -> None:
+    here = files("pytest_agentbench.runners.agents")
+    given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
+    given |= {_name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
+    for name, content in given.items():
+        _write(folder, name, content)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    try:
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)
+    except OSError as error:
+        raise SandboxError(f"cannot write what the agent is to read: {error}") from error
+
+
+def _name_message(number: int) -> str:
+    return f"turn-{number}.md"
+
+
+@asynccontextmanager
+async def _way(gateway: Gateway, context: RunContext, folder: Path, *, alone: bool) -> AsyncIterator[GatewayAddress]:
+    """Yield where the program asks its model: at the relay in its own network, else at the session's listener."""
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
+
+    assert context.model is not None
+    if alone:
+        try:
+            async with gateway.serving(folder / _SOCKET):
+                yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
+        except OSError as error:
+            raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+        return
+    if context.listen_for is None:
+        raise UnavailableError("a program that runs on this machine itself needs a session's listener")
+    opened = context.listen_for(gateway)
+    try:
+        yield opened.address
+    finally:
+        opened.close()
+
+
+def _find_workspace(context: RunContext) -> str:
+    """Return where the program sees the run's workspace."""
+    is_local = likeness_of(context.needs_sandbox().kind) == "local"
+    return str(context.workspace.path) if is_local else WORKSPACE
+
+
+def _places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
+    """Return where things lie, as the program sees them."""
+    if likeness_of(spec.kind) == "local":
+        private = sandbox.workspace.private_tmp()
+        return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
+    return {"workspace": WORKSPACE, "home": HOME}
+
+
+@asynccontextmanager
+async def _started(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
+    """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
+    mounts = [Mount(folder, CONTROL)]
+    if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
+        # Some agents end where their user has no name; whose number that is, only the run knows
+        _write(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
+        mounts.append(Mount(folder / "passwd", "/etc/passwd"))
+    try:
+        yield await context.sandbox(tuple(mounts))
+    finally:
+        await context.stop_sandbox()
+        try:
+            # Behind the stop: until then what runs in there may write
+            await context.in_thread(partial(context.workspace.remove, HOME))
+        except (OSError, PathRefusedError) as error:
+            context.trace.event("state_not_removed", reason=str(error))
+
+
+@dataclass(slots=True)
+class _Session:
+    """Turns of one run. All of them have one session of the program's, and one time limit together."""
+
+    context: RunContext
+    prepared: Prepared
+    gateway: Gateway
+    address: GatewayAddress
+    port: int
+    sandbox: Sandbox
+    folder: Path
+    values: dict[str, str | int]
+
+    async def run(self, texts: Sequence[str]) -> RunOutput | RunEnd:
+        """Return how the run ended: at its first failed turn, or with the last turn's answer."""
+        program, trace = self.prepared.program, self.context.trace
+        await self._write_files()
+        left_seconds, answer, told = self.prepared.fields.timeout_seconds, Answer(""), dict[str, int]()
+        for number, text in enumerate(texts, start=1):
+            trace.message("user", text)
+            began = time.monotonic()
+            with self.gateway.turn(text):
+                done, mark = await self._start(number, text, left_seconds)
+            left_seconds -= time.monotonic() - began
+            left = await self._look(done, mark)
+            answer = await self.context.in_thread(partial(self._read, left, done))
+            told = self._add_reported(told, left)
+            trace.event(
+                "turn",
+                number=number,
+                seconds=done.seconds,
+                exit_code=done.exit_code,
+                killed=done.killed,
+                agent_reported=told or None,
+            )
+            end = self._judge(done, left, answer, f"turn {number} of {len(texts)}")
+            if end is not None:
+                return end
+            trace.message("assistant", answer.text or "")
+            if answer.session is not None:
+                self.values["session"] = answer.session
+            elif program.session is not None and number < len(texts) and _names_session(program):
+                return _make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
+        self._compare_usage(told)
+        return RunOutput(output=answer.text)
+
+    async def _write_files(self) -> None:
+        for path, content in self.prepared.program.files.items():
+            # By the names that every sandbox knows: where it lies on this machine is its own matter
+            target = fill_text(path, {"home": HOME, "workspace": WORKSPACE})
+            try:
+                await self.sandbox.put(target, fill_text(content, self.values).encode("utf-8", "replace"))
+            except (OSError, PathRefusedError) as error:
+                raise SandboxError(f"cannot write {target}: {error}") from error
+
+    async def _start(self, number: int, text: str, seconds: float) -> tuple[ExecResult, str]:
+        program = self.prepared.program
+        local = likeness_of(self.sandbox.kind) == "local"
+        control = str(self.folder) if local else CONTROL
+        values = {
+            **self.values,
+            "message": clean(text).replace("\0", ""),
+            "message_file": f"{control}/{_name_message(number)}",
+        }
+        template = program.argv if number == 1 or program.resume is None else program.resume
+        argv = [str(fill(each, values)) for each in template]
+        if too_long := next((each for each in argv if len(each.encode("utf-8", "replace")) > _MOST_ARGUMENT), None):
+            raise ConfigError(
+                f"{self.context.case.path}:{self.context.case.line}:1: input: turn {number} makes an argument of "
+                f"{len(too_long):,} characters, and Linux takes 128 KB; shorten it, or let a command read "
+                "{message_file}"
+            )
+        mark = f"agentbench-{secrets.token_hex(16)}"
+        done = await self.sandbox.exec(
+            ["/bin/sh", "-c", _START, control, str(self.port), f"{control}/{_SOCKET}", mark, *argv],
+            seconds=max(0.0, seconds),
+            output_limit=_MOST_OUTPUT,
+            environment=self._environment(values),
+        )
+        return done, mark
+
+    def _environment(self, values: Mapping[str, str | int]) -> dict[str, str]:
+        own = {name: fill_text(value, values) for name, value in self.prepared.program.env.items()}
+        path = {"PATH": ":".join(self.prepared.path)} if self.prepared.path else {}
+        return {
+            **path,
+            "HOME": str(values["home"]),
+            "TZ": "UTC",
+            "NO_COLOR": "1",
+            **self.address.env(),
+            **own,
+        }
+
+    async def _look(self, done: ExecResult, mark: str) -> Left:
+        """Return what the program wrote, apart, and the files that readings name."""
+        before, found, after = done.output.partition(f"\n{mark}\n")
+        stdout, stderr = (after, before) if found else ("", done.output)
+        named: dict[str, str | None] = {}
+        program = self.prepared.program
+        for reading in (program.answer, program.error, program.session, program.reported):
+            if reading is not None and reading.file is not None:
+                named[reading.file] = await self._get(fill_text(reading.file, {"home": HOME, "workspace": WORKSPACE}))
+        return Left(stdout, stderr, named)
+
+    async def _get(self, path: str) -> str | None:
+        try:
+            return (await self.sandbox.get(path, _MOST_FILE)).decode("utf-8", "replace")
+        except (OSError, PathRefusedError):
+            return None
+
+    def _read(self, left: Left, done: ExecResult) -> Answer:
+        program = self.prepared.program
+        if (read := program.reader()) is not None:
+            return read(left.stdout, left.stderr, done.exit_code if done.exit_code is not None else -1)
+        return read_answer(program.answer, program.error, program.session, left)
+
+    def _add_reported(self, told: dict[str, int], left: Left) -> dict[str, int]:
+        program = self.prepared.program
+        if program.reported is None:
+            return {}
+        found = read_usage(program.reported, program.answer.from_ or "stdout", left)
+        if program.reported.of == "thread":
+            return found or told
+        return {name: told.get(name, 0) + found.get(name, 0) for name in {**told, **found}}
+
+    def _compare_usage(self, told: Mapping[str, int]) -> None:
+        """Warn where the agent counted other tokens than its gateway."""
+        usage = self.context.trace.usage
+        seen = {
+            "input": usage.input_tokens,
+            "cached": usage.cached_tokens,
+            "output": usage.output_tokens,
+            "reasoning": usage.reasoning_tokens,
+        }
+        other = {name: count for name, count in told.items() if seen[name] is not None and seen[name] != count}
+        if other:
+            self.context.trace.event("usage_mismatch", agent=other, seen={name: seen[name] for name in other})
+            shown = ", ".join(f"{name} {count:,} for {seen[name]:,}" for name, count in sorted(other.items()))
+            self.context.trace.warnings.append(
+                f"usage_mismatch: {self.prepared.program.name} says that it used other tokens than were seen: {shown}"
+            )
+
+    def _judge(self, done: ExecResult, left: Left, answer: Answer, turn: str) -> RunEnd | None:
+        """Return how the run ended with this turn, None where it goes on; what is nearer to the cause comes first.
+
+        Raises the gateway's failure where that is an outage, whatever the program says of it: some hide it.
+        """
+        name, gateway = self.prepared.program.name, self.gateway
+        if gateway.outage is not None:
+            raise gateway.outage
+        if done.killed == "time-out":
+            limit = self.prepared.fields.timeout_seconds
+            return _make_end("timed_out", "run_timeout", f"no answer within timeout_seconds ({limit:g} s), in {turn}")
+        if done.killed is not None:
+            return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
+        answered = answer.error is None and done.exit_code == 0
+        if (end := gateway.find_end(answered=answered)) is not None:
+            return end
+        if answer.error is not None:
+            return _make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
+        last = _last_lines(left)
+        if done.exit_code != 0:
+            return _make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
+        if answer.text is None:
+            cut = " (what it wrote was too long to be kept)" if done.truncated else ""
+            return _make_end("invalid", "no_answer", f"{name} ended {turn} without an answer{cut}{last}")
+        return None
+
+
+def _names_session(program: Program) -> bool:
+    return any("{session}" in each for each in program.resume or ())
+
+
+def _last_lines(left: Left) -> str:
+    lines = [line for line in (left.stderr or left.stdout).splitlines() if line.strip()]
+    said = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
+    return f"; its last lines:\n{said}" if said else ""
+
+
+def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
+    return RunEnd(status, RunError(code=code, message=message))
+
+
+def show_values() -> dict[str, str | int]:
+    """Return values for the names in templates, for people who look at them."""
+    return {
+        "base": f"http://127.0.0.1:{PORT}",
+        "key": "KEY",
+        "model": "MODEL",
+        "message": "MESSAGE",
+        "message_file": f"{CONTROL}/{_name_message(1)}",
+        "session": "SESSION",
+        "context_tokens": 128_000,
+        "workspace": WORKSPACE,
+        "home": HOME,
+    }
