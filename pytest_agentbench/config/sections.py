@@ -46,11 +46,19 @@ from pytest_agentbench.extensions import (
     installed_names,
     load_extensions,
 )
-from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
+from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Record, Seconds
 from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+
+
+class GatewaySettings(Record):
+    """How requests of an agent with a client of its own reach the run's model."""
+
+    translate: StrictBool = False
+    """Translate what the agent asks in a protocol that its model is not served in, also with --agentbench-strict: then
+    model, agent and translator are measured together."""
 
 
 class RunnerSettings(BaseModel):
@@ -82,6 +90,8 @@ class RunnerSettings(BaseModel):
     env: Literal["serial"] | dict[str, str] | None = None
     """`serial`: the variables by which clients find `context.gateway` are set in this process while the run is made,
     and no other run is in flight meanwhile. A mapping: further variables of the program that the runner starts."""
+    gateway: GatewaySettings = GatewaySettings()
+    """How an agent that brings its own client asks the run's model."""
     keep_reasoning_tags: StrictBool = False
     """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
@@ -238,15 +238,17 @@ class Gateway:
         # A list in JSON, which is no stream of events, is written here alone
         passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
         self._check(asked, passes=passes)
-        self._check_turn()
+        self._check_turn(dialect, passes=passes)
         return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
-    def _check_turn(self) -> None:
-        """Raise RequestRefused where nothing may be asked any more, whatever it is."""
+    def _check_turn(self, dialect: Dialect, *, passes: bool) -> None:
+        """Raise RequestRefused where nothing may be asked any more, or not in this dialect, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if self.outage is None and (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
+        if self.outage is None and not (passes or self._policy.translates or self._model.scripted):
+            self._failure = _refuse_translation(self._model, dialect.name)
         if self.outage is not None:
             raise self._make_refusal(self.outage)
         if self._asked >= _MOST_REQUESTS:
@@ -405,6 +407,14 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not is_plain(body) or is_deep(parsed := parse_object(body)):
         raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
     return parsed
+
+
+def _refuse_translation(model: Model, asked: str) -> UnavailableError:
+    return UnavailableError(
+        f"the agent asks in {asked}, and the model {model.model_id!r} is asked in {model.api}: --agentbench-strict "
+        f"translates nothing, unless the runner says `gateway: {{translate: true}}`. Where its endpoint speaks {asked} "
+        f"too, write `wires: [{asked}]` into its entry of models.yaml"
+    )
 
 
 _MOST_NOTED = 50

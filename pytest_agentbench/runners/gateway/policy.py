@@ -47,7 +47,7 @@ class GatewayPolicy:
     `helpers` get canned replies from scripts. `is_error(content, tool)` tells results of tools that failed,
     `unwrap(call)` the tool that a call is for and its arguments. An outage is told with the status `outage_status`: one
     that the agent does not ask again after. Requests go as they are to an endpoint that speaks their dialect, unless
-    `passes` says otherwise.
+    `passes` says otherwise, and are translated for any other, unless `translates` does.
     """
 
     names: tuple[str, ...] = ()
@@ -60,6 +60,7 @@ class GatewayPolicy:
     unwrap: Callable[[ToolCall], tuple[str, dict[str, Any] | None]] = call_as_made
     outage_status: int = 400
     passes: bool = True
+    translates: bool = True
 
     def make_alike(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the request, in the form of Chat Completions, as it is compared with those of other runs."""

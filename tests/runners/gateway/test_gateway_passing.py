@@ -15,7 +15,7 @@ import pytest
 from runners.gateway.gateway_support import Served
 
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.cassette_file import Cassette
 from pytest_agentbench.models.cassettes import TapedClient
 from pytest_agentbench.models.client import Endpoints
@@ -394,5 +394,24 @@ def test_what_passed_is_recorded_and_replayed_without_a_request(tmp_path):
         assert [item["type"] for item in output[1]] == [item["type"] for item in output[0]]
         assert output[1][0]["encrypted_content"] == "sealed"
         assert output[1][1]["call_id"] == "call-1"
+
+    asyncio.run(run())
+
+
+def test_a_strict_session_translates_nothing(tmp_path):
+    async def run() -> None:
+        policy = GatewayPolicy(translates=False)
+        async with Upstream([ok(REPLIES["chat"].encode())]).serving() as upstream:
+            async with passing(tmp_path, upstream, policy=policy) as it:
+                passed = await it.http.post(PATHS["chat"], content=ASKED["chat"])
+                assert passed.status_code == 200
+                for _ in range(2):
+                    refused = await it.http.post(PATHS["responses"], content=ASKED["responses"])
+                    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "no_answer")
+                with pytest.raises(
+                    UnavailableError, match=r"asks in responses, and the model 'm' is asked in chat: .*wires"
+                ):
+                    it.gateway.find_end(answered=True)
+            assert len(upstream.requests) == 1
 
     asyncio.run(run())
