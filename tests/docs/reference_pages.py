@@ -31,6 +31,7 @@ NAMES = {
     "run_profile": "run_profiles/*.yaml",
     "evaluation_profile": "evaluation_profiles/*.yaml",
     "agent": "agents/*/agent.yaml",
+    "agent_program": "agents/*/agent.yaml of a program",
     "models": "models.yaml",
     "servers": "servers.yaml",
     "keys": "keys.yaml",
