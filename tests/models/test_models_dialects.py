@@ -714,3 +714,46 @@ def test_what_is_translated_goes_without_what_only_its_own_provider_has_use_for(
     assert translate(asked, "chat").lost == ("top_k",)
     with pytest.raises(RequestRefused, match="'n' is not supported"):
         translate(read("chat", {**TALK["chat"], "n": 2}), "messages")
+
+
+def test_a_long_text_comes_in_a_bounded_number_of_events():
+    text = "word " * 10_000
+    for name in NAMES:
+        events = [*DIALECTS[name].events(reply({"role": "assistant", "content": text}), ASKED)]
+        assert len(events) < 300
+        assert fold_events(name, b"".join(events)).content == text
+
+
+def test_calls_of_gemini_without_an_id_get_one_and_keep_their_signature():
+    part = {"functionCall": {"name": "f", "args": {"x": 1}}, "thoughtSignature": "SIG"}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    body = json.dumps({"candidates": [candidate], "responseId": "r"}).encode()
+    told = parse("gemini", body)
+    [called] = told.tool_calls
+    assert (called.id, called.arguments) == ("call_r_0", {"x": 1})
+    result = {"role": "tool", "tool_call_id": called.id, "content": "done"}
+    sent = write("gemini", [{"role": "user", "content": "?"}, told.message, result])["contents"]
+    assert sent[1]["parts"] == [{**part, "functionCall": {**part["functionCall"], "id": "call_r_0"}}]
+    answer = {"id": "call_r_0", "name": "f", "response": {"output": "done"}}
+    assert sent[2]["parts"] == [{"functionResponse": answer}]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "it has no candidates"),
+        ({"candidates": [1]}, "it has no candidates"),
+        ({"candidates": [{"content": {"parts": [1]}}]}, "its parts are no objects"),
+        ({"candidates": [{"content": {"parts": [{"functionCall": {"name": 1}}]}}]}, "its tool calls are malformed"),
+    ],
+)
+def test_what_is_no_response_of_gemini_is_refused(body, said):
+    with pytest.raises(RequestFailed, match=said):
+        parse("gemini", json.dumps(body).encode())
+
+
+def test_a_prompt_that_gemini_blocks_is_filtered():
+    told = parse("gemini", b'{"promptFeedback": {"blockReason": "SAFETY"}}')
+    assert (told.end, told.content) == ("filtered", None)
+    stopped = {"candidates": [{"finishReason": "RECITATION"}]}
+    assert parse("gemini", json.dumps(stopped).encode()).end == "filtered"

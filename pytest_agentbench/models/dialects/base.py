@@ -331,9 +331,14 @@ def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return head + b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
+_MOST_PIECES = 256
+
+
 def split_words(text: str | None) -> list[str]:
-    """Return a text in the pieces that it is streamed in."""
-    return re.findall(r"\s*\S+|\s+$", text or "")
+    """Return a text in the pieces that it is streamed in: words, of a long one several each."""
+    words = re.findall(r"\s*\S+|\s+$", text or "")
+    size = -(-len(words) // _MOST_PIECES)
+    return words if size <= 1 else ["".join(words[at : at + size]) for at in range(0, len(words), size)]
 
 
 def split_arguments(arguments: str) -> tuple[str, str]:
