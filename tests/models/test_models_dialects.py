@@ -505,8 +505,15 @@ def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
     ]
     assert [{key: item[key] for key in each} for item, each in zip(items, wanted, strict=True)] == wanted
     [answered] = read("responses", {**RICH["responses"], "input": items}).messages[1:]
-    names = [(each["id"], each["function"]["name"]) for each in answered["tool_calls"]]
-    assert names == [("1", "ns__f"), ("2", "p"), ("3", "local_shell")]
+    assert answered["tool_calls"] == calls
+
+
+def test_a_refusal_is_one_where_the_dialect_has_a_word_for_it():
+    told = reply({"role": "assistant", "content": None, "refusal": "I will not."})
+    for name in NAMES:
+        found = fold_events(name, b"".join(DIALECTS[name].events(told, ASKED)))
+        wanted = "refused" if name == "responses" else "answered"  # to an agent, in chat too, it is the answer
+        assert (found.content, found.end) == ("I will not.", wanted)
 
 
 def test_what_is_read_of_messages():
