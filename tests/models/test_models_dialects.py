@@ -486,7 +486,12 @@ def test_what_is_read_of_responses():
         "reasoning_effort": "low",
     }
     assert (asked.server_tools, asked.ignored) == (("web_search",), ("user",))
-    assert asked.lost == ("web_search_call items", "grammars of custom tools")
+    assert asked.lost == (
+        "places of images in results",
+        "web_search_call items",
+        "grammars of custom tools",
+        "namespaces of tools",
+    )
 
 
 def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
@@ -545,7 +550,10 @@ def test_what_is_read_of_messages():
         "reasoning_effort": "low",
     }
     assert (asked.server_tools, asked.ignored) == (("web_search_20250305",), ("metadata",))
-    assert asked.lost == ("cache_control", "citations", "server_tool_use blocks", "thinking budget")
+    assert asked.lost == (
+        *("cache_control", "citations", "server_tool_use blocks"),
+        *("marks of failed results", "places of images in results", "thinking budget"),
+    )
 
 
 def test_what_is_read_of_gemini():
@@ -578,7 +586,7 @@ def test_what_is_read_of_gemini():
     }
     assert (asked.server_tools, asked.lost, asked.ignored) == (
         ("googleSearch",),
-        ("thinking budget",),
+        ("marks of failed results", "thinking budget"),
         ("safetySettings",),
     )
 
@@ -597,6 +605,8 @@ TALK = {
         *(("responses", field, "x") for field in ("previous_response_id", "conversation", "background", "prompt")),
         *(("messages", field, [{}]) for field in ("container", "mcp_servers")),
         *(("gemini", field, "x") for field in ("cachedContent", "cached_content")),
+        ("chat", "messages", [{"role": "user", "content": [{"type": "file", "file": {"file_id": "x"}}]}]),
+        ("messages", "messages", [{"role": "user", "content": [{"type": "image", "source": {"file_id": "x"}}]}]),
         ("responses", "input", [{"type": "item_reference", "id": "x"}]),
         ("responses", "input", [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]),
     ],
@@ -612,6 +622,7 @@ def test_what_reaches_for_something_stored_is_refused_by_its_name(name, field, v
     ("name", "more", "code"),
     [
         ("chat", {"n": 2}, "unsupported_parameter"),
+        ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "unsupported_content"),
         ("gemini", {"generationConfig": {"candidateCount": 2}}, "unsupported_parameter"),
         ("gemini", {"generationConfig": {"responseModalities": ["AUDIO"]}}, "unsupported_parameter"),
         ("responses", {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "unsupported_content"),

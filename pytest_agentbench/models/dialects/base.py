@@ -233,10 +233,14 @@ class Draft:
     def add_result(self, call_id: str, parts: list[JsonObject], *, failed: bool = False) -> None:
         """Add what a tool returned: its texts, behind a mark where it failed. Images go behind the last result."""
         said = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        images = [part for part in parts if part["type"] != "text"]
+        for what, there in (("marks of failed results", failed), ("places of images in results", images)):
+            if there:
+                self.lose(what)
         self.messages.append(
             {"role": "tool", "tool_call_id": call_id, "content": f"{FAILED}{said}" if failed else said}
         )
-        self._images += [part for part in parts if part["type"] != "text"]
+        self._images += images
 
     def end_results(self) -> None:
         """Add the images of results as a user message: those of one request's calls stand together."""

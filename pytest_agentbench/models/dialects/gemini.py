@@ -77,6 +77,8 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
 
 def _camel(given: Mapping[str, Any]) -> JsonObject:
     """Return an object with its own keys in camelCase."""
+    if not any("_" in name for name in given):
+        return dict(given)
     return {_SNAKE.sub(lambda found: found[1].upper(), name): value for name, value in given.items()}
 
 

@@ -194,6 +194,7 @@ def _read_tool(tool: JsonObject, draft: Draft, namespace: str | None = None) -> 
     elif kind == "local_shell":
         draft.add_tool({"type": "function", "function": _SHELL_FUNCTION}, ToolName(_SHELL, kind="local_shell"))
     elif kind == "namespace" and namespace is None:
+        draft.lose("namespaces of tools")
         for inner in take_objects(tool, "tools"):
             _read_tool(inner, draft, need(tool, "name", str))
     else:
