@@ -486,7 +486,12 @@ def test_what_is_read_of_responses():
         "reasoning_effort": "low",
     }
     assert (asked.server_tools, asked.ignored) == (("web_search",), ("user",))
-    assert asked.lost == ("web_search_call items", "grammars of custom tools")
+    assert asked.lost == (
+        "places of images in results",
+        "web_search_call items",
+        "grammars of custom tools",
+        "namespaces of tools",
+    )
 
 
 def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
@@ -505,8 +510,15 @@ def test_calls_go_out_of_responses_as_the_agent_s_own_tools():
     ]
     assert [{key: item[key] for key in each} for item, each in zip(items, wanted, strict=True)] == wanted
     [answered] = read("responses", {**RICH["responses"], "input": items}).messages[1:]
-    names = [(each["id"], each["function"]["name"]) for each in answered["tool_calls"]]
-    assert names == [("1", "ns__f"), ("2", "p"), ("3", "local_shell")]
+    assert answered["tool_calls"] == calls
+
+
+def test_a_refusal_is_one_where_the_dialect_has_a_word_for_it():
+    told = reply({"role": "assistant", "content": None, "refusal": "I will not."})
+    for name in NAMES:
+        found = fold_events(name, b"".join(DIALECTS[name].events(told, ASKED)))
+        wanted = "refused" if name == "responses" else "answered"  # to an agent, in chat too, it is the answer
+        assert (found.content, found.end) == ("I will not.", wanted)
 
 
 def test_what_is_read_of_messages():
@@ -538,7 +550,10 @@ def test_what_is_read_of_messages():
         "reasoning_effort": "low",
     }
     assert (asked.server_tools, asked.ignored) == (("web_search_20250305",), ("metadata",))
-    assert asked.lost == ("cache_control", "citations", "server_tool_use blocks", "thinking budget")
+    assert asked.lost == (
+        *("cache_control", "citations", "server_tool_use blocks"),
+        *("marks of failed results", "places of images in results", "thinking budget"),
+    )
 
 
 def test_what_is_read_of_gemini():
@@ -571,7 +586,7 @@ def test_what_is_read_of_gemini():
     }
     assert (asked.server_tools, asked.lost, asked.ignored) == (
         ("googleSearch",),
-        ("thinking budget",),
+        ("marks of failed results", "thinking budget"),
         ("safetySettings",),
     )
 
@@ -590,6 +605,8 @@ TALK = {
         *(("responses", field, "x") for field in ("previous_response_id", "conversation", "background", "prompt")),
         *(("messages", field, [{}]) for field in ("container", "mcp_servers")),
         *(("gemini", field, "x") for field in ("cachedContent", "cached_content")),
+        ("chat", "messages", [{"role": "user", "content": [{"type": "file", "file": {"file_id": "x"}}]}]),
+        ("messages", "messages", [{"role": "user", "content": [{"type": "image", "source": {"file_id": "x"}}]}]),
         ("responses", "input", [{"type": "item_reference", "id": "x"}]),
         ("responses", "input", [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]),
     ],
@@ -605,6 +622,7 @@ def test_what_reaches_for_something_stored_is_refused_by_its_name(name, field, v
     ("name", "more", "code"),
     [
         ("chat", {"n": 2}, "unsupported_parameter"),
+        ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "unsupported_content"),
         ("gemini", {"generationConfig": {"candidateCount": 2}}, "unsupported_parameter"),
         ("gemini", {"generationConfig": {"responseModalities": ["AUDIO"]}}, "unsupported_parameter"),
         ("responses", {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "unsupported_content"),
@@ -714,3 +732,46 @@ def test_what_is_translated_goes_without_what_only_its_own_provider_has_use_for(
     assert translate(asked, "chat").lost == ("top_k",)
     with pytest.raises(RequestRefused, match="'n' is not supported"):
         translate(read("chat", {**TALK["chat"], "n": 2}), "messages")
+
+
+def test_a_long_text_comes_in_a_bounded_number_of_events():
+    text = "word " * 10_000
+    for name in NAMES:
+        events = [*DIALECTS[name].events(reply({"role": "assistant", "content": text}), ASKED)]
+        assert len(events) < 300
+        assert fold_events(name, b"".join(events)).content == text
+
+
+def test_calls_of_gemini_without_an_id_get_one_and_keep_their_signature():
+    part = {"functionCall": {"name": "f", "args": {"x": 1}}, "thoughtSignature": "SIG"}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    body = json.dumps({"candidates": [candidate], "responseId": "r"}).encode()
+    told = parse("gemini", body)
+    [called] = told.tool_calls
+    assert (called.id, called.arguments) == ("call_r_0", {"x": 1})
+    result = {"role": "tool", "tool_call_id": called.id, "content": "done"}
+    sent = write("gemini", [{"role": "user", "content": "?"}, told.message, result])["contents"]
+    assert sent[1]["parts"] == [{**part, "functionCall": {**part["functionCall"], "id": "call_r_0"}}]
+    answer = {"id": "call_r_0", "name": "f", "response": {"output": "done"}}
+    assert sent[2]["parts"] == [{"functionResponse": answer}]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "it has no candidates"),
+        ({"candidates": [1]}, "it has no candidates"),
+        ({"candidates": [{"content": {"parts": [1]}}]}, "its parts are no objects"),
+        ({"candidates": [{"content": {"parts": [{"functionCall": {"name": 1}}]}}]}, "its tool calls are malformed"),
+    ],
+)
+def test_what_is_no_response_of_gemini_is_refused(body, said):
+    with pytest.raises(RequestFailed, match=said):
+        parse("gemini", json.dumps(body).encode())
+
+
+def test_a_prompt_that_gemini_blocks_is_filtered():
+    told = parse("gemini", b'{"promptFeedback": {"blockReason": "SAFETY"}}')
+    assert (told.end, told.content) == ("filtered", None)
+    stopped = {"candidates": [{"finishReason": "RECITATION"}]}
+    assert parse("gemini", json.dumps(stopped).encode()).end == "filtered"

@@ -20,6 +20,7 @@ from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.dialects.passing import rewrite_request
+from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request
@@ -335,6 +336,8 @@ class Gateway:
         asked, wire = incoming.asked, self._model.api
         mode = "pass" if passed is not None else "relay" if wire == incoming.dialect.name else "translate"
         way = {"dialect": incoming.dialect.name, "wire": wire if passed is None else passed.api, "mode": mode}
+        if mode == "translate":
+            asked = translate(asked, wire)
         self._note(dialects=[way], lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
