@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
-from pytest_agentbench.models.dialects.translation import fold, translate
+from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.protocols.anthropic import BLOCKS
 from pytest_agentbench.models.protocols.choice import PROTOCOLS
 from pytest_agentbench.models.protocols.gemini import PARTS
 from pytest_agentbench.models.protocols.responses import ITEMS
-from pytest_agentbench.models.replies import ChatReply, RawReply
-from pytest_agentbench.models.streaming import EVENT_STREAM
+from pytest_agentbench.models.protocols.streams import open_reader
+from pytest_agentbench.models.replies import ChatReply, read_reply
 from pytest_agentbench.records.case import Model
 
 NAMES = sorted(DIALECTS)
@@ -46,11 +46,14 @@ def reply(message: dict, finish: str = "stop", usage: dict | None = None) -> Cha
 
 def parse(name: str, body: bytes) -> ChatReply:
     """A reply as our own client reads it."""
-    return fold(name, RawReply(200, {"content-type": "application/json"}, body), MODEL)
+    spoken = MODEL.model_copy(update={"api": name})
+    return read_reply(body, "application/json", spoken, attempts=1, seconds=0.0)
 
 
 def fold_events(name: str, events: bytes) -> ChatReply:
-    return fold(name, RawReply(200, {"content-type": EVENT_STREAM}, events), MODEL)
+    reader = open_reader(name)
+    reader.feed(events)
+    return parse(name, reader.finish(200, {}).content)
 
 
 ASKED = Asked("m", [])
@@ -718,9 +721,7 @@ def test_a_stream_of_gemini_that_is_no_stream_of_events_is_a_list():
     asked = DIALECTS["gemini"].read(TALK["gemini"], find_route("POST", "/v1/models/m:streamGenerateContent", {}))
     assert not asked.stream
     [made] = DIALECTS["gemini"].write(reply({"role": "assistant", "content": "a"}), asked)
-    assert made["candidates"][0]["finishReason"] == "STOP"
-    whole = fold("gemini", RawReply(200, {}, json.dumps([made, made]).encode()), MODEL)
-    assert whole.content == "aa"
+    assert parse("gemini", json.dumps(made).encode()).content == "a"
 
 
 def test_what_is_translated_goes_without_what_only_its_own_provider_has_use_for():

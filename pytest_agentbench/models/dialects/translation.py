@@ -1,17 +1,13 @@
-"""From a dialect to a model's protocol: as it is (what is read off the side), or translated (what is left out)."""
+"""What of an agent's request is left out where its model is asked in another protocol."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_agentbench.models.dialects.base import Asked, DialectName
+from pytest_agentbench.models.dialects.base import Asked
 from pytest_agentbench.models.protocols.choice import KEPT
-from pytest_agentbench.models.protocols.streams import open_reader
-from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
-from pytest_agentbench.models.streaming import EVENT_STREAM
-from pytest_agentbench.records.case import ApiName, Model
+from pytest_agentbench.records.case import ApiName
 
 _OWN = KEPT | {"reasoning_content"}
 """Keys of messages for what an agent was shown of thoughts: another provider than the one that wrote it has no use for
@@ -35,29 +31,3 @@ def translate(asked: Asked, wire: ApiName) -> Asked:
         parameters={name: value for name, value in asked.parameters.items() if name not in lacking},
         lost=(*asked.lost, *sorted(lacking)),
     )
-
-
-def fold(name: DialectName, raw: RawReply, model: Model, *, seconds: float = 0.0) -> ChatReply:
-    """Return what a reply in a dialect says, whole or as events, that a model gave which was asked in it.
-
-    For one that is read as it comes, `raw` is what the reader of `open_reader` makes of it. Raises RequestFailed, or
-    ConnectionError for events that break off.
-    """
-    kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
-    content = raw.content
-    if name == "gemini" and content.lstrip()[:1] == b"[":  # a stream that is no stream of events
-        content, kind = _write_events(content), EVENT_STREAM
-    if kind == EVENT_STREAM:
-        reader = open_reader(name)
-        reader.feed(content)
-        raw = reader.finish(raw.status, raw.headers)
-        content, kind = raw.content, "application/json"
-    spoken = model.model_copy(update={"api": name, "scripted": False})
-    return read_reply(content, kind, spoken, attempts=1, seconds=seconds)
-
-
-def _write_events(content: bytes) -> bytes:
-    try:
-        return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in json.loads(content))
-    except (ValueError, RecursionError):
-        return content  # refused as what it is
