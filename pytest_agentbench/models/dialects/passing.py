@@ -23,11 +23,12 @@ def rewrite_request(
     asked: Asked,
     model: Model,
     parameters: Mapping[str, Any],
+    contents: Any = None,
 ) -> bytes:
     """Return the body of an agent's request as the endpoint gets it: the same bytes where nothing has to change.
 
     `given` is the body as read, and `asked` what it asks. The run's own `parameters`, by the names of Chat Completions,
-    win over the agent's, and these over the model's.
+    win over the agent's, and these over the model's. `contents` take the place of Gemini's.
     """
     made = {field: value for field, value in given.items() if field not in DROPPED}
     if name != "gemini":  # which names its model in the path
@@ -36,6 +37,8 @@ def rewrite_request(
         made["store"] = False
     if name == "chat" and made.get("stream"):
         made["stream_options"] = {**(made.get("stream_options") or {}), "include_usage": True}
+    if contents is not None:
+        made["contents"] = contents
     if asked.server_tools:
         _remove_tools(made, frozenset(asked.server_tools))
     for field, value in _spell(name, model.parameters).items():

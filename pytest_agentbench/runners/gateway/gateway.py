@@ -20,6 +20,7 @@ from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.dialects.passing import rewrite_request
+from pytest_agentbench.models.dialects.signatures import CallSignatures
 from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
@@ -98,7 +99,7 @@ class Gateway:
         self._model = model
         self._trace = trace
         self._tools = ToolTrace(trace, policy)
-        self._conversations, self._thoughts = Conversations(), KeptThoughts()
+        self._conversations, self._thoughts, self._signatures = Conversations(), KeptThoughts(), CallSignatures()
         self._parameters = parameters
         self._turns: list[str] = []
         self._in_turn = False
@@ -320,7 +321,10 @@ class Gateway:
         """Return the request for the endpoint, whose reply goes into the stream."""
         asked, name = incoming.asked, incoming.dialect.name
         kept = replace(asked, server_tools=()) if self._policy.server_tools == "pass" else asked
-        body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters)
+        contents, restored = self._signatures.mend(incoming.given.get("contents"))
+        if restored:
+            self._note(signature_restored=True)
+        body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters, contents)
         parameters = self._parameters_of(asked.parameters)
         return PassedRequest(
             api=name,
@@ -362,6 +366,7 @@ class Gateway:
             self._trace.add_usage(Usage())  # it may have been answered, and paid for
             raise
         self._thoughts.keep(reply)
+        self._signatures.keep(reply.message)
         self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
 

@@ -415,3 +415,26 @@ def test_a_strict_session_translates_nothing(tmp_path):
             assert len(upstream.requests) == 1
 
     asyncio.run(run())
+
+
+def test_signatures_of_gemini_that_an_agent_lost_are_put_back_and_results_go_once(tmp_path):
+    called = {"functionCall": {"name": "read", "args": {"path": "a"}}}
+    answer = {
+        "candidates": [{"content": {"role": "model", "parts": [{**called, "thoughtSignature": "SIG"}]}, "index": 0}]
+    }
+    result = {"functionResponse": {"id": "own-1", "name": "read", "response": {"output": "x"}}}
+    lost = {"functionCall": {**called["functionCall"], "id": "own-1"}}
+    asked = {"role": "user", "parts": [{"text": "Go."}]}
+
+    async def run() -> None:
+        answers = [ok(json.dumps(answer).encode()), ok(REPLIES["gemini"].encode())]
+        async with Upstream(answers).serving() as upstream, passing(tmp_path, upstream, api="gemini") as it:
+            await it.http.post(PATHS["gemini"], json={"contents": [asked]})
+            again = [asked, {"role": "model", "parts": [lost]}, {"role": "user", "parts": [result, result]}]
+            await it.http.post(PATHS["gemini"], json={"contents": again})
+            sent = json.loads(upstream.requests[1][2])["contents"]
+            assert sent[1]["parts"] == [{**lost, "thoughtSignature": "SIG"}]
+            assert sent[2]["parts"] == [result]
+            assert it.trace.provider["gateway"]["signature_restored"] is True
+
+    asyncio.run(run())
