@@ -103,7 +103,8 @@ class Gateway:
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
-        self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
+        self._dialects: dict[str, dict[str, str]] = {}
+        self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
 
     @contextlib.asynccontextmanager
@@ -167,7 +168,7 @@ class Gateway:
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's artifact says of how its model was asked."""
-        return {**self._facts, **self._conversations.describe()}
+        return {"dialects": [*self._dialects.values()], **self._facts, **self._conversations.describe()}
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
@@ -257,7 +258,9 @@ class Gateway:
                 self._server_tool = asked.server_tools[0]
                 said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
                 raise RequestRefused(400, said, "server_tool")
-            self._note(removed_tools=asked.server_tools)
+            if self._note(removed_tools=asked.server_tools):
+                said = ", ".join(asked.server_tools)
+                self._trace.warnings.append(f"tools that the provider would run were left out of requests: {said}")
         if asked.refusal is not None:
             raise asked.refusal
 
@@ -298,7 +301,8 @@ class Gateway:
     async def _ask(self, asked: Asked, dialect: Dialect) -> ChatReply:
         wire = self._model.api
         mode = "relay" if wire == dialect.name else "translate"
-        self._note(dialects=[{"dialect": dialect.name, "wire": wire, "mode": mode}], lost=asked.lost)
+        self._dialects.setdefault(dialect.name, {"dialect": dialect.name, "wire": wire, "mode": mode})
+        self._note(lost=asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
@@ -308,6 +312,8 @@ class Gateway:
         self._tools.requested(asked.messages, FAILED if dialect.name != "chat" else None)
         ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
         messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
+        if messages != asked.messages:
+            self._note(signature_restored=True)
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         reply = await self._requests.send(
@@ -334,15 +340,18 @@ class Gateway:
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
-    def _note(self, **facts: Any) -> None:
-        """Add to what the artifact says of the gateway: lists are of what came, each once."""
+    def _note(self, **facts: Any) -> bool:
+        """Add to what the artifact says of the gateway, lists being of what came, each once; whether any is new."""
+        before = self.describe()
         for name, value in facts.items():
-            if not isinstance(value, list | tuple):
+            if isinstance(value, list | tuple):
+                known = self._facts.get(name, [])
+                new = [item for item in dict.fromkeys(map(str, value)) if item not in known]
+                value = [*known, *new[: _MOST_NOTED - len(known)]]
+            if value:
                 self._facts[name] = value
-                continue
-            known = self._facts.setdefault(name, []) if value else []
-            known += [item for item in value if item not in known][: _MOST_NOTED - len(known)]
         self._trace.provider["gateway"] = self.describe()
+        return self.describe() != before
 
     def _make_refusal(self, failure: BaseException) -> RequestRefused:
         """Return what the agent is told: an outage's reasons are none of its business."""
