@@ -264,7 +264,10 @@ def price_by_table(usage: Usage, prices: Prices) -> float | None:
     cached_price = prices.input_per_1m if prices.cached_input_per_1m is None else prices.cached_input_per_1m
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
     write_price = prices.input_per_1m if prices.cache_write_per_1m is None else prices.cache_write_per_1m
-    cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price + written * write_price
+    for_an_hour = min(usage.cache_write_1h_tokens or 0, written)
+    hour_price = write_price if prices.cache_write_1h_per_1m is None else prices.cache_write_1h_per_1m
+    cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price
+    cost += (written - for_an_hour) * write_price + for_an_hour * hour_price
     return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
 
 

@@ -558,6 +558,8 @@ class Prices(Record):
     """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
     cache_write_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
     """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
+    cache_write_1h_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million of those that are kept for an hour; default: as `cache_write_per_1m`."""
 
 
 class PromptCache(Record):

@@ -151,7 +151,8 @@ def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
     elif kind == "custom_tool_call":
         namespace, arguments = take(item, "namespace", str), write_custom_input(need(item, "input", str))
     else:
-        action = {name: value for name, value in need(item, "action", dict).items() if name != "type"}
+        action = need(item, "action", dict)
+        action = {name: value for name, value in action.items() if name != "type" and (name, value) != ("env", {})}
         arguments = json.dumps(action, ensure_ascii=False)
     call_id = take(item, "call_id", str) or need(item, "id", str)
     return {"type": "function_call", "call_id": call_id, "name": _join_name(namespace, name), "arguments": arguments}
@@ -193,6 +194,7 @@ def _read_tool(tool: JsonObject, draft: Draft, namespace: str | None = None) -> 
     elif kind == "local_shell":
         draft.add_tool({"type": "function", "function": _SHELL_FUNCTION}, ToolName(_SHELL, kind="local_shell"))
     elif kind == "namespace" and namespace is None:
+        draft.lose("namespaces of tools")
         for inner in take_objects(tool, "tools"):
             _read_tool(inner, draft, need(tool, "name", str))
     else:
@@ -259,7 +261,7 @@ def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
 def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
     made: JsonObject = {"id": item_id, "call_id": call.id, "status": "completed"}
     if own.kind == "local_shell":
-        action = {"type": "exec", "env": {}, **(call.arguments or {"command": []})}
+        action = {"type": "exec", "command": [], "env": {}, **(call.arguments or {})}
         # Some results of it name the call by this id
         return {"type": "local_shell_call", **made, "id": call.id, "action": action}
     named = {"name": own.name, **({"namespace": own.namespace} if own.namespace else {})}
