@@ -17,7 +17,7 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
-from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.records.case import Model
@@ -210,7 +210,7 @@ class Gateway:
             return JSONReply(dialect.describe_model(name))
         path = name_path(request.scope["path"], route.token)
         self._trace.event("refused_endpoint", method=request.method[:20], path=path)
-        raise RequestRefused(404, f"{request.method} {path} is not served here", "unknown_route")
+        raise RequestRefused(404, f"{request.method} {path} is not served here; there are {SERVED}", "unknown_route")
 
     @cached_property
     def _counter(self) -> TokenCounter:
