@@ -18,7 +18,7 @@ from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
-from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.dialects.passing import rewrite_request
 from pytest_agentbench.models.dialects.signatures import CallSignatures
 from pytest_agentbench.models.dialects.translation import translate
@@ -112,7 +112,8 @@ class Gateway:
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
-        self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
+        self._dialects: dict[str, dict[str, str]] = {}
+        self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
 
     @contextlib.asynccontextmanager
@@ -181,7 +182,7 @@ class Gateway:
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's artifact says of how its model was asked."""
-        return {**self._facts, **self._conversations.describe()}
+        return {"dialects": [*self._dialects.values()], **self._facts, **self._conversations.describe()}
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
@@ -223,7 +224,7 @@ class Gateway:
             return JSONReply(dialect.describe_model(name))
         path = name_path(request.scope["path"], route.token)
         self._trace.event("refused_endpoint", method=request.method[:20], path=path)
-        raise RequestRefused(404, f"{request.method} {path} is not served here", "unknown_route")
+        raise RequestRefused(404, f"{request.method} {path} is not served here; there are {SERVED}", "unknown_route")
 
     @cached_property
     def _counter(self) -> TokenCounter:
@@ -270,7 +271,9 @@ class Gateway:
                 self._server_tool = asked.server_tools[0]
                 said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
                 raise RequestRefused(400, said, "server_tool")
-            self._note(removed_tools=asked.server_tools)
+            if self._note(removed_tools=asked.server_tools):
+                said = ", ".join(asked.server_tools)
+                self._trace.warnings.append(f"tools that the provider would run were left out of requests: {said}")
         if asked.refusal is not None and not passes:
             raise asked.refusal
 
@@ -342,7 +345,8 @@ class Gateway:
         way = {"dialect": incoming.dialect.name, "wire": wire if passed is None else passed.api, "mode": mode}
         if mode == "translate":
             asked = translate(asked, wire)
-        self._note(dialects=[way], lost=() if mode == "pass" else asked.lost)
+        self._dialects.setdefault(incoming.dialect.name, way)
+        self._note(lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
@@ -353,9 +357,9 @@ class Gateway:
         note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
         if asked.ignored and passed is None:
             note["ignored"] = list(asked.ignored)
-        messages: Sequence[Mapping[str, Any]] = (
-            self._thoughts.restore(asked.messages) if passed is None else asked.messages
-        )
+        messages: Sequence[Mapping[str, Any]] = asked.messages
+        if passed is None and (messages := self._thoughts.restore(asked.messages)) != asked.messages:
+            self._note(signature_restored=True)
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         parameters = self._parameters_of(asked.parameters)
@@ -380,15 +384,18 @@ class Gateway:
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
-    def _note(self, **facts: Any) -> None:
-        """Add to what the artifact says of the gateway: lists are of what came, each once."""
+    def _note(self, **facts: Any) -> bool:
+        """Add to what the artifact says of the gateway, lists being of what came, each once; whether any is new."""
+        before = self.describe()
         for name, value in facts.items():
-            if not isinstance(value, list | tuple):
+            if isinstance(value, list | tuple):
+                known = self._facts.get(name, [])
+                new = [item for item in dict.fromkeys(map(str, value)) if item not in known]
+                value = [*known, *new[: _MOST_NOTED - len(known)]]
+            if value:
                 self._facts[name] = value
-                continue
-            known = self._facts.setdefault(name, []) if value else []
-            known += [item for item in value if item not in known][: _MOST_NOTED - len(known)]
         self._trace.provider["gateway"] = self.describe()
+        return self.describe() != before
 
     def _make_refusal(self, failure: BaseException) -> RequestRefused:
         """Return what the agent is told: an outage's reasons are none of its business."""
