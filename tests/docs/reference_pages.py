@@ -31,7 +31,7 @@ NAMES = {
     "run_profile": "run_profiles/*.yaml",
     "evaluation_profile": "evaluation_profiles/*.yaml",
     "agent": "agents/*/agent.yaml",
-    "agent_program": "agents/*/agent.yaml of a program",
+    "agent_program": "agents/*/agent.yaml (a program)",
     "models": "models.yaml",
     "servers": "servers.yaml",
     "keys": "keys.yaml",
@@ -218,6 +218,8 @@ def options_table() -> str:
     rows.append(
         "| `--agentbench-model ID`, `--model ID` | `agentbench_model` | run the cases on this model (repeatable) |"
     )
+    of_agents = "run cases of the runner agent with this one in place of their own (repeatable; each with each model)"
+    rows.append(f"| `--agentbench-agent NAME` | `agentbench_agent` | {of_agents} |")
     for option in OPTIONS:
         ini = f"`agentbench_{option.name.replace('-', '_')}`" if option.ini else ""
         rows.append(f"| `--agentbench-{option.name} {option.metavar}` | {ini} | {option.help.replace('|', '/')} |")

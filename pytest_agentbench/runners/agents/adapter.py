@@ -186,8 +186,8 @@ def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
 def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments with further ones in front of the message: behind it some programs take none."""
     at = next((index for index, each in enumerate(argv) if "{message}" in each), len(argv))
-    # Where the message belongs to an option, in front of that; and of the `--` that ends options
-    while at > 1 and argv[at - 1].startswith("-"):
+    # Where the message belongs to an option, in front of that, and of the `--` that ends options
+    if 1 < at < len(argv) and not argv[at].startswith("-") and argv[at - 1].startswith("-"):
         at -= 1
     return (*argv[:at], *further, *argv[at:])
 

@@ -1,0 +1,191 @@
+"""Runner `command`: a small agent of a case's workspace, in each sandbox that is here."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bench import Bench, Finished, check
+from support.docker_here import needs_bubblewrap
+from support.processes import running
+
+AGENT = Path(__file__).parents[2] / "support" / "stub_agent.py"
+SANDBOXES = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
+RUNNER = {
+    "type": "command",
+    "command": ["python3", "agent.py", "{message}"],
+    "resume": ["python3", "agent.py", "--resume", "{message}"],
+    "answer": {"from": "stdout_json", "path": "result.text"},
+    "timeout_seconds": 60,
+}
+WRITES = [
+    {"tool_calls": [{"name": "sh", "arguments": {"command": "echo hi > out.txt; cat out.txt"}}]},
+    {"content": "Paris"},
+]
+
+
+def case(bench: Bench, *texts: str, steps: Any = WRITES, **runner: Any) -> None:
+    """A case with a turn for each text; the first is answered by the steps, others are echoed."""
+    bench.case(
+        "one",
+        runner={name: value for name, value in {**RUNNER, **runner}.items() if value is not None},
+        input={"turns": [{"role": "user", "content": text} for text in texts]},
+        workspace="ws",
+    )
+    bench.write("cases/one/ws/agent.py", AGENT.read_text(encoding="utf-8"))
+    replies = [{"when": texts[0], "steps": steps}, *({"when": text, "content": f"Paris, {text}"} for text in texts[1:])]
+    bench.write("cases/one/demo.yaml", {"schema_version": 1, "replies": replies})
+
+
+def artifact(bench: Bench) -> dict[str, Any]:
+    [path] = bench.path.glob("outputs/runs/**/run_1.json")
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def run(bench: Bench, *options: str) -> Finished:
+    return bench.run("--model", "demo", "cases", *options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_turns_of_a_command(bench: Bench, sandbox: str) -> None:
+    case(bench, "Write it.", "and now?", sandbox=sandbox)
+    finished = run(bench)
+    assert finished.outcomes == {"one[demo]": "passed"}, finished.text
+    found = artifact(bench)
+    kinds = [
+        (each["type"], each.get("content")) for each in found["trace"] if each["type"] in ("message", "tool_result")
+    ]
+    assert kinds == [
+        ("message", "Write it."),
+        ("tool_result", "hi\n"),
+        ("message", "Paris"),
+        ("message", "and now?"),
+        ("message", "Paris, and now?"),
+    ]
+    # The second turn's request holds the first turn
+    requests = [e["data"]["messages"] for e in found["trace"] if e.get("name") == "request"]
+    assert requests == [1, 3, 5]
+    assert [each["path"] for each in found["changes"]] == ["out.txt"]
+    assert found["provider"]["usage_source"] == ("gateway" if sandbox == "bubblewrap" else "gateway_partial")
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_is_failed_and_its_last_words_are_told(bench: Bench) -> None:
+    case(bench, "Please exit 7.", sandbox="local")
+    run(bench)
+    found = artifact(bench)
+    assert (found["status"], found["error"]["code"]) == ("failed", "agent_exit")
+    assert "exit status 1; its last lines:\nit is broken" in found["error"]["message"]
+
+
+@pytest.mark.slow
+def test_a_command_without_an_answer_is_invalid(bench: Bench) -> None:
+    case(bench, "Please say nothing.", sandbox="local")
+    run(bench)
+    found = artifact(bench)
+    assert (found["status"], found["error"]["code"]) == ("invalid", "no_answer")
+
+
+@pytest.mark.slow
+def test_an_outage_counts_before_the_answer_that_hides_it(bench: Bench) -> None:
+    case(bench, "Write it.", steps=[*WRITES[:1], {"error": {"status": 500}}], sandbox="local", retries=0)
+    finished = run(bench)
+    assert finished.outcomes == {"one[demo]": "error"}
+    found = artifact(bench)
+    assert (found["status"], found["error"]["code"]) == ("provider_error", "server_error")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_command_that_takes_too_long_leaves_no_process(bench: Bench, sandbox: str) -> None:
+    case(bench, "Please sleep for long.", sandbox=sandbox, timeout_seconds=1.5)
+    began = time.monotonic()
+    run(bench)
+    found = artifact(bench)
+    assert (found["status"], found["error"]["code"]) == ("timed_out", "run_timeout")
+    assert time.monotonic() - began < 20
+    assert not running("sleep 611")
+
+
+@pytest.mark.slow
+def test_another_model_is_refused(bench: Bench) -> None:
+    case(bench, "Write it.", sandbox="local", env={"STUB_MODEL": "gpt-9"})
+    run(bench)
+    found = artifact(bench)
+    # The agent made an answer of the refusal, which is its own affair
+    assert found["trace"][-1]["content"] == "[API Error: 404]"
+
+
+@pytest.mark.slow
+def test_a_readings_session_and_file(bench: Bench) -> None:
+    case(
+        bench,
+        "Write it.",
+        sandbox="local",
+        command=["sh", "-c", 'python3 agent.py "$0" > said.json', "{message}"],
+        answer={"from": "file", "file": "{workspace}/said.json", "path": "result.text"},
+    )
+    assert run(bench).outcomes == {"one[demo]": "passed"}
+
+
+@pytest.mark.slow
+def test_texts_are_no_templates_and_no_shell(bench: Bench) -> None:
+    text = "{key} $(touch bad) 'x' -- {workspace}"
+    case(bench, text, steps=[{"content": "Paris"}], sandbox="local")
+    assert run(bench).outcomes == {"one[demo]": "passed"}
+    assert artifact(bench)["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("runner", "said"),
+    [
+        ({"command": ["python3", "{mesage}"]}, "runner.command[1]: unknown name {mesage}; did you mean 'message'?"),
+        ({"command": None}, "runner.command: missing; add it"),
+        ({"command": "python3 agent.py"}, "runner.command: found 'python3 agent.py', expected a list; write ["),
+        ({"sandbox": "vm"}, "runner.sandbox: found 'vm', expected 'docker', 'bubblewrap' or 'local'"),
+        ({"answer": {"from": "stdout_json"}}, "runner.answer.path: missing; add where in the JSON of stdout_json it"),
+        ({"answer": {"from": "file"}}, "runner.answer: 'from: file' and 'file' belong together"),
+        ({"files": {"{home}/{x}": "y"}}, "unknown name {x}"),
+        ({"dialects": ["smoke"]}, "runner.dialects[0]: found 'smoke', expected 'chat', 'responses', 'messages' or"),
+        ({"resume": None}, "input.turns: found 2 turns and no `resume` in the runner; add how the command goes on"),
+    ],
+)
+def test_what_is_wrong_in_a_case_is_told_at_its_place(bench: Bench, runner: dict[str, Any], said: str) -> None:
+    case(bench, "one", "two", **runner)
+    finished = bench.run("--model", "demo", "--collect-only", "cases")
+    [line] = [line for line in finished.text.splitlines() if "test.yaml:" in line and said in line][:1]
+    place = line.strip().removeprefix(str(Path(bench.path, "cases/one/test.yaml:")))
+    assert all(part.isdecimal() for part in place.split(":")[:2]), line
+
+
+@pytest.mark.parametrize(
+    ("runner", "said"),
+    [
+        ({**RUNNER, "sandbox": "bubblewrap"}, "runner.command: found a command in a folder that is not trusted"),
+        ({"type": "agent", "agent": "codex", "sandbox": "local"}, "runner.sandbox: found a program on this machine"),
+        ({"type": "agent", "agent": "codex", "image": "a:1"}, "runner.image: found the image 'a:1' in a folder that"),
+        ({"type": "agent", "agent": "codex"}, None),
+    ],
+)
+def test_a_guest_starts_agents_in_their_images_and_nothing_else(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, runner: dict[str, Any], said: str | None
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(bench.path / "home"))
+    bench.profile("own")
+    bench.write("cases/vendor/run_profiles/theirs.yaml", {"schema_version": 1, "run_profile_id": "t", "title": "T"})
+    bench.case("one", folder="cases/vendor", runner=runner)
+    finished = bench.run("--model", "demo", "--collect-only", "cases")
+    assert (finished.exit == 0) == (said is None), finished.text
+    assert said is None or said in finished.text
+
+
+def test_a_check_of_portable_tools_needs_a_runner_that_names_them(bench: Bench) -> None:
+    bench.case("two", deterministic_checks=[check("sh", kind="tool_called", portable="shell")])
+    bench.write("cases/two/demo.yaml", {"schema_version": 1, "replies": [{"content": "Paris"}]})
+    finished = run(bench)
+    assert finished.outcomes == {"two[demo]": "error"}
+    assert "names no portable tools" in finished.text
