@@ -44,7 +44,7 @@ from pytest_agentbench.config.sections import (
     find_temperature_problems,
 )
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
     ApiName,
     BatchKind,
@@ -284,7 +284,7 @@ class Anchors(Record):
 
     enabled: StrictBool = False
     """Whether the prompt shows them."""
-    references: Annotated[tuple[Anchor, ...], require_unique("anchor_id")] = ()
+    references: Annotated[tuple[Later[Anchor], ...], require_unique("anchor_id")] = ()
     """The examples."""
 
 
@@ -321,9 +321,9 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], validate_together(_judge_problems)] = ()
+    judges: Annotated[tuple[Later[JudgeConfig], ...], validate_together(_judge_problems)] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], require_unique("judge_run_id")] = ()
+    judge_runs: Annotated[tuple[Later[JudgeRunConfig], ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
     aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
@@ -501,7 +501,7 @@ def find_high_temperature(
 class ModelsFile(ConfigFile):
     """The models of a config root."""
 
-    models: Annotated[tuple[ModelEntry, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[ModelEntry], ...], require_unique("model_id")] = ()
     """One entry for each model."""
 
     def get(self, model_id: str) -> ModelEntry | None:
@@ -574,7 +574,7 @@ class SuiteFile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    models: Annotated[tuple[SuiteModel, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[SuiteModel], ...], require_unique("model_id")] = ()
     """What runs without --model."""
     case_selection: CaseSelection = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""

@@ -46,7 +46,7 @@ from pytest_agentbench.extensions import (
     installed_names,
     load_extensions,
 )
-from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
+from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Later, Seconds
 from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
@@ -186,7 +186,7 @@ def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
     return server.model_copy(update={"cwd": cwd})
 
 
-PlacedServers = dict[ServerName, Annotated[McpServer, AfterValidator(_place_server)]]
+PlacedServers = dict[ServerName, Annotated[Later[McpServer], AfterValidator(_place_server)]]
 """Declared servers by name; where a file says so, with an absolute `cwd`."""
 
 
@@ -220,7 +220,7 @@ def _tag_form(given: Any) -> str:
 
 
 CaseServers = Annotated[
-    Annotated[dict[ServerName, Annotated[McpServer, AfterValidator(_check_case_server)]], Tag("declared")]
+    Annotated[dict[ServerName, Annotated[Later[McpServer], AfterValidator(_check_case_server)]], Tag("declared")]
     | Annotated[tuple[ServerName, ...], Tag("names")],
     Discriminator(_tag_form),
 ]

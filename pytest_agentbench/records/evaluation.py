@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool
 
-from pytest_agentbench.records.base import Dimension, HexId, Record, RecordWithParts
+from pytest_agentbench.records.base import Dimension, HexId, Later, Record, RecordWithParts
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -138,7 +138,7 @@ class Evaluation(RecordWithParts):
     evaluation_profile_id: str | None = None
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()
-    judge: JudgeResult | None = None
+    judge: Later[JudgeResult] | None = None
     parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
     judge_usage: Usage | None = None
     cassette: Literal["recorded", "replayed"] | None = None
