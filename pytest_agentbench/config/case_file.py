@@ -430,7 +430,7 @@ class TestCaseFile(SectionedFile):
     """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
     sandbox: Later[CaseSandbox] | None = None
     """What the agent's commands need around them."""
-    expectations: Expectations = Field(default_factory=Expectations)
+    expectations: Later[Expectations] = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs."""
     rubric: Later[Rubric] | None = None
     """How the judge is to score."""

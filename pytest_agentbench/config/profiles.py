@@ -143,11 +143,11 @@ class RunProfile(SectionedFile):
     """Settings of every run; model_overrides and the case's runner fields win over them."""
     model_overrides: dict[str, SettingsLayer] = Field(default_factory=dict)
     """Settings by model_id."""
-    execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    execution_policy: Later[ExecutionPolicy] = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
     sandbox: SandboxChoice = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
-    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    network: Later[NetworkSettings] = Field(default_factory=NetworkSettings)
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
@@ -325,11 +325,11 @@ class EvaluationProfile(SectionedFile):
     """Who can judge."""
     judge_runs: Annotated[tuple[Later[JudgeRunConfig], ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
-    aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
+    aggregation: Later[JudgeAggregation] = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
-    anchors: Anchors = Field(default_factory=Anchors)
+    anchors: Later[Anchors] = Field(default_factory=Anchors)
     """Calibration examples."""
-    security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
+    security_policy: Later[SecurityPolicy] = Field(default_factory=SecurityPolicy)
     """What evaluation may do."""
     judge_system_prompt_path: LocalFile | None = None
     """A file with the judge's system prompt; relative to this file."""
@@ -576,7 +576,7 @@ class SuiteFile(SectionedFile):
     """For people."""
     models: Annotated[tuple[Later[SuiteModel], ...], require_unique("model_id")] = ()
     """What runs without --model."""
-    case_selection: CaseSelection = Field(default_factory=CaseSelection)
+    case_selection: Later[CaseSelection] = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""
 
     @classmethod

@@ -84,7 +84,10 @@ if TYPE_CHECKING:
 else:
 
     class Later:
-        """`Later[Model]`, for a field that most records leave empty: else its model is built with theirs."""
+        """`Later[Model]`, for a field that many records leave empty, or whose model is used by itself as well.
+
+        Else the model is built with that of the record, once more for each record that has it.
+        """
 
         def __class_getitem__(cls, model: type[BaseModel]) -> Any:
             return Annotated[model, _BuiltLater(model)]

@@ -60,7 +60,7 @@ def _form(sandbox: Any) -> str:
 
 
 SandboxChoice = Annotated[
-    Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
+    Annotated[SandboxType, Tag("type")] | Annotated[Later[SandboxSettings], Tag("settings")], Discriminator(_form)
 ]
 """A type of sandbox, or its settings."""
 
@@ -440,7 +440,7 @@ class Case(RecordWithParts):
     mcp_servers: dict[str, Later[McpServer] | None] = Field(default_factory=dict)
     workspace: Path | None = None
     sandbox: Later[SandboxNeeds] | None = None
-    expectations: Expectations = Field(default_factory=lambda: _NO_EXPECTATIONS)
+    expectations: Later[Expectations] = Field(default_factory=lambda: _NO_EXPECTATIONS)
     rubric: Later[Rubric] | None = None
     checks: tuple[Later[Check], ...] = ()
     metrics: tuple[Later[MetricSpec], ...] = ()
@@ -602,7 +602,7 @@ class Model(Record):
     judge: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
     prices: Later[Prices] | None = None
-    limits: Limits = Field(default_factory=Limits)
+    limits: Later[Limits] = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
     stream: Streamed = False
     stall_seconds: float | None = None

@@ -294,7 +294,7 @@ class RunArtifact(Record):
     duration_seconds: float
     request: dict[str, Any] = Field(default_factory=dict)
     provider: dict[str, Any] = Field(default_factory=dict)
-    usage: Usage = Field(default_factory=Usage)
+    usage: Later[Usage] = Field(default_factory=Usage)
     trace: tuple[TraceEvent, ...] = ()
     output_artifacts: tuple[Later[OutputArtifact], ...] = ()
     workspace: str | None = None
