@@ -44,7 +44,7 @@ from pytest_agentbench.config.sections import (
     find_temperature_problems,
 )
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
     ApiName,
     BatchKind,
@@ -143,11 +143,11 @@ class RunProfile(SectionedFile):
     """Settings of every run; model_overrides and the case's runner fields win over them."""
     model_overrides: dict[str, SettingsLayer] = Field(default_factory=dict)
     """Settings by model_id."""
-    execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    execution_policy: Later[ExecutionPolicy] = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
     sandbox: SandboxChoice = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
-    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    network: Later[NetworkSettings] = Field(default_factory=NetworkSettings)
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
@@ -284,7 +284,7 @@ class Anchors(Record):
 
     enabled: StrictBool = False
     """Whether the prompt shows them."""
-    references: Annotated[tuple[Anchor, ...], require_unique("anchor_id")] = ()
+    references: Annotated[tuple[Later[Anchor], ...], require_unique("anchor_id")] = ()
     """The examples."""
 
 
@@ -321,15 +321,15 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], validate_together(_judge_problems)] = ()
+    judges: Annotated[tuple[Later[JudgeConfig], ...], validate_together(_judge_problems)] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], require_unique("judge_run_id")] = ()
+    judge_runs: Annotated[tuple[Later[JudgeRunConfig], ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
-    aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
+    aggregation: Later[JudgeAggregation] = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
-    anchors: Anchors = Field(default_factory=Anchors)
+    anchors: Later[Anchors] = Field(default_factory=Anchors)
     """Calibration examples."""
-    security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
+    security_policy: Later[SecurityPolicy] = Field(default_factory=SecurityPolicy)
     """What evaluation may do."""
     judge_system_prompt_path: LocalFile | None = None
     """A file with the judge's system prompt; relative to this file."""
@@ -527,7 +527,7 @@ def find_high_temperature(
 class ModelsFile(ConfigFile):
     """The models of a config root."""
 
-    models: Annotated[tuple[ModelEntry, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[ModelEntry], ...], require_unique("model_id")] = ()
     """One entry for each model."""
 
     def get(self, model_id: str) -> ModelEntry | None:
@@ -600,9 +600,9 @@ class SuiteFile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    models: Annotated[tuple[SuiteModel, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[SuiteModel], ...], require_unique("model_id")] = ()
     """What runs without --model."""
-    case_selection: CaseSelection = Field(default_factory=CaseSelection)
+    case_selection: Later[CaseSelection] = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""
 
     @classmethod

@@ -17,9 +17,9 @@ from pydantic import (
 )
 
 from pytest_agentbench.records.base import (
-    BUILT_FIRST,
     AtLeastOne,
     CasePart,
+    Later,
     Record,
     RecordWithParts,
     SandboxType,
@@ -60,7 +60,7 @@ def _form(sandbox: Any) -> str:
 
 
 SandboxChoice = Annotated[
-    Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
+    Annotated[SandboxType, Tag("type")] | Annotated[Later[SandboxSettings], Tag("settings")], Discriminator(_form)
 ]
 """A type of sandbox, or its settings."""
 
@@ -121,8 +121,6 @@ class McpServer(Record):
 
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
-
-    model_config = BUILT_FIRST
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
@@ -272,7 +270,7 @@ class Message(Record):
     role: Role
     content: str
     name: str | None = None
-    tool_calls: tuple[GivenCall, ...] = ()
+    tool_calls: tuple[Later[GivenCall], ...] = ()
     tool_call_id: Text | None = None
 
     @property
@@ -436,23 +434,23 @@ class Case(RecordWithParts):
     runner: RunnerSpec
     messages: tuple[Message, ...] = ()
     turns: tuple[Message, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[Later[Attachment], ...] = ()
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
-    mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
+    mcp_servers: dict[str, Later[McpServer] | None] = Field(default_factory=dict)
     workspace: Path | None = None
-    sandbox: SandboxNeeds | None = None
-    expectations: Expectations = Field(default_factory=lambda: _NO_EXPECTATIONS)
-    rubric: Rubric | None = None
-    checks: tuple[Check, ...] = ()
-    metrics: tuple[MetricSpec, ...] = ()
+    sandbox: Later[SandboxNeeds] | None = None
+    expectations: Later[Expectations] = Field(default_factory=lambda: _NO_EXPECTATIONS)
+    rubric: Later[Rubric] | None = None
+    checks: tuple[Later[Check], ...] = ()
+    metrics: tuple[Later[MetricSpec], ...] = ()
     reference: str | None = None
-    verify: tuple[Verifier, ...] = ()
+    verify: tuple[Later[Verifier], ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     must_pass: StrictBool = False
     report_only: StrictBool = False
     require_hard: StrictBool = False
-    thresholds: Thresholds | None = None
+    thresholds: Later[Thresholds] | None = None
 
     @property
     def case_parts(self) -> tuple[CasePart, ...]:
@@ -606,20 +604,20 @@ class Model(Record):
     scripted: bool = False
     judge: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
-    prices: Prices | None = None
-    limits: Limits = Field(default_factory=Limits)
+    prices: Later[Prices] | None = None
+    limits: Later[Limits] = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
     stream: Streamed = False
     stall_seconds: float | None = None
     batch: BatchKind | None = None
-    prompt_cache: PromptCache | None = None
+    prompt_cache: Later[PromptCache] | None = None
     prompt_cache_key: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     api: ApiName = "chat"
     wires: dict[ApiName, "Model"] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"
-    dialect_overrides: Dialect | None = None
+    dialect_overrides: Later[Dialect] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property

@@ -140,7 +140,7 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     requests.program, requests.workspace = program, _find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
-    policy = replace(program.policy(), translates=settings.gateway.translate or not context.strict)
+    policy = replace(program.policy(), translates=settings.translates or not context.strict)
     source: UsageSource = "gateway" if alone else "gateway_partial"
     return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
 
