@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        if argv is None:  # the process ends: Python would look for garbage among all modules once more
+            gc.freeze()
         gc.set_threshold(*thresholds)
     return code
 

@@ -514,6 +514,7 @@ def _make_services(
         drained=lambda: config.stash[AHEAD].engine.drained,
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
+        strict=settings.strict,
     )
     if settings.dry_run:
         from pytest_agentbench.engine.forecast import DryRun

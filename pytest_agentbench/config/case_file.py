@@ -43,7 +43,7 @@ from pytest_agentbench.config.sections import (
     part_section,
 )
 from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.records.base import Record, Seconds, Slug, Tags
+from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags
 from pytest_agentbench.records.case import (
     Expectations,
     Expected,
@@ -111,9 +111,9 @@ class CaseVerifier(Record):
     """Files and folders that the agent never sees: target in the workspace, and source relative to test.yaml."""
     command: Command | None = None
     """What is run in the workspace: a program with its arguments, or a text for /bin/sh."""
-    expected: Expected | None = None
+    expected: Later[Expected] | None = None
     """What the command must come to; default: exit code 0."""
-    pytest: PytestTests | None = None
+    pytest: Later[PytestTests] | None = None
     """Tests that pytest runs instead of a command."""
     keep: tuple[InsidePath, ...] = ()
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
@@ -138,7 +138,8 @@ class CaseVerifier(Record):
 
 
 Verify = Annotated[
-    Annotated[CaseVerifier, Tag("one")] | Annotated[tuple[CaseVerifier, ...], AfterValidator(_some), Tag("list")],
+    Annotated[Later[CaseVerifier], Tag("one")]
+    | Annotated[tuple[Later[CaseVerifier], ...], AfterValidator(_some), Tag("list")],
     Discriminator(_kind),
 ]
 """One verifier, or a list of them."""
@@ -181,11 +182,11 @@ class MessageSpec(Record):
     """Who says it."""
     content: str | None = None
     """The text."""
-    source: MessageSource | None = None
+    source: Later[MessageSource] | None = None
     """Where the text stands instead."""
     name: str | None = None
     """Name of the speaker."""
-    tool_calls: tuple[GivenCall, ...] = ()
+    tool_calls: tuple[Later[GivenCall], ...] = ()
     """Tools that an assistant message calls; messages of role tool give their results."""
     tool_call_id: Text | None = None
     """The call of which a message of role tool is the result."""
@@ -385,7 +386,7 @@ class CaseInput(Record):
 
     messages: Annotated[tuple[MessageSpec, ...], validate_together(_inline_call_problems)] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[Later[Turn], ...] = ()
     """User messages sent one after the other in one session, to runners that hold one."""
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
@@ -409,7 +410,7 @@ def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> l
     return find_duplicates(metrics, "name") + find_unregistered(named, scope.known.metrics if scope else None, "metric")
 
 
-Metrics = Annotated[tuple[MetricSpec, ...], validate_together(_metric_problems)]
+Metrics = Annotated[tuple[Later[MetricSpec], ...], validate_together(_metric_problems)]
 """Registered metrics, each at most once."""
 
 
@@ -429,13 +430,13 @@ class TestCaseFile(SectionedFile):
     """Messages, attachments and context."""
     workspace: LocalFolder | None = None
     """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
-    sandbox: CaseSandbox | None = None
+    sandbox: Later[CaseSandbox] | None = None
     """What the agent's commands need around them."""
-    expectations: Expectations = Field(default_factory=Expectations)
+    expectations: Later[Expectations] = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs."""
-    rubric: Rubric | None = None
+    rubric: Later[Rubric] | None = None
     """How the judge is to score."""
-    deterministic_checks: Annotated[tuple[Check, ...], validate_together(_check_list_problems)] = ()
+    deterministic_checks: Annotated[tuple[Later[Check], ...], validate_together(_check_list_problems)] = ()
     """Checks without a model; each that fails fails the case."""
     metrics: Metrics = ()
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
@@ -451,7 +452,7 @@ class TestCaseFile(SectionedFile):
     """Nothing needs to decide the case: it is run and reported."""
     require_hard: StrictBool = False
     """A hard expectation that the judge finds unmet fails the case."""
-    thresholds: Thresholds | None = None
+    thresholds: Later[Thresholds] | None = None
     """What the repetitions must reach together."""
     tags: Tags = ()
     """For selection: `-k`, `-m` and suites."""

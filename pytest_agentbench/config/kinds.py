@@ -21,6 +21,7 @@ from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.sections import (
+    GatewaySettings,
     RunnerSettings,
     SectionedFile,
     ServersFile,
@@ -209,13 +210,17 @@ def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _complete(layer: dict[str, Any]) -> None:
     """Let an editor complete and check the settings that `llm_probe` reads; others stay allowed, and null removes."""
-    settings = RunnerSettings.model_json_schema()["properties"]
-    docs = _attribute_docs(RunnerSettings)
+    schema = RunnerSettings.model_json_schema()
+    settings, docs = schema["properties"], _attribute_docs(RunnerSettings)
+    parts = {f"#/$defs/{name}": part for name, part in schema.get("$defs", {}).items()}
+    _describe(parts["#/$defs/GatewaySettings"], GatewaySettings)
     properties = layer.setdefault("properties", {})
     for name, setting in settings.items():
         alternatives = setting.get("anyOf", [{k: v for k, v in setting.items() if k not in ("default", "title")}])
-        nullable = [*(a for a in alternatives if a != {"type": "null"}), {"type": "null"}]
-        properties[name] = {"title": setting["title"], "description": docs[name], "anyOf": nullable}
+        # Inline, as the layer's own schema has no such definitions
+        inline = [parts[each["$ref"]] if "$ref" in each else each for each in alternatives if each != {"type": "null"}]
+        title = setting.get("title", name.capitalize())
+        properties[name] = {"title": title, "description": docs[name], "anyOf": [*inline, {"type": "null"}]}
 
 
 def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:

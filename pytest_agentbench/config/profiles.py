@@ -44,7 +44,7 @@ from pytest_agentbench.config.sections import (
     find_temperature_problems,
 )
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.case import (
     ApiName,
     BatchKind,
@@ -143,11 +143,11 @@ class RunProfile(SectionedFile):
     """Settings of every run; model_overrides and the case's runner fields win over them."""
     model_overrides: dict[str, SettingsLayer] = Field(default_factory=dict)
     """Settings by model_id."""
-    execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    execution_policy: Later[ExecutionPolicy] = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
     sandbox: SandboxChoice = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
-    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    network: Later[NetworkSettings] = Field(default_factory=NetworkSettings)
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
@@ -284,7 +284,7 @@ class Anchors(Record):
 
     enabled: StrictBool = False
     """Whether the prompt shows them."""
-    references: Annotated[tuple[Anchor, ...], require_unique("anchor_id")] = ()
+    references: Annotated[tuple[Later[Anchor], ...], require_unique("anchor_id")] = ()
     """The examples."""
 
 
@@ -321,15 +321,15 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], validate_together(_judge_problems)] = ()
+    judges: Annotated[tuple[Later[JudgeConfig], ...], validate_together(_judge_problems)] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], require_unique("judge_run_id")] = ()
+    judge_runs: Annotated[tuple[Later[JudgeRunConfig], ...], require_unique("judge_run_id")] = ()
     """Who judges, and how often."""
-    aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
+    aggregation: Later[JudgeAggregation] = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
-    anchors: Anchors = Field(default_factory=Anchors)
+    anchors: Later[Anchors] = Field(default_factory=Anchors)
     """Calibration examples."""
-    security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
+    security_policy: Later[SecurityPolicy] = Field(default_factory=SecurityPolicy)
     """What evaluation may do."""
     judge_system_prompt_path: LocalFile | None = None
     """A file with the judge's system prompt; relative to this file."""
@@ -401,12 +401,30 @@ def _require_scheme(url: str) -> str:
 EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
 
 
+class WireFields(Record):
+    """One more protocol of a model: where it is served, and with which key; by default as the model itself is."""
+
+    base_url: EndpointUrl | None = None
+    """The address below which the protocol is served."""
+    api_key_env: VariableName | None = None
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+
+
+def _spread_wires(found: Any) -> Any:
+    """Return a list of protocols as the mapping that it stands for."""
+    named = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    return {name: {} for name in found} if named else found
+
+
 class EndpointFields(Written):
     """Say how the endpoint of a model is spoken to."""
 
     api: ApiName | None = None
     """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses),
     messages (Anthropic's /v1/messages) or gemini (Google's generateContent)."""
+    wires: Annotated[dict[ApiName, WireFields] | None, BeforeValidator(_spread_wires)] = None
+    """Further protocols that it is served in, a list or a mapping: an agent's requests in these, and in `api`, pass
+    through to it as they are; those in others are translated."""
     dialect: DialectName | Literal["auto"] | None = None
     """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
@@ -461,14 +479,23 @@ class ModelEntry(EndpointFields):
     @property
     def variables(self) -> list[str]:
         """Return the names of the variables that it takes keys from."""
-        return [name for name in (self.api_key_env, *map(header_variable, (self.headers or {}).values())) if name]
+        named = (self.api_key_env, *(wire.api_key_env for wire in (self.wires or {}).values()))
+        return [name for name in (*named, *map(header_variable, (self.headers or {}).values())) if name]
 
     @model_validator(mode="after")
     def _spoken_api(self) -> Self:
         # `provider` of a suite's model is a part of its name
-        if self.api not in (None, "chat") and (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
-            who = "scripts answer" if self.scripted else f"the provider {self.provider} asks"
-            raise Problems([(("api",), f"found {self.api!r}, where {who} in a way of its own; leave it out")])
+        if not (self.scripted or (self.provider and not isinstance(self, SuiteModel))):
+            return self
+        who = "scripts answer" if self.scripted else f"the provider {self.provider} asks"
+        found = {"api": self.api if self.api != "chat" else None, "wires": [*(self.wires or ())]}
+        complain(
+            [
+                ((name,), f"found {value!r}, where {who} in a way of its own; leave it out")
+                for name, value in found.items()
+                if value
+            ]
+        )
         return self
 
     @model_validator(mode="after")
@@ -500,7 +527,7 @@ def find_high_temperature(
 class ModelsFile(ConfigFile):
     """The models of a config root."""
 
-    models: Annotated[tuple[ModelEntry, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[ModelEntry], ...], require_unique("model_id")] = ()
     """One entry for each model."""
 
     def get(self, model_id: str) -> ModelEntry | None:
@@ -573,9 +600,9 @@ class SuiteFile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    models: Annotated[tuple[SuiteModel, ...], require_unique("model_id")] = ()
+    models: Annotated[tuple[Later[SuiteModel], ...], require_unique("model_id")] = ()
     """What runs without --model."""
-    case_selection: CaseSelection = Field(default_factory=CaseSelection)
+    case_selection: Later[CaseSelection] = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""
 
     @classmethod

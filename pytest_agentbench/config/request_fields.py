@@ -42,7 +42,7 @@ EXTRA_BODY = "extra_body"
 _SET_BY_RUNS = frozenset({"model", "messages", "tools"})
 _OF_MODELS = """
 api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id model_name
-openrouter_model parameters prices primary_params prompt_cache query requested_model scripted
+openrouter_model parameters prices primary_params prompt_cache query requested_model scripted wires
 """
 MODEL_FIELDS = frozenset(_OF_MODELS.split())
 """Fields of models.yaml and of a suite's models that no request has. `provider` is one of both."""

@@ -46,11 +46,19 @@ from pytest_agentbench.extensions import (
     installed_names,
     load_extensions,
 )
-from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Seconds
+from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Later, Record, Seconds
 from pytest_agentbench.records.case import McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+
+
+class GatewaySettings(Record):
+    """How requests of an agent with a client of its own reach the run's model."""
+
+    translate: StrictBool = False
+    """Translate what the agent asks in a protocol that its model is not served in, also with --agentbench-strict: then
+    model, agent and translator are measured together."""
 
 
 class RunnerSettings(BaseModel):
@@ -82,8 +90,15 @@ class RunnerSettings(BaseModel):
     env: Literal["serial"] | dict[str, str] | None = None
     """`serial`: the variables by which clients find `context.gateway` are set in this process while the run is made,
     and no other run is in flight meanwhile. A mapping: further variables of the program that the runner starts."""
+    gateway: Later[GatewaySettings] | None = None
+    """How an agent that brings its own client asks the run's model."""
     keep_reasoning_tags: StrictBool = False
     """Answers keep the block of thoughts (`<think>`, `<thinking>`, `<reasoning>`) that they begin with."""
+
+    @property
+    def translates(self) -> bool:
+        """Return whether an agent's requests may be translated in a strict session, too."""
+        return self.gateway is not None and self.gateway.translate
 
     @property
     def streaming(self) -> dict[str, Any]:
@@ -189,7 +204,7 @@ def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
     return server.model_copy(update={"cwd": cwd})
 
 
-PlacedServers = dict[ServerName, Annotated[McpServer, AfterValidator(_place_server)]]
+PlacedServers = dict[ServerName, Annotated[Later[McpServer], AfterValidator(_place_server)]]
 """Declared servers by name; where a file says so, with an absolute `cwd`."""
 
 
@@ -223,7 +238,7 @@ def _tag_form(given: Any) -> str:
 
 
 CaseServers = Annotated[
-    Annotated[dict[ServerName, Annotated[McpServer, AfterValidator(_check_case_server)]], Tag("declared")]
+    Annotated[dict[ServerName, Annotated[Later[McpServer], AfterValidator(_check_case_server)]], Tag("declared")]
     | Annotated[tuple[ServerName, ...], Tag("names")],
     Discriminator(_tag_form),
 ]

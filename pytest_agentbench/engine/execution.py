@@ -506,6 +506,7 @@ def _context(
         prepared=subject.prepared.data,
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
+        strict=services.rules.strict,
         open_gateway=partial(_open_gateway, services, asyncio.get_running_loop()),
         listen_for=partial(_listen_for, services, asyncio.get_running_loop(), model),
     )

@@ -240,7 +240,8 @@ class SessionRules:
     """Rules by which the session lets runs be made. `on_ended(job, result)` takes each job that has ended, however.
 
     `drain(reason)` keeps the whole session from starting more runs, and `drained()` is the reason once that is so.
-    `coming()` is how many runs are about to begin. With `dry_run` nothing is run, only booked there.
+    `coming()` is how many runs are about to begin. With `dry_run` nothing is run, only booked there. Where they are
+    `strict`, agents' requests are not translated unless a run's settings say so.
     """
 
     drain: Callable[[str], None]
@@ -249,6 +250,7 @@ class SessionRules:
     on_ended: Callable[[Job, Result], None] | None = None
     reuse_runs: bool = True
     dry_run: DryRun | None = None
+    strict: bool = False
 
 
 @dataclass(kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
@@ -16,6 +16,9 @@ from pytest_agentbench.models.spelling import compose_request, drop_empty, write
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Model, Streamed
 from pytest_agentbench.records.run import EndDetail, EndReason
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.wires import PassedRequest
 
 _REFUSALS: Mapping[str, EndReason] = {
     "bad_request": "rejected",
@@ -65,9 +68,12 @@ class TapedClient(ChatClient):
         stall_seconds: float | None = None,
         alone: bool = False,
         own: Collection[str] = (),
+        way: str | None = None,
     ) -> ChatReply:
         """Return one chat completion, as `ChatClient.complete` does;
         a ProviderError may have the code `not_recorded`.
+
+        `way` says how an agent asked, in another dialect than the model's: what was recorded so is no answer to others.
         """
 
         async def ask() -> ChatReply:
@@ -87,9 +93,25 @@ class TapedClient(ChatClient):
                 own=own,
             )
 
+        return await self._play(compose_request(self.model, messages, tools, parameters or {}), ask, way)
+
+    async def forward(self, passed: PassedRequest, **options: Any) -> ChatReply:
+        """Return the reply to an agent's own request as `ChatClient.forward` does. One of the tape is not passed back:
+        the caller writes it.
+        """
+
+        async def ask() -> ChatReply:
+            return await self._connect().forward(passed, **options)
+
+        return await self._play(passed.request, ask, f"{passed.api}, pass")
+
+    async def _play(
+        self, asked: Mapping[str, Any], ask: Callable[[], Awaitable[ChatReply]], way: str | None
+    ) -> ChatReply:
         # As JSON has it, and as it is meant: an endpoint's own spelling is no other request.
-        composed = compose_request(self.model, messages, tools, parameters or {})
-        request = self._alike(json.loads(write_request(composed)))
+        request = self._alike(json.loads(write_request(asked)))
+        if way is not None:
+            request["asked_in"] = way
         form = Form(_write_answer, self._read_answer, _keep_refusal, _restore_refusal)
         return await self._tape.play(self.model.model_id, request, ask, form)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
@@ -40,6 +41,7 @@ from pytest_agentbench.store.redaction import strip_credentials
 if TYPE_CHECKING:
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected
     from pytest_agentbench.models.scripts import Scripts
+    from pytest_agentbench.models.wires import PassedRequest
 
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
@@ -50,6 +52,9 @@ OnRetry = Callable[..., None]
 
 Metered = tuple[str | None, str | None, str]
 """A thing with limits of its own: endpoint, name of the key's variable, model."""
+
+_Send = Callable[..., Awaitable[RawReply]]
+"""Sends a request once, with `headers=` beside its own."""
 
 Provider = Callable[[Model], "ChatClient"]
 """A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
@@ -67,6 +72,14 @@ class Connection(Protocol):
 
     async def close(self) -> None:
         """Close what is open."""
+        ...
+
+
+class WireConnection(Connection, Protocol):
+    """A way over HTTP, on which agents' own requests pass through."""
+
+    async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
+        """Do as `send` for a request whose good reply its agent gets as it comes."""
         ...
 
 
@@ -143,7 +156,7 @@ class Endpoints:
             spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
         batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
-        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher)
+        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher, self.client)
 
     def _batcher(self, model: Model) -> Batcher | None:
         if self._batches is None and self._open_batches is not None:
@@ -238,14 +251,16 @@ class ChatClient:
         breaker: Breaker | None = None,
         spelling: Spelling | None = None,
         batcher: Batcher | None = None,
+        open_wire: Callable[[Model], ChatClient] | None = None,
     ) -> None:
-        self._batcher = batcher
+        """Set up a client; `open_wire` makes those of the model's further wires."""
+        self._batcher, self._open_wire = batcher, open_wire
         self.model = model
         self.spelling = spelling or Spelling(dialect_of(model), model)
         self._connection = connection
         self._throttle = throttle
-        self._backoff = backoff
-        self._breaker = breaker
+        self.backoff = backoff
+        self.breaker = breaker
 
     async def complete(
         self,
@@ -279,17 +294,15 @@ class ChatClient:
         request, adapted = self._spell(asked, own)
         native = self.spelling.write(request)
         body = self._write(native, stall)
-        began = time.monotonic()
-        failing_since: float | None = None
-        outage = longest_outage(outage_seconds)
-        sent = learned = 0
+        attempts, learned = _Attempts(self, retries, outage_seconds, on_retry), 0
         while True:
-            sent += 1
+            attempts.number += 1
             try:
                 if batcher is not None and (found := await batcher.ask(native)) is not None:
-                    reply = self._read_collected(found, sent)
+                    reply = self._read_collected(found, attempts.number)
                 else:
-                    reply = await self._attempt(body, timeout, outage, sent, case_id, stall)
+                    send = partial(self._connection.send, body, stall_seconds=stall)
+                    reply = await self._attempt(send, len(body), timeout, attempts, case_id)
                 return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
                 if "response_format" in request and refuses_form(failed.status, failed.body):
@@ -301,21 +314,37 @@ class ChatClient:
                     body = self._write(native, stall)
                     continue
                 batcher = None
-                now = time.monotonic()
-                failing_since = now if failing_since is None else failing_since
-                left = failing_since + outage - now
-                # Asked after the failure was noted: the one that opened the breaker counts as paused too.
-                paused = failed.is_transient and self._breaker is not None and self._breaker.paused
-                # During an outage the breaker bounds the waiting; these are for failures of this very request.
-                if retries is not None and not paused:
-                    retries -= 1
-                spent = not paused and (left <= 0 or (retries is not None and retries < 0))
-                if not failed.retryable or spent:
-                    raise failed.to_error(self.model, sent, now - began) from failed.__cause__
-                wait = 0.0 if paused else min(self._backoff.seconds(sent, failed.retry_after), left)
-                if on_retry is not None:
-                    on_retry(failed.summary, wait, **({} if failed.partial is None else {"partial": failed.partial}))
-            await asyncio.sleep(wait)
+                await attempts.wait(failed)
+
+    async def forward(
+        self,
+        passed: PassedRequest,
+        *,
+        timeout: float = 30,  # noqa: ASYNC109 - of each request, as for `complete`
+        retries: int | None = None,
+        outage_seconds: float = OUTAGE,
+        on_retry: OnRetry | None = None,
+        stall_seconds: float | None = None,
+    ) -> ChatReply:
+        """Return the reply to an agent's own request, which gets it as it comes, on the wire of its protocol.
+
+        It is repeated as by `complete`, until its reply begins. Raises ProviderError as that does.
+        """
+        wire = self.model.find_wire(passed.api)
+        assert wire is not None, "requests in other protocols are translated"
+        if wire is not self.model and self._open_wire is not None:
+            further = {"retries": retries, "outage_seconds": outage_seconds, "stall_seconds": stall_seconds}
+            return await self._open_wire(wire).forward(passed, timeout=timeout, on_retry=on_retry, **further)  # type: ignore[arg-type]
+        stall = stall_seconds or self.model.stall_seconds or _STALL_SECONDS
+        send = partial(cast("WireConnection", self._connection).forward, passed, stall_seconds=stall)
+        attempts = _Attempts(self, retries, outage_seconds, on_retry)
+        while True:
+            attempts.number += 1
+            try:
+                return await self._attempt(send, len(passed.body), timeout, attempts)
+            except RequestFailed as failed:
+                failed.retryable &= not passed.begun
+                await attempts.wait(failed)
 
     def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the request as the endpoint takes it, with what asks for its cache, and what that changed."""
@@ -356,32 +385,24 @@ class ChatClient:
         return (stall or _STALL_SECONDS) if wanted else None
 
     async def _attempt(
-        self, body: bytes, limit: float, outage: float, attempt: int, case_id: str | None, stall: float | None
+        self, send: _Send, size: int, limit: float, attempts: _Attempts, case_id: str | None = None
     ) -> ChatReply:
-        if self._breaker is None:
-            return await self._request_within_limits(body, limit, attempt, case_id, stall)
-        async with Passage(self._breaker, outage) as passage:
-            return await self._request_within_limits(body, limit, attempt, case_id, stall, passage)
+        if self.breaker is None:
+            return await self._request_within_limits(send, size, limit, attempts.number, case_id)
+        async with Passage(self.breaker, attempts.outage) as passage:
+            return await self._request_within_limits(send, size, limit, attempts.number, case_id, passage)
 
     async def _request_within_limits(
-        self,
-        body: bytes,
-        limit: float,
-        attempt: int,
-        case_id: str | None,
-        stall: float | None,
-        passage: Passage | None = None,
+        self, send: _Send, size: int, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
     ) -> ChatReply:
-        async with Admission(self._throttle, len(body) / BYTES_PER_TOKEN) as admission:
+        async with Admission(self._throttle, size / BYTES_PER_TOKEN) as admission:
             if passage is not None:
                 passage.began = time.monotonic()
-            reply = await self._request(body, limit, attempt, case_id, stall)
+            reply = await self._request(send, limit, attempt, case_id)
             admission.used_tokens = reply.usage.total_tokens
         return reply
 
-    async def _request(
-        self, body: bytes, limit: float, attempt: int, case_id: str | None, stall: float | None
-    ) -> ChatReply:
+    async def _request(self, send: _Send, limit: float, attempt: int, case_id: str | None) -> ChatReply:
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
@@ -390,7 +411,7 @@ class ChatClient:
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                reply = await self._connection.send(body, headers, stall)
+                reply = await send(headers=headers)
         except TimeoutError as error:
             raise timed_out(limit) from error
         if reply.redirect is not None:
@@ -402,3 +423,35 @@ class ChatClient:
         content_type = reply.headers.get("content-type", "")
         read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
         return read if reply.times is None else replace(read, times=reply.times)
+
+
+class _Attempts:
+    """The attempts at one request of a client. `number` counts them, `outage` is how long they go on, in seconds."""
+
+    def __init__(
+        self, client: ChatClient, retries: int | None, outage_seconds: float, on_retry: OnRetry | None
+    ) -> None:
+        self._client, self._retries, self._on_retry = client, retries, on_retry
+        self.outage = longest_outage(outage_seconds)
+        self.number = 0
+        self._began = time.monotonic()
+        self._failing_since: float | None = None
+
+    async def wait(self, failed: RequestFailed) -> None:
+        """Wait for the next attempt after one that failed. Raises ProviderError where there is to be none."""
+        now, breaker = time.monotonic(), self._client.breaker
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        left = self._failing_since + self.outage - now
+        # Asked after the failure was noted: the one that opened the breaker counts as paused too.
+        paused = failed.is_transient and breaker is not None and breaker.paused
+        # During an outage the breaker bounds the waiting; these are for failures of this very request.
+        if self._retries is not None and not paused:
+            self._retries -= 1
+        spent = not paused and (left <= 0 or (self._retries is not None and self._retries < 0))
+        if not failed.retryable or spent:
+            raise failed.to_error(self._client.model, self.number, now - self._began) from failed.__cause__
+        wait = 0.0 if paused else min(self._client.backoff.seconds(self.number, failed.retry_after), left)
+        if self._on_retry is not None:
+            partial_text = {} if failed.partial is None else {"partial": failed.partial}
+            self._on_retry(failed.summary, wait, **partial_text)
+        await asyncio.sleep(wait)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.models.dialects.base import RequestRefused
+from pytest_agentbench.models.dialects.base import Asked, RequestRefused
 from pytest_agentbench.models.dialects.chat import error, list_events, require_messages, wants_usage
 from pytest_agentbench.models.prompts import (
     ANSWER_SCHEMA,
@@ -24,7 +24,7 @@ from pytest_agentbench.models.prompts import (
     REPETITION_FIELD,
     message_text,
 )
-from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER
 from pytest_agentbench.models.script_files import (
     VERDICT_FORMS,
@@ -38,6 +38,7 @@ from pytest_agentbench.models.script_files import (
 )
 from pytest_agentbench.models.scripts import NoScript, Scripts
 from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.records.case import Model
 
 MAX_BODY = 32 * 1024 * 1024
 EVENT_STREAM = {"content-type": "text/event-stream"}
@@ -78,6 +79,16 @@ async def complete_scripted(
         await asyncio.sleep(step.latency_seconds)
     _raise_scripted_error(step, headers)
     return _make_completion(step, request, body)
+
+
+async def answer_scripted(scripts: Scripts, asked: Asked, headers: Mapping[str, str]) -> ChatReply:
+    """Return the reply that the scripts have for what is asked in any dialect. Raises RequestRefused."""
+    if asked.refusal is not None:
+        raise asked.refusal
+    request = {**asked.parameters, "model": asked.model, "messages": asked.messages, "tools": asked.tools}
+    completion = await complete_scripted(scripts, request, headers, json.dumps(request, sort_keys=True).encode())
+    model = Model(model_id="demo", requested_model=asked.model or "demo", scripted=True)
+    return read_reply(json.dumps(completion).encode(), "application/json", model, attempts=1, seconds=0.0)
 
 
 class ScriptedConnection:
@@ -234,7 +245,7 @@ def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Map
     prompt, completion = said.input_tokens, said.output_tokens
     # Roughly as tokenizers count English.
     if prompt is None:
-        prompt = _estimate_tokens("".join(message_text(each) for each in messages))
+        prompt = count_tokens(messages)
     if completion is None:
         completion = _estimate_tokens(
             (step.content or "") + (json.dumps(message["tool_calls"]) if step.tool_calls else "")
@@ -249,6 +260,11 @@ def _count_usage(step: Step, messages: Sequence[Mapping[str, Any]], message: Map
         },
         "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
     }
+
+
+def count_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return about how many tokens messages are."""
+    return _estimate_tokens("".join(message_text(each) for each in messages))
 
 
 def _estimate_tokens(text: str) -> int:

@@ -1,30 +1,37 @@
-"""Chat completions over HTTP as a server speaks them, and the app that answers them from scripts, offline.
+"""Requests of agents over HTTP, and the app that answers them from scripts, offline, in the dialect they ask in.
 
-Requests are taken in with a bound; completions and errors go out as responses or streams of events.
+Requests are taken in with a bound; replies and errors go out as responses or streams of events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from pytest_agentbench.models.completions import (
     EVENT_STREAM,
+    answer_scripted,
     complete_scripted,
+    count_tokens,
+    parse_object,
     read_request,
     refuse_large,
 )
-from pytest_agentbench.models.dialects.base import RequestRefused
-from pytest_agentbench.models.dialects.chat import error, list_events, list_models, wants_usage
+from pytest_agentbench.models.dialects.base import DialectName, RequestRefused, Route
+from pytest_agentbench.models.dialects.chat import list_events, wants_usage
+from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.sources.json_files import lies_deep
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+_MOST_LEVELS = 100
 
 
 class JSONReply(Response):
@@ -36,17 +43,6 @@ class JSONReply(Response):
         """Return the JSON in ASCII."""
         # Not JSONResponse: it fails at lone surrogates, which the model's name in a request may hold.
         return json.dumps(content).encode()
-
-
-def asks_for_models(request: Request) -> bool:
-    """Return whether the list of models is asked for, else a completion. Raises RequestRefused for any other route."""
-    route = (request.method, request.scope["path"].rstrip("/"))
-    if route not in (("GET", "/v1/models"), ("POST", "/v1/chat/completions")):
-        message = (
-            f"{route[0]} {request.scope['path']} is not served; there are POST /v1/chat/completions and GET /v1/models"
-        )
-        raise RequestRefused(404, message, "unknown_route")
-    return route[0] == "GET"
 
 
 async def read_body(request: Request) -> bytes:
@@ -61,46 +57,64 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def respond_with_refusal(refused: RequestRefused) -> Response:
-    """Return the response that says why."""
-    return JSONReply(error(refused.status, refused.code, str(refused)), refused.status, refused.headers)
+def respond_with_refusal(refused: RequestRefused, name: DialectName = "chat") -> Response:
+    """Return the response that says why, as a dialect has it."""
+    body = DIALECTS[name].error(refused.status, refused.code, str(refused))
+    return JSONReply(body, refused.status, refused.headers)
 
 
-def respond_with_models(name: str) -> Response:
-    """Return the list of models: this one."""
-    return JSONReply(list_models(name))
-
-
-def respond_with_completion(completion: Mapping[str, Any], request: Mapping[str, Any]) -> Response:
-    """Return a completion, as a stream of events where the request wants one."""
-    if not request.get("stream"):
-        return JSONReply(completion)
+def respond_with_events(events: Iterable[bytes]) -> Response:
+    """Return a stream of events."""
 
     async def stream() -> AsyncIterator[bytes]:  # Starlette takes each step of another iterator to a thread
-        for event in list_events(completion, include_usage=wants_usage(request)):
+        for event in events:
             yield event
 
     return StreamingResponse(stream(), headers=EVENT_STREAM)
 
 
 def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> ASGIApp:
-    """Serve `POST /v1/chat/completions` (streaming too) and `GET /v1/models`; each answer waits `latency_seconds`."""
+    """Serve what scripts say in every dialect, streaming too, with lists of models and counts of tokens; each answer
+    waits `latency_seconds`.
+    """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        target = f"{scope['path']}?{request.url.query}"
+        route = find_route(request.method, target, request.headers)
         try:
             # Read before the route is looked at: a client that still sends does not see an early refusal.
             body = await read_body(request)
             if latency_seconds:
                 await asyncio.sleep(latency_seconds)
-            if asks_for_models(request):
-                response = respond_with_models("demo")
-            else:
-                wanted = read_request(body)
-                completion = await complete_scripted(scripts, wanted, request.headers, body)
-                response = respond_with_completion(completion, wanted)
+            response = await _respond(scripts, route, request, body)
         except RequestRefused as refused:
-            response = respond_with_refusal(refused)
+            response = respond_with_refusal(refused, route.dialect)
         await response(scope, receive, send)
 
     return app
+
+
+async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes) -> Response:
+    dialect = DIALECTS[route.dialect]
+    if route.kind == "ping":
+        return Response()
+    if route.kind == "models":
+        return JSONReply(dialect.list_models("demo") if route.model is None else dialect.describe_model(route.model))
+    if route.kind == "unknown":
+        said = f"{request.method} {request.scope['path']} is not served; there are {SERVED}"
+        raise RequestRefused(404, said, "unknown_route")
+    if dialect.name == "chat":
+        wanted = read_request(body)
+        completion = await complete_scripted(scripts, wanted, request.headers, body)
+        if not wanted.get("stream"):
+            return JSONReply(completion)
+        return respond_with_events(list_events(completion, include_usage=wants_usage(wanted)))
+    sent = parse_object(body)
+    if lies_deep(sent, _MOST_LEVELS):
+        raise RequestRefused(400, f"the request nests deeper than {_MOST_LEVELS} levels", "invalid_request")
+    asked = dialect.read(sent, route)
+    if route.kind == "count":
+        return JSONReply(dialect.count(count_tokens(asked.messages)))
+    reply = await answer_scripted(scripts, asked, request.headers)
+    return respond_with_events(dialect.events(reply, asked)) if asked.stream else JSONReply(dialect.write(reply, asked))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from urllib.parse import quote
 from urllib.request import getproxies
@@ -20,6 +21,7 @@ from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.models.streaming import EVENT_STREAM, EventReader
+from pytest_agentbench.models.wires import PassedRequest
 from pytest_agentbench.records.case import Model
 
 _CONNECT_SECONDS = 10.0
@@ -136,21 +138,57 @@ class HttpConnection:
         Raises RequestFailed where none comes, or one that is too long.
         """
         request = await self.make_request(body, headers, streamed=stall_seconds is not None)
-        try:
+        with self._explained():
             if stall_seconds is not None:
                 return await self._send_for_stream(request, stall_seconds)
             return _read_whole(await self._http.send(request))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise RequestFailed where no reply comes."""
+        try:
+            yield
         except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
             if isinstance(error, ReplyRefusedError):
                 raise refused_reply(str(error)) from error
             raise not_connected(error, self._model) from error
 
+    async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
+        """Send an agent's own request, and the pieces of a good reply to the agent as they come; return it whole.
+
+        Raises RequestFailed as `send` does, also where the reply breaks off.
+        """
+        request = await self.make_request(passed.body, {**headers, **passed.headers}, streamed=passed.stream)
+        with self._explained():
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_success:
+                    return await self._pass_back(passed, response, stall_seconds)
+                await response.aread()
+                passed.refused = _read_whole(response)
+                return passed.refused
+            finally:
+                await response.aclose()
+
+    async def _pass_back(self, passed: PassedRequest, response: httpx2.Response, stall_seconds: float) -> RawReply:
+        await passed.open(response.headers)
+        if _is_stream(response):
+            reader = open_reader(self._model.api)
+            await _read_events(response, reader, stall_seconds, passed.write)
+            return reader.finish(response.status_code, response.headers)
+        body = response.stream
+        assert isinstance(body, httpx2.AsyncByteStream)
+        pieces = []
+        async for part in body:
+            pieces.append(part)
+            await passed.write(part)
+        return RawReply(response.status_code, response.headers, b"".join(pieces))
+
     async def _send_for_stream(self, request: httpx2.Request, stall_seconds: float) -> RawReply:
         reader = open_reader(self._model.api)
         response = await self._http.send(request, stream=True)
         try:
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if not response.is_success or kind != EVENT_STREAM:
+            if not response.is_success or not _is_stream(response):
                 await response.aread()
                 return _read_whole(response)
             await _read_events(response, reader, stall_seconds)
@@ -201,14 +239,29 @@ def _read_whole(response: httpx2.Response) -> RawReply:
     return RawReply(response.status_code, response.headers, response.content, target)
 
 
-async def _read_events(response: httpx2.Response, reader: EventReader, stall_seconds: float) -> None:
-    """Read a body to its end. What goes wrong once the answer is complete leaves it as it is."""
+def _is_stream(response: httpx2.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
+
+
+async def _read_events(
+    response: httpx2.Response,
+    reader: EventReader,
+    stall_seconds: float,
+    write: Callable[[bytes], Awaitable[None]] | None = None,
+) -> None:
+    """Read a body to its end, each part given to `write`.
+
+    What goes wrong once the answer is complete leaves it as it is.
+    """
     loop, heard, body = asyncio.get_running_loop(), 0.0, response.stream
     assert isinstance(body, httpx2.AsyncByteStream)
     try:
         async with asyncio.timeout(None) as silence:
             # Not `aiter_bytes`: its layers take as long as all else for a body in hundreds of parts, unpacked already
             async for part in body:
+                if write is not None:
+                    await write(part)
                 # Comments do not count: a gateway sends them for as long as what is behind it hangs
                 if not reader.feed(part):
                     continue

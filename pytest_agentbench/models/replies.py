@@ -180,6 +180,9 @@ def _read_inner_error(error: Mapping[str, Any] | str, choice: object, model: Mod
     return failed
 
 
+_CACHE_COUNTS = frozenset({"cache_creation_input_tokens", "cache_read_input_tokens"})
+
+
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     """Return the `usage` block of a chat completion as Usage; all None where there is none.
 
@@ -199,7 +202,7 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     written = _find_count(details, "cache_write_tokens")
     if written is None:
         written = _find_count(block, "cache_creation_input_tokens")
-    if prompt is not None and "prompt_tokens" not in block and "cache_creation_input_tokens" in block:
+    if prompt is not None and "prompt_tokens" not in block and _CACHE_COUNTS & block.keys():
         prompt += (cached or 0) + (written or 0)  # Anthropic's own input_tokens leave both out
     reasoning = _find_count(
         _find_mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
@@ -264,7 +267,10 @@ def price_by_table(usage: Usage, prices: Prices) -> float | None:
     cached_price = prices.input_per_1m if prices.cached_input_per_1m is None else prices.cached_input_per_1m
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
     write_price = prices.input_per_1m if prices.cache_write_per_1m is None else prices.cache_write_per_1m
-    cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price + written * write_price
+    for_an_hour = min(usage.cache_write_1h_tokens or 0, written)
+    hour_price = write_price if prices.cache_write_1h_per_1m is None else prices.cache_write_1h_per_1m
+    cost = (usage.input_tokens - cached - written) * prices.input_per_1m + cached * cached_price
+    cost += (written - for_an_hour) * write_price + for_an_hour * hour_price
     return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
 
 

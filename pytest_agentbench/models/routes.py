@@ -21,7 +21,7 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
-from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile, SuiteFile, SuiteModel
+from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile, SuiteFile, SuiteModel, WireFields
 from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
@@ -95,24 +95,28 @@ def resolve_model(
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
     provider = entry.provider if entry else None  # of a suite's model it is a part of the name
-    # No key is looked for where none is sent: a missing one must not stop an offline run.
-    base_url, key = (None, None) if scripted or provider else _find_route(fields, requested, environ)
-    headers = {} if scripted or provider else fields.get("headers", {})
     written = [each for each in (of_suite, entry) if each is not None]
-    for variable in filter(None, (key, *map(header_variable, headers.values()))):
-        problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, written, models, environ)
-        if problem is not None:
-            raise _make_model_error(model_id, problem, written, ("base_url", "api_key_env", "headers"))
-    base_url, query = _split_query(base_url)
+
+    def find_way(fields: Mapping[str, Any], *about: str) -> dict[str, Any]:
+        """Return where requests go, and by which key. Raises ConfigError where that may not go there."""
+        base_url, key = _find_route(fields, requested, environ)
+        headers = fields.get("headers", {})
+        for variable in filter(None, (key, *map(header_variable, headers.values()))):
+            problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, written, models, environ)
+            if problem is not None:
+                raise _make_model_error(model_id, problem, written, about)
+        base_url, query = _split_query(base_url)
+        query |= fields.get("query", {})
+        api = fields.get("api", "chat")
+        return {"base_url": base_url, "api_key_env": key, "headers": headers, "query": query, "api": api}
+
+    # No key is looked for where none is sent: a missing one must not stop an offline run.
+    way = {"api_key_env": None} if scripted or provider else find_way(fields, "base_url", "api_key_env", "headers")
     made = Model(
         model_id=model_id,
         requested_model=requested,
         label=fields.get("label"),
-        base_url=base_url,
-        api_key_env=key,
-        headers=headers,
-        query=query | fields.get("query", {}),
-        api="chat" if scripted or provider else fields.get("api", "chat"),
+        **way,
         dialect=fields.get("dialect", "auto"),
         dialect_overrides=fields.get("dialect_overrides"),
         provider=provider,
@@ -132,10 +136,23 @@ def resolve_model(
         options={"provider": of_suite.provider} if of_suite is not None and of_suite.provider else {},
     )
     if made.prompt_cache is not None and not scripted:
-        dialect = resolve_dialect(made.dialect, base_url or DEFAULT_BASE_URL, made.dialect_overrides)
+        dialect = resolve_dialect(made.dialect, made.base_url or DEFAULT_BASE_URL, made.dialect_overrides)
         if provider or not caches_prompts(made, dialect):
             raise _make_model_error(model_id, _NO_CACHE, written, ("prompt_cache",))
-    return made
+    wires = {
+        name: made.model_copy(update=find_way(_fields_of_wire(fields, name, wire), "wires"))
+        for name, wire in fields.get("wires", {}).items()
+        if name != made.api
+    }
+    return made.model_copy(update={"wires": wires}) if wires else made
+
+
+def _fields_of_wire(fields: Mapping[str, Any], api: ApiName, wire: WireFields) -> dict[str, Any]:
+    """Return the fields of a model as one of its further protocols has them."""
+    # What goes with the model's requests may hold keys: it goes to no other address
+    kept = fields if wire.base_url is None else {name: fields[name] for name in fields.keys() - {"headers", "query"}}
+    own = {"base_url": wire.base_url, "api_key_env": wire.api_key_env}
+    return {**kept, **{name: value for name, value in own.items() if value is not None}, "api": api}
 
 
 _NO_CACHE = (
@@ -238,8 +255,9 @@ def _find_key_problem(
 
     One entry of the session's root that has both fields is the user's word for it.
     """
-    users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
-    paired = any(_pairs(_take_given_fields(entry), base_url, variable) for entry in users)
+    users = [_take_given_fields(entry) for entry in written if entry.origin is not None and entry.origin.is_users]
+    users += [_fields_of_wire(each, *wire) for each in users for wire in each.get("wires", {}).items()]
+    paired = any(_pairs(fields, base_url, variable) for fields in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return find_key_problem(variable, base_url, grants, written=paired, environ=environ)
 

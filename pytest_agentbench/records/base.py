@@ -21,7 +21,9 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StrictInt,
     StringConstraints,
+    TypeAdapter,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -55,8 +57,40 @@ RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error
 # write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models
 # in two threads at once.
 BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
-BUILT_FIRST = ConfigDict(defer_build=False)
-"""For a large model that several others contain: they take what was built, where each would build it anew."""
+
+
+class _BuiltLater:
+    """Validates by a model that is built when there first is something to validate."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self._model = model
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        # Below another schema, else it would be written out wherever it is used, instead of referred to.
+        return handler(core_schema.definitions_schema(TypeAdapter(self._model).core_schema, []))
+
+    def _validate(self, value: Any, info: ValidationInfo) -> BaseModel:
+        return self._model.model_validate(value, context=info.context)
+
+
+if TYPE_CHECKING:
+    T = TypeVar("T")
+    Later = Annotated[T, ...]
+else:
+
+    class Later:
+        """`Later[Model]`, for a field that many records leave empty, or whose model is used by itself as well.
+
+        Else the model is built with that of the record, once more for each record that has it.
+        """
+
+        def __class_getitem__(cls, model: type[BaseModel]) -> Any:
+            return Annotated[model, _BuiltLater(model)]
 
 
 class Record(BaseModel):

@@ -17,9 +17,9 @@ from pydantic import (
 )
 
 from pytest_agentbench.records.base import (
-    BUILT_FIRST,
     AtLeastOne,
     CasePart,
+    Later,
     Record,
     RecordWithParts,
     SandboxType,
@@ -60,7 +60,7 @@ def _form(sandbox: Any) -> str:
 
 
 SandboxChoice = Annotated[
-    Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
+    Annotated[SandboxType, Tag("type")] | Annotated[Later[SandboxSettings], Tag("settings")], Discriminator(_form)
 ]
 """A type of sandbox, or its settings."""
 
@@ -121,8 +121,6 @@ class McpServer(Record):
 
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
-
-    model_config = BUILT_FIRST
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
@@ -272,7 +270,7 @@ class Message(Record):
     role: Role
     content: str
     name: str | None = None
-    tool_calls: tuple[GivenCall, ...] = ()
+    tool_calls: tuple[Later[GivenCall], ...] = ()
     tool_call_id: Text | None = None
 
     @property
@@ -436,23 +434,23 @@ class Case(RecordWithParts):
     runner: RunnerSpec
     messages: tuple[Message, ...] = ()
     turns: tuple[Message, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[Later[Attachment], ...] = ()
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
-    mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
+    mcp_servers: dict[str, Later[McpServer] | None] = Field(default_factory=dict)
     workspace: Path | None = None
-    sandbox: SandboxNeeds | None = None
-    expectations: Expectations = Field(default_factory=lambda: _NO_EXPECTATIONS)
-    rubric: Rubric | None = None
-    checks: tuple[Check, ...] = ()
-    metrics: tuple[MetricSpec, ...] = ()
+    sandbox: Later[SandboxNeeds] | None = None
+    expectations: Later[Expectations] = Field(default_factory=lambda: _NO_EXPECTATIONS)
+    rubric: Later[Rubric] | None = None
+    checks: tuple[Later[Check], ...] = ()
+    metrics: tuple[Later[MetricSpec], ...] = ()
     reference: str | None = None
-    verify: tuple[Verifier, ...] = ()
+    verify: tuple[Later[Verifier], ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     must_pass: StrictBool = False
     report_only: StrictBool = False
     require_hard: StrictBool = False
-    thresholds: Thresholds | None = None
+    thresholds: Later[Thresholds] | None = None
 
     @property
     def case_parts(self) -> tuple[CasePart, ...]:
@@ -558,6 +556,8 @@ class Prices(Record):
     """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
     cache_write_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
     """For a million tokens sent that the provider wrote to its cache; default: as `input_per_1m`."""
+    cache_write_1h_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million of those that are kept for an hour; default: as `cache_write_per_1m`."""
 
 
 class PromptCache(Record):
@@ -588,7 +588,8 @@ class Model(Record):
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
-    each request, the address has no query of its own. `api` is the protocol that it is asked in. `dialect` "auto" is
+    each request, the address has no query of its own. `api` is the protocol that it is asked in, and `wires` has the
+    model as its further protocols reach it, for agents that speak them. `dialect` "auto" is
     found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds`
     say how replies come where a run's settings do not; with `batch` single requests go in batches. With `prompt_cache`
     its provider is asked to cache prompts, under `prompt_cache_key` where it wants one.
@@ -603,22 +604,29 @@ class Model(Record):
     scripted: bool = False
     judge: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
-    prices: Prices | None = None
-    limits: Limits = Field(default_factory=Limits)
+    prices: Later[Prices] | None = None
+    limits: Later[Limits] = Field(default_factory=Limits)
     cassettes: CassetteMode | None = None
     stream: Streamed = False
     stall_seconds: float | None = None
     batch: BatchKind | None = None
-    prompt_cache: PromptCache | None = None
+    prompt_cache: Later[PromptCache] | None = None
     prompt_cache_key: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
     api: ApiName = "chat"
+    wires: dict[ApiName, "Model"] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"
-    dialect_overrides: Dialect | None = None
+    dialect_overrides: Later[Dialect] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the variables that requests take keys from."""
+        """Return the names of the variables that requests take keys from, but for those of `wires`."""
         return [name for name in (self.api_key_env, *map(header_variable, self.headers.values())) if name is not None]
+
+    def find_wire(self, api: str) -> "Model | None":
+        """Return the model as an agent's own requests in a protocol reach it; None where they have to be translated."""
+        if self.scripted or self.provider is not None:
+            return None
+        return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]

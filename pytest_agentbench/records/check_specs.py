@@ -23,7 +23,7 @@ from pydantic import (
 
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import BUILT_FIRST, Dimension, PortableName, Record, RunStatus, Slug
+from pytest_agentbench.records.base import Dimension, Later, PortableName, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -274,22 +274,22 @@ def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationIn
 
 
 Declarative = Annotated[
-    Annotated[FinalResponsePresent, Tag("final_response_present")]
-    | Annotated[ToolCallCount, Tag("tool_call_count")]
-    | Annotated[FileExists, Tag("file_exists")]
-    | Annotated[PathExists, Tag("path_exists")]
-    | Annotated[FileContains, Tag("file_contains")]
-    | Annotated[StatusIs, Tag("status_is")]
-    | Annotated[OutputArtifactPresent, Tag("output_artifact_present")]
-    | Annotated[RegexMatch, Tag("regex_match")]
-    | Annotated[JsonSchema, Tag("json_schema")]
-    | Annotated[JsonPathEquals, Tag("json_path_equals")]
-    | Annotated[ToolCalled, Tag("tool_called")]
-    | Annotated[ToolNotCalled, Tag("tool_not_called")]
-    | Annotated[MaxTurns, Tag("max_turns")]
-    | Annotated[MaxCostUsd, Tag("max_cost_usd")]
-    | Annotated[MaxSeconds, Tag("max_seconds")]
-    | Annotated[MetricAtLeast, Tag("metric")]
+    Annotated[Later[FinalResponsePresent], Tag("final_response_present")]
+    | Annotated[Later[ToolCallCount], Tag("tool_call_count")]
+    | Annotated[Later[FileExists], Tag("file_exists")]
+    | Annotated[Later[PathExists], Tag("path_exists")]
+    | Annotated[Later[FileContains], Tag("file_contains")]
+    | Annotated[Later[StatusIs], Tag("status_is")]
+    | Annotated[Later[OutputArtifactPresent], Tag("output_artifact_present")]
+    | Annotated[Later[RegexMatch], Tag("regex_match")]
+    | Annotated[Later[JsonSchema], Tag("json_schema")]
+    | Annotated[Later[JsonPathEquals], Tag("json_path_equals")]
+    | Annotated[Later[ToolCalled], Tag("tool_called")]
+    | Annotated[Later[ToolNotCalled], Tag("tool_not_called")]
+    | Annotated[Later[MaxTurns], Tag("max_turns")]
+    | Annotated[Later[MaxCostUsd], Tag("max_cost_usd")]
+    | Annotated[Later[MaxSeconds], Tag("max_seconds")]
+    | Annotated[Later[MetricAtLeast], Tag("metric")]
     | Annotated[SerializeAsAny[CustomCheck], WrapValidator(_added), Tag("custom")],
     Discriminator(_kind),
 ]
@@ -317,8 +317,6 @@ class PythonHook(Record):
 class Check(Record):
     """One deterministic check of a case. `dimensions` is empty where the file leaves the kind's default."""
 
-    model_config = BUILT_FIRST
-
     check_id: Slug
     """What reports call it; unique in the case."""
     description: str | None = None
@@ -327,7 +325,7 @@ class Check(Record):
     """What it counts towards; default: what its kind does."""
     declarative: Declarative | None = None
     """What is checked: a kind and its fields."""
-    python_hook: PythonHook | None = None
+    python_hook: Later[PythonHook] | None = None
     """Python that checks, instead of a kind."""
 
     @model_validator(mode="after")

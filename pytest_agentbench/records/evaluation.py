@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool
 
-from pytest_agentbench.records.base import Dimension, HexId, Record, RecordWithParts
+from pytest_agentbench.records.base import Dimension, HexId, Later, Record, RecordWithParts
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -136,11 +136,11 @@ class Evaluation(RecordWithParts):
     run_fingerprint: HexId | None = None
     fingerprint: HexId | None = None
     evaluation_profile_id: str | None = None
-    checks: tuple[CheckResult, ...] = ()
-    metrics: tuple[MetricResult, ...] = ()
-    judge: JudgeResult | None = None
+    checks: tuple[Later[CheckResult], ...] = ()
+    metrics: tuple[Later[MetricResult], ...] = ()
+    judge: Later[JudgeResult] | None = None
     parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
-    judge_usage: Usage | None = None
+    judge_usage: Later[Usage] | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None
     outcome: Outcome

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pytest_agentbench.records.base import HexId, Record, RunStatus, SandboxKind
+from pytest_agentbench.records.base import HexId, Later, Record, RunStatus, SandboxKind
 from pytest_agentbench.records.case import Role
 
 
@@ -294,16 +294,16 @@ class RunArtifact(Record):
     duration_seconds: float
     request: dict[str, Any] = Field(default_factory=dict)
     provider: dict[str, Any] = Field(default_factory=dict)
-    usage: Usage = Field(default_factory=Usage)
+    usage: Later[Usage] = Field(default_factory=Usage)
     trace: tuple[TraceEvent, ...] = ()
-    output_artifacts: tuple[OutputArtifact, ...] = ()
+    output_artifacts: tuple[Later[OutputArtifact], ...] = ()
     workspace: str | None = None
-    changes: tuple[FileChange, ...] | None = None
-    sandbox: SandboxUsed | None = None
+    changes: tuple[Later[FileChange], ...] | None = None
+    sandbox: Later[SandboxUsed] | None = None
     cassette: Literal["recorded", "replayed"] | None = None
-    error: RunError | None = None
+    error: Later[RunError] | None = None
     end_reason: EndReason | None = None
-    end_detail: EndDetail | None = None
+    end_detail: Later[EndDetail] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @property

@@ -33,7 +33,7 @@ def encode_row(row: Row) -> bytes:
 _UNSURE = re.compile(rb"\x7f|NaN|Infinity")
 
 _EQUAL = {"model_id", "label", "scripted", "own_agent", "predictions", "repetition", "dataset", "must_pass"}
-_EQUAL |= {"outcome", "status", "end_reason", "reused", "evaluation_reused", "cassette"}
+_EQUAL |= {"outcome", "status", "end_reason", "reused", "evaluation_reused", "cassette", "usage_source"}
 """Members that many rows of a session have in common."""
 _OWN = {"nodeid", "case_id", "variant", "adapted", "tags", "fields", "thresholds", "metrics", "agreement", "judge"}
 _OWN |= {"final_score", "usage", "cost_usd", "duration_seconds", "streaming"}

@@ -257,6 +257,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
         **_count_outcomes(rows),
         "ends": _count_ends(rows),
         **_adaptations(rows),
+        **_find_usage_source(rows),
         "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
@@ -287,6 +288,12 @@ def _adaptations(rows: Sequence[Row]) -> dict[str, Any]:
     """Return how requests were adapted to what the endpoint takes, where any were."""
     found = sorted({each for row in rows for each in row.get("adapted") or ()})
     return {"adapted": found} if found else {}
+
+
+def _find_usage_source(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return who counted what agents used, where a gateway did: all of it, unless some could ask elsewhere."""
+    found = {source for row in rows if (source := row.get("usage_source")) is not None}
+    return {"usage_source": max(found)} if found else {}
 
 
 def _final_scores(rows: Iterable[Row]) -> list[float]:

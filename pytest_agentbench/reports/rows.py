@@ -121,7 +121,7 @@ def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
-    """Return what is known of a run's end beside its reason, and how its requests were adapted; nothing for most."""
+    """Return what is known of a run's end beside its reason, and of how its model was asked; nothing for most."""
     found: dict[str, Any] = {}
     if artifact is None:
         return found
@@ -135,6 +135,8 @@ def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
             found["end_detail"]["categories"] = [sendable(each, 80) for each in artifact.end_detail.categories]
     if adapted := artifact.request.get("adapted"):
         found["adapted"] = [sendable(str(each), 80) for each in adapted]
+    if (source := artifact.provider.get("usage_source")) in ("gateway", "gateway_partial"):
+        found["usage_source"] = source
     return found
 
 

@@ -222,6 +222,8 @@ def model_marks(model: Any) -> list[str]:
     marks = [mark for name, mark in _MARKS.items() if model[name]]
     marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
     marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
+    if model.get("usage_source") == "gateway_partial":
+        marks.append("tokens as far as requests went through the gateway")
     if cache := model.get("cache"):
         cost = cache["uncached_cost_usd"]
         without = "" if cost is None else f" ({format_money(cost)} without)"

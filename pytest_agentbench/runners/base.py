@@ -209,8 +209,8 @@ class RunContext:
     there are none. `parallel_tools` is the run profile's word on the calls of one reply.
     `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
     that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
-    `open_gateway` is called by whoever first asks for `gateway`, `listen_for` by a runner with a Gateway of its own;
-    `variables` are those of the run's task, for what answers it elsewhere.
+    `strict` is the session's. `open_gateway` is called by whoever first asks for `gateway`, `listen_for` by a
+    runner with a Gateway of its own; `variables` are those of the run's task, for what answers it elsewhere.
     """
 
     case: Case
@@ -233,6 +233,7 @@ class RunContext:
     sandbox_used: SandboxUsed | None = None
     made_workspace: Workspace | None = None
     servers: RunServers | None = None
+    strict: bool = False
     open_gateway: Callable[[RunContext], OpenGateway] | None = None
     listen_for: Callable[[Any], OpenGateway] | None = None
     variables: contextvars.Context | None = None

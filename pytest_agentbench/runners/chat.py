@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.messages import ToolCall
     from pytest_agentbench.models.replies import ChatReply
+    from pytest_agentbench.models.wires import PassedRequest
     from pytest_agentbench.tools.base import Tool, ToolOutput
     from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -169,12 +170,15 @@ class Requests:
         parameters: Mapping[str, Any] | None = None,
         *,
         alone: bool = False,
+        passed: PassedRequest | None = None,
+        way: str | None = None,
         **note: Any,
     ) -> ChatReply:
         """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
 
-        `alone` says that it is the run's only one: it may go in a batch. A call that the endpoint itself could not read
-        is a reply like any other: one whose `end` is `malformed_reply`.
+        `alone` says that it is the run's only one: it may go in a batch. With `passed` it goes as its agent wrote it,
+        else `way` tells cassettes how an agent asked. A call that the endpoint itself could not read is a reply like
+        any other: one whose `end` is `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
@@ -184,16 +188,20 @@ class Requests:
         further |= self._repeats | self._settings.streaming
         if alone and getattr(self._client, "takes_alone", False):
             further["alone"] = True
+        if way is not None and getattr(self._client, "taped", False):
+            further["way"] = way
+        ask: Callable[..., Awaitable[ChatReply]] = partial(
+            self._client.complete,
+            messages,
+            tools=tools,
+            parameters={**self._settings.request_parameters, **(parameters or {})},
+            case_id=self._case_id,
+            **further,
+        )
+        if passed is not None:
+            ask = partial(self._client.forward, passed, stall_seconds=self._settings.stall_seconds, **self._repeats)
         try:
-            reply = await self._client.complete(
-                messages,
-                tools=tools,
-                parameters={**self._settings.request_parameters, **(parameters or {})},
-                timeout=self._settings.timeout_seconds,
-                case_id=self._case_id,
-                on_retry=partial(self._note_retry, number),
-                **further,
-            )
+            reply = await ask(timeout=self._settings.timeout_seconds, on_retry=partial(self._note_retry, number))
         except ProviderError as error:
             if error.partial is not None:
                 self._trace.event("partial", number=number, text=error.partial)

@@ -195,6 +195,8 @@ def endpoint_input(model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
     if model.api != "chat":
         found["api"] = model.api
+    if model.wires:
+        found["wires"] = {name: wire.base_url for name, wire in model.wires.items()}
     if model.dialect_overrides is not None:
         # What is cached changes what an answer costs, and not the answer
         told = model.dialect_overrides.model_dump(exclude_unset=True, exclude={"prompt_cache"})

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -230,13 +230,18 @@ def _compile_unmarked() -> re.Pattern[str]:
 
 
 def _match_any(texts: set[str]) -> str:
-    """Return an expression that matches the shortest of the texts that fits; it looks at each character once."""
-    if "" in texts:
-        return ""
-    following: dict[str, set[str]] = {}
-    for text in texts:
-        following.setdefault(text[0], set()).add(text[1:])
-    return f"(?:{'|'.join(re.escape(first) + _match_any(rest) for first, rest in sorted(following.items()))})"
+    """Return an expression that matches the shortest of the texts that fits. What begins otherwise costs one look.
+
+    Groups by more than the first character would take three times as long to compile, and find nothing sooner.
+    """
+    shortest: list[str] = []
+    for text in sorted(texts):
+        if not (shortest and text.startswith(shortest[-1])):
+            shortest.append(text)
+    groups = groupby(shortest, key=lambda text: text[0])
+    return "|".join(
+        f"{re.escape(first)}(?:{'|'.join(re.escape(each[1:]) for each in group)})" for first, group in groups
+    )
 
 
 REDACTED = "[redacted]"

@@ -31,7 +31,7 @@ HARMLESS = {
     "planner.resident_servers",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",
     "judge_system_prompt metrics compat judge_sees_reasoning",
-    "temperature top_p seed keep_reasoning_tags stream stall_seconds env",
+    "temperature top_p seed keep_reasoning_tags stream stall_seconds env gateway",
 }
 """Fields of profiles that loosen nothing, whatever they say; `runner_defaults` and overrides are looked into."""
 

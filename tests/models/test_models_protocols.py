@@ -666,6 +666,7 @@ def test_each_protocol_asks_for_a_stream_in_its_own_way():
         "chat": {"model": "m", "stream": True, "stream_options": {"include_usage": True}},
         "responses": {"model": "m", "stream": True},
         "messages": {"model": "m", "stream": True},
+        "gemini": {"model": "m"},
     }
 
 

@@ -258,6 +258,11 @@ def test_what_is_written_to_a_cache_has_its_price():
     own = read_usage(block, listed.model_copy(update={"prices": prices}), "m")
     assert own.cost_usd == pytest.approx(0.007575)
     assert own.uncached_cost_usd == pytest.approx(0.00915)
+    told = {"input_tokens": 500, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 1500}
+    split = {**told, "output_tokens": 10, "cache_creation": {"ephemeral_1h_input_tokens": 500}}
+    assert read_usage(split, listed.model_copy(update={"prices": prices}), "m").cost_usd == pytest.approx(0.007575)
+    prices = prices.model_copy(update={"cache_write_1h_per_1m": 6.0})
+    assert read_usage(split, listed.model_copy(update={"prices": prices}), "m").cost_usd == pytest.approx(0.0087)
 
 
 def test_large_binary_parts_are_told_by_size_and_hash():

@@ -161,3 +161,45 @@ def test_a_headers_variable_goes_only_where_keys_may_go():
     plain = entry | {"base_url": "http://elsewhere.example.org/v1"}
     with pytest.raises(ConfigError, match="could read the key"):
         resolve_model("m", models=models(plain), environ={})
+
+
+def test_wires_are_reached_as_the_model_is_unless_they_say_otherwise():
+    entry = {
+        "model_id": "m",
+        "base_url": "http://127.0.0.1:1/v1",
+        "api_key_env": "none",
+        "headers": {"X-Team": "a"},
+        "wires": {"responses": {}, "messages": {"base_url": "http://127.0.0.1:2/v1"}},
+    }
+    model = resolve("m", entry)
+    found = {name: (wire.api, wire.base_url, wire.headers) for name, wire in model.wires.items()}
+    assert found == {
+        "responses": ("responses", "http://127.0.0.1:1/v1", {"X-Team": "a"}),
+        "messages": ("messages", "http://127.0.0.1:2/v1", {}),
+    }
+    assert model.find_wire("chat") is model
+    assert model.find_wire("messages") is model.wires["messages"]
+    assert model.find_wire("gemini") is None
+
+
+def test_wires_may_be_a_list_and_those_of_other_hosts_have_their_own_keys():
+    listed = resolve("m", {"model_id": "m", "wires": ["chat", "responses"]})
+    assert {name: wire.api_key_env for name, wire in listed.wires.items()} == {"responses": "OPENAI_API_KEY"}
+    claude = {
+        "model_id": "m",
+        "base_url": "https://openrouter.ai/api/v1",
+        "wires": {"messages": {"base_url": ANTHROPIC}},
+    }
+    assert resolve("m", claude).wires["messages"].api_key_env == "ANTHROPIC_API_KEY"
+
+
+def test_the_key_of_a_wire_goes_only_where_it_belongs():
+    entry = {"model_id": "m", "wires": {"messages": {"base_url": "https://elsewhere.example.org/v1"}}}
+    with pytest.raises(ConfigError, match=r"would go to elsewhere\.example\.org"):
+        resolve("m", entry)
+
+
+def test_scripts_answer_every_dialect_by_themselves():
+    with pytest.raises(ValueError, match=r"found \['responses'\], where scripts answer"):
+        ModelEntry(model_id="m", scripted=True, wires=["responses"])
+    assert resolve("demo").find_wire("chat") is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.script_server import served
 
 from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.config.roots import ConfigRoot
@@ -290,25 +290,6 @@ def test_two_cases_of_one_id_are_ambiguous(tmp_path):
 
 
 # -- as an endpoint for other programs
-
-
-@contextmanager
-def served(scripts: Scripts, **options):
-    """The base_url of the app on a real loopback server."""
-    import uvicorn
-
-    server = uvicorn.Server(
-        uvicorn.Config(scripted_app(scripts, **options), port=0, log_level="error", lifespan="off", ws="none")
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
-    finally:
-        server.should_exit = True
-        thread.join(10)
 
 
 @contextmanager

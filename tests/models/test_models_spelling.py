@@ -143,7 +143,11 @@ def test_only_names_that_can_change_the_model_count():
     )
     assert endpoint_input(model) == {"headers": ["anthropic-beta"], "query": ["api-version"]}
     assert endpoint_input(Model(model_id="m", requested_model="m")) == {}
-    assert endpoint_input(Model(model_id="m", requested_model="m", api="messages")) == {"api": "messages"}
+    claude = Model(model_id="m", requested_model="m", api="messages")
+    assert endpoint_input(claude) == {"api": "messages"}
+    assert endpoint_input(Model(model_id="m", requested_model="m", wires={"messages": claude})) == {
+        "wires": {"messages": None}
+    }
 
 
 def test_a_variable_of_a_header_has_to_be_set():

@@ -111,6 +111,17 @@ def test_each_reply_has_its_own_usage_where_the_blocks_are_those_of_the_replies(
     assert "gen_ai.usage.input_tokens" not in calls(more)["chat gpt-4o"].attributes
 
 
+def test_a_request_through_a_gateway_says_how_it_was_asked():
+    asked = {"number": 1, "dialect": "messages", "mode": "translate", "conversation": 1}
+    replied = {"number": 1, "ttft_seconds": 0.2}
+    events = [RunnerEvent(sequence=0, at=0, name="request", data=asked)]
+    events.append(RunnerEvent(sequence=1, at=1, name="reply", data=replied))
+    [span] = call_spans(make_run(trace=tuple(events)), MODEL, content=False)
+    assert span.attributes["agentbench.gateway.dialect"] == "messages"
+    assert span.attributes["agentbench.gateway.mode"] == "translate"
+    assert span.attributes["agentbench.ttft_seconds"] == 0.2
+
+
 def test_a_request_without_a_reply_fails_with_the_run():
     cut = make_run(None, "timed_out", trace=FULL.trace[:3])
     [span] = call_spans(cut, MODEL, content=False)

@@ -233,10 +233,14 @@ class Draft:
     def add_result(self, call_id: str, parts: list[JsonObject], *, failed: bool = False) -> None:
         """Add what a tool returned: its texts, behind a mark where it failed. Images go behind the last result."""
         said = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        images = [part for part in parts if part["type"] != "text"]
+        for what, there in (("marks of failed results", failed), ("places of images in results", images)):
+            if there:
+                self.lose(what)
         self.messages.append(
             {"role": "tool", "tool_call_id": call_id, "content": f"{FAILED}{said}" if failed else said}
         )
-        self._images += [part for part in parts if part["type"] != "text"]
+        self._images += images
 
     def end_results(self) -> None:
         """Add the images of results as a user message: those of one request's calls stand together."""
@@ -331,9 +335,14 @@ def write_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return head + b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
+_MOST_PIECES = 256
+
+
 def split_words(text: str | None) -> list[str]:
-    """Return a text in the pieces that it is streamed in."""
-    return re.findall(r"\s*\S+|\s+$", text or "")
+    """Return a text in the pieces that it is streamed in: words, of a long one several each."""
+    words = re.findall(r"\s*\S+|\s+$", text or "")
+    size = -(-len(words) // _MOST_PIECES)
+    return words if size <= 1 else ["".join(words[at : at + size]) for at in range(0, len(words), size)]
 
 
 def split_arguments(arguments: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.models.dialects.base import (
@@ -13,6 +13,7 @@ from pytest_agentbench.models.dialects.base import (
     Route,
     ToolName,
     custom_function,
+    kind_of,
     list_ignored,
     malformed,
     read_custom_input,
@@ -22,10 +23,12 @@ from pytest_agentbench.models.dialects.base import (
     take_model,
     take_objects,
     unsupported,
+    unsupported_content,
     write_custom_input,
     write_event,
 )
 from pytest_agentbench.models.messages import ToolCall
+from pytest_agentbench.models.protocols.choice import KEPT
 from pytest_agentbench.models.spelling import drop_empty
 
 if TYPE_CHECKING:
@@ -63,6 +66,8 @@ PASSED_ON = frozenset(
 """Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
 _OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options", "n", "web_search_options"})
 
+_MEDIA = frozenset({"file", "input_audio", "video_url"})
+
 
 def read(body: Mapping[str, Any], route: Route) -> Asked:
     """Return what a request asks. Raises RequestRefused where it is none."""
@@ -85,8 +90,8 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
             name = described["name"]
             tools.append(custom_function(described))
             names[name] = ToolName(name, kind="custom")
-            lost += ["custom tool grammar"] if described.get("format") else []
-    several = body.get("n")
+            lost += ["grammars of custom tools"] if described.get("format") else []
+    refusal = None if body.get("n") in (None, 1) else unsupported("n", "there is one answer to a request")
     return Asked(
         model=take_model(body),
         messages=[_read_message(message) for message in messages],
@@ -97,7 +102,7 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
         ignored=list_ignored(body, PASSED_ON | _OF_THE_PROTOCOL),
         server_tools=tuple(served),
         lost=tuple(dict.fromkeys(lost)),
-        refusal=None if several in (None, 1) else unsupported("n", "there is one answer to a request"),
+        refusal=refusal or _refuse_content(messages),
         names=names,
     )
 
@@ -114,6 +119,21 @@ def wants_usage(body: Mapping[str, Any]) -> bool:
     """Return whether a request wants its stream to tell the usage."""
     options = body.get("stream_options")
     return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def _refuse_content(messages: Sequence[Mapping[str, Any]]) -> RequestRefused | None:
+    """Return why messages cannot be translated, None where they can. Raises RequestRefused for a stored file."""
+    found = None
+    for message in messages:
+        parts = message.get("content")
+        for part in parts if isinstance(parts, list) else ():
+            kind = kind_of(part) if isinstance(part, Mapping) else ""
+            held = part.get("file") if kind == "file" else None
+            if isinstance(held, Mapping) and held.get("file_id"):
+                raise unsupported("file_id")
+            if kind in _MEDIA:
+                found = found or unsupported_content(kind)
+    return found
 
 
 def _is_named(described: object) -> bool:
@@ -140,8 +160,9 @@ def _read_call(call: Any) -> Any:
 
 def write(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a chat completion."""
+    told = {name: value for name, value in drop_empty(reply.message).items() if name not in KEPT}
     # Its parts as one text: agents take no others
-    message = {**drop_empty(reply.message), **reply.reasoning, "content": reply.content}
+    message = {**told, **reply.reasoning, "content": reply.content}
     if reply.tool_calls and asked.names:
         message["tool_calls"] = [
             _write_call(call, sent, asked) for call, sent in zip(reply.tool_calls, message["tool_calls"], strict=True)

@@ -14,6 +14,11 @@ from pytest_agentbench.models.dialects.responses import RESPONSES
 
 DIALECTS: Mapping[DialectName, Dialect] = {each.name: each for each in (CHAT, RESPONSES, MESSAGES, GEMINI)}
 
+SERVED = (
+    "POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens and "
+    "/v1beta/models/M:generateContent, :streamGenerateContent, :countTokens, and GET /v1/models"
+)
+"""What there is, for who asks for anything else."""
 _PATH = re.compile(r"(?:/r/(?P<token>[^/]+))?(?P<rest>/.*|)", re.DOTALL)
 # Behind any prefix there is `/v1`; without one it may be missing, too
 _VERSION = r"(?:.*/v1(?:beta)?)?"

@@ -28,7 +28,7 @@ from pytest_agentbench.models.dialects.base import (
     unsupported,
     write_event,
 )
-from pytest_agentbench.models.protocols.gemini import MODES, SETTINGS, STATUSES, read_parts
+from pytest_agentbench.models.protocols.gemini import MODES, PARTS, SETTINGS, STATUSES, read_parts
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
@@ -44,6 +44,8 @@ _SNAKE = re.compile(r"_([a-z])")
 def read(body: Mapping[str, Any], route: Route) -> Asked:
     """Return what a request asks. Raises RequestRefused where it is none."""
     body = _camel(body)
+    if route.kind == "count":
+        body = _camel(take(body, "generateContentRequest", dict) or body)
     refuse_fields(body)
     draft = Draft()
     if isinstance(system := body.get("systemInstruction"), str):
@@ -75,6 +77,8 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
 
 def _camel(given: Mapping[str, Any]) -> JsonObject:
     """Return an object with its own keys in camelCase."""
+    if not any("_" in name for name in given):
+        return dict(given)
     return {_SNAKE.sub(lambda found: found[1].upper(), name): value for name, value in given.items()}
 
 
@@ -218,26 +222,30 @@ def _read_thinking(thinking: Mapping[str, Any], draft: Draft) -> str | None:
 
 def write(reply: ChatReply, asked: Asked) -> Any:
     """Return a reply as a response, in a list where a stream was asked for that is no stream of events."""
-    made = _write_response(reply, _list_parts(reply), last=True)
+    made = {**_write_piece(_list_parts(reply), _FINISHED.get(finish_of(reply), "STOP")), **_write_end(reply)}
     return [made] if asked.as_list else made
 
 
-def _write_response(reply: ChatReply, parts: list[JsonObject], *, last: bool) -> JsonObject:
-    candidate: JsonObject = {"content": {"role": "model", "parts": parts}, "index": 0}
-    made: JsonObject = {"candidates": [candidate], "modelVersion": reply.model, "responseId": make_id("", reply)}
-    if last:
-        candidate["finishReason"] = _FINISHED.get(finish_of(reply), "STOP")
-        if (usage := _write_usage(reply.usage)) is not None:
-            made["usageMetadata"] = usage
-    return made
+def _write_piece(parts: list[JsonObject], finish: str | None = None) -> JsonObject:
+    ended = {} if finish is None else {"finishReason": finish}
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, **ended, "index": 0}]}
 
 
 def _list_parts(reply: ChatReply) -> list[JsonObject]:
+    if isinstance(own := reply.message.get(PARTS), list):
+        return [*own]  # what a reply in this protocol was made of, with the signatures of its calls
     parts: list[JsonObject] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
     if reply.content:
         parts.append({"text": reply.content})
     calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in reply.tool_calls)
     return [*parts, *({"functionCall": call} for call in calls)]
+
+
+def _write_end(reply: ChatReply) -> JsonObject:
+    """Return what a response says beside its candidate."""
+    usage = _write_usage(reply.usage)
+    counted = {} if usage is None else {"usageMetadata": usage}
+    return {**counted, "modelVersion": reply.model, "responseId": make_id("", reply)}
 
 
 def _write_usage(usage: Usage) -> JsonObject | None:
@@ -254,13 +262,13 @@ def _write_usage(usage: Usage) -> JsonObject | None:
 
 def events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
     """Yield the events of a reply: each is a response with a piece of the content, the last with the usage."""
+    told = _write_end(reply)
+    head = {name: told[name] for name in ("modelVersion", "responseId")}
     for part in _list_parts(reply):
-        pieces = [part]
-        if "text" in part:
-            pieces = [{**part, "text": word} for word in split_words(part["text"])]
-        for piece in pieces:
-            yield write_event(_write_response(reply, [piece], last=False))
-    yield write_event(_write_response(reply, [{"text": ""}], last=True))
+        words = split_words(part["text"]) if "text" in part else ()
+        for piece in ({**part, "text": word} for word in words) if words else (part,):
+            yield write_event({**_write_piece([piece]), **head})
+    yield write_event({**_write_piece([{"text": ""}], _FINISHED.get(finish_of(reply), "STOP")), **told})
 
 
 def _error(status: int, code: str, text: str) -> JsonObject:

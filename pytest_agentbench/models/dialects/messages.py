@@ -181,6 +181,9 @@ def write(reply: ChatReply, asked: Asked) -> JsonObject:
 
 
 def _list_blocks(reply: ChatReply) -> Iterator[JsonObject]:
+    if isinstance(own := reply.message.get(BLOCKS), list):
+        yield from own  # what a reply in this protocol was made of, with the signatures of its thoughts
+        return
     if reply.thoughts:
         signature = make_id(_SIGNATURE, reply)
         yield {"type": "thinking", "thinking": reply.thoughts, "signature": signature}
@@ -229,7 +232,7 @@ def _list_deltas(kind: str, block: JsonObject) -> Iterator[JsonObject]:
         for piece in split_arguments(json.dumps(block["input"], ensure_ascii=False)):
             yield {"type": "input_json_delta", "partial_json": piece}
         return
-    for word in split_words(block[kind]):
+    for word in split_words(block.get(kind)):  # a sealed thought has none
         yield {"type": f"{kind}_delta", kind: word}
     if "signature" in block:
         yield {"type": "signature_delta", "signature": block["signature"]}

@@ -151,7 +151,8 @@ def _read_own(item: JsonObject, draft: Draft) -> JsonObject:
     elif kind == "custom_tool_call":
         namespace, arguments = take(item, "namespace", str), write_custom_input(need(item, "input", str))
     else:
-        action = {name: value for name, value in need(item, "action", dict).items() if name != "type"}
+        action = need(item, "action", dict)
+        action = {name: value for name, value in action.items() if name != "type" and (name, value) != ("env", {})}
         arguments = json.dumps(action, ensure_ascii=False)
     call_id = take(item, "call_id", str) or need(item, "id", str)
     return {"type": "function_call", "call_id": call_id, "name": _join_name(namespace, name), "arguments": arguments}
@@ -193,6 +194,7 @@ def _read_tool(tool: JsonObject, draft: Draft, namespace: str | None = None) -> 
     elif kind == "local_shell":
         draft.add_tool({"type": "function", "function": _SHELL_FUNCTION}, ToolName(_SHELL, kind="local_shell"))
     elif kind == "namespace" and namespace is None:
+        draft.lose("namespaces of tools")
         for inner in take_objects(tool, "tools"):
             _read_tool(inner, draft, need(tool, "name", str))
     else:
@@ -240,6 +242,10 @@ def write(reply: ChatReply, asked: Asked) -> JsonObject:
 
 
 def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
+    if isinstance(own := reply.message.get(ITEMS), list) and not asked.names:
+        # What a reply in this protocol was made of, sealed thoughts included
+        yield from ({"id": f"{make_id('item_', reply)}{number}", **item} for number, item in enumerate(own))
+        return
     if reply.thoughts:
         summary = [{"type": "summary_text", "text": reply.thoughts}]
         yield {"type": "reasoning", "id": make_id("rs_", reply), "summary": summary}
@@ -259,7 +265,7 @@ def _list_items(reply: ChatReply, asked: Asked) -> Iterator[JsonObject]:
 def _write_call(call: ToolCall, own: ToolName, item_id: str) -> JsonObject:
     made: JsonObject = {"id": item_id, "call_id": call.id, "status": "completed"}
     if own.kind == "local_shell":
-        action = {"type": "exec", "env": {}, **(call.arguments or {"command": []})}
+        action = {"type": "exec", "command": [], "env": {}, **(call.arguments or {})}
         # Some results of it name the call by this id
         return {"type": "local_shell_call", **made, "id": call.id, "action": action}
     named = {"name": own.name, **({"namespace": own.namespace} if own.namespace else {})}
@@ -309,23 +315,24 @@ def _list_events(response: JsonObject, begun: JsonObject) -> Iterator[JsonObject
 
 
 def _stream_text(item: JsonObject) -> Iterator[JsonObject]:
-    part, at = item["content"][0], {"content_index": 0}
-    key = _TEXTS[part["type"]]
-    logged: JsonObject = {"logprobs": []} if key == "text" else {}
-    yield {"type": "response.content_part.added", **at, "part": {**part, key: ""}}
-    for word in split_words(part[key]):
-        yield {"type": f"response.{part['type']}.delta", **at, "delta": word, **logged}
-    yield {"type": f"response.{part['type']}.done", **at, key: part[key], **logged}
-    yield {"type": "response.content_part.done", **at, "part": part}
+    for number, part in enumerate(item["content"]):
+        at, key = {"content_index": number}, _TEXTS[part["type"]]
+        logged: JsonObject = {"logprobs": []} if key == "text" else {}
+        yield {"type": "response.content_part.added", **at, "part": {**part, key: ""}}
+        for word in split_words(part[key]):
+            yield {"type": f"response.{part['type']}.delta", **at, "delta": word, **logged}
+        yield {"type": f"response.{part['type']}.done", **at, key: part[key], **logged}
+        yield {"type": "response.content_part.done", **at, "part": part}
 
 
 def _stream_thoughts(item: JsonObject) -> Iterator[JsonObject]:
-    part, at = item["summary"][0], {"summary_index": 0}
-    yield {"type": "response.reasoning_summary_part.added", **at, "part": {**part, "text": ""}}
-    for word in split_words(part["text"]):
-        yield {"type": "response.reasoning_summary_text.delta", **at, "delta": word}
-    yield {"type": "response.reasoning_summary_text.done", **at, "text": part["text"]}
-    yield {"type": "response.reasoning_summary_part.done", **at, "part": part}
+    for number, part in enumerate(item["summary"]):
+        at = {"summary_index": number}
+        yield {"type": "response.reasoning_summary_part.added", **at, "part": {**part, "text": ""}}
+        for word in split_words(part["text"]):
+            yield {"type": "response.reasoning_summary_text.delta", **at, "delta": word}
+        yield {"type": "response.reasoning_summary_text.done", **at, "text": part["text"]}
+        yield {"type": "response.reasoning_summary_part.done", **at, "part": part}
 
 
 def _stream_call(item: JsonObject) -> Iterator[JsonObject]:

@@ -71,6 +71,9 @@ PROTOCOLS: Mapping[ApiName, WireProtocol] = {
     ),
 }
 
+KEPT = frozenset({responses.ITEMS, anthropic.BLOCKS, gemini.PARTS})
+"""Keys of an assistant message that hold what it was made of in its protocol."""
+
 
 def protocol_of(model: Model) -> WireProtocol:
     """Return the protocol that a model is asked in."""

@@ -150,8 +150,9 @@ def _write_part(part: Mapping[str, Any]) -> dict[str, Any]:
 def read_response(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response as a chat completion. Raises ValueError where it is none."""
     candidates = data.get("candidates")
-    candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
-    content = candidate.get("content") if isinstance(candidate, Mapping) else None
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    candidate = first if isinstance(first, Mapping) else {}
+    content = candidate.get("content")
     parts = content.get("parts") or [] if isinstance(content, Mapping) else []
     feedback = data.get("promptFeedback")
     blocked = feedback.get("blockReason") if isinstance(feedback, Mapping) else None
@@ -159,13 +160,22 @@ def read_response(data: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("it has no candidates")
     if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
         raise ValueError("its parts are no objects")
-    reason = str(candidate.get("finishReason") or blocked)
-    message = read_parts(parts)
-    finish = _FINISHED.get(reason, reason.lower())
+    answer_id = data.get("responseId")
+    message = read_parts([_name_call(part, f"call_{answer_id}_{number}") for number, part in enumerate(parts)])
+    reason = str(candidate.get("finishReason") or "STOP")
+    finish = _FINISHED.get(reason, reason.lower()) if candidate else "content_filter"
     finish = "tool_calls" if "tool_calls" in message and finish == "stop" else finish
-    choice = {"index": 0, "message": message, "finish_reason": "content_filter" if not candidate else finish}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
     usage = _read_usage(data.get("usageMetadata"))
-    return {"id": data.get("responseId"), "model": data.get("modelVersion"), "choices": [choice], "usage": usage}
+    return {"id": answer_id, "model": data.get("modelVersion"), "choices": [choice], "usage": usage}
+
+
+def _name_call(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
+    """Return a part, its call with an id: Google gives none, and by it the result is told apart."""
+    call = part.get("functionCall")
+    if not isinstance(call, Mapping) or call.get("id"):
+        return part
+    return {**part, "functionCall": {**call, "id": call_id}}
 
 
 def read_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -176,7 +186,7 @@ def read_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), Mapping)]
     if calls:
         message["tool_calls"] = [_read_call(call) for call in calls]
-    if any(part.get("thoughtSignature") for part in parts) and all(call.get("id") for call in calls):
+    if any(part.get("thoughtSignature") for part in parts):
         message[PARTS] = [*parts]
     return message
 

@@ -36,6 +36,7 @@ def make_policy(model: Model) -> GatewayPolicy:
         internal=(_INTERNAL,),
         is_error=_is_error,
         unwrap=_unwrap,
+        passes=False,  # its runs and cassettes are of requests that were composed here
     )
 
 

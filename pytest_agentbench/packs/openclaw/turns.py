@@ -151,6 +151,7 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
         adapt_parameters(parameters, context.model),
         context.over_budget,
         make_policy(context.model),
+        "gateway_partial" if context.needs_sandbox().network else "gateway",
     )
     session = _Session(case, context, agent, gateway)
     _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts))

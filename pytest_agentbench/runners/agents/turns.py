@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -140,9 +140,9 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     requests.program, requests.workspace = program, _find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
-    parameters = {**model.parameters, **settings.request_parameters}
+    policy = replace(program.policy(), translates=settings.translates or not context.strict)
     source: UsageSource = "gateway" if alone else "gateway_partial"
-    return Gateway(requests, model, context.trace, parameters, context.over_budget, program.policy(), source)
+    return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.models.completions import EVENT_STREAM
 from pytest_agentbench.models.dialects.base import Asked, Dialect, RequestRefused
+from pytest_agentbench.models.dialects.passing import UsageFilter
 from pytest_agentbench.models.prompts import TokenCounter, message_text
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.records.case import Model
@@ -19,35 +21,66 @@ if TYPE_CHECKING:
 
 
 class ReplyStream:
-    """A response of server-sent events, begun with the first: until then the request can still be refused."""
+    """A response that comes in pieces, begun with the first: until then the request can still be refused."""
 
     # Not StreamingResponse: that sends its head before its first event is known.
 
     def __init__(self, send: Send, dialect: Dialect, asked: Asked) -> None:
         self._send, self._dialect, self._asked = send, dialect, asked
         self.begun = False
+        self._last = b"\n\n"
+        hides = dialect.name == "chat" and asked.stream and not asked.include_usage
+        self._hidden = UsageFilter() if hides else None
 
     async def keep_alive(self) -> None:
-        """Tell that the model is still at work."""
-        await self._write(self._dialect.keep_alive)
+        """Tell that the model is still at work, between two events."""
+        if self._last.endswith(_BETWEEN_EVENTS):
+            await self.write(self._dialect.keep_alive)
 
     async def finish(self, reply: ChatReply) -> None:
         """Send the reply and end."""
         for event in self._dialect.events(reply, self._asked):
-            await self._write(event)
-        await self._send({"type": "http.response.body", "body": b""})
+            await self.write(event)
+        await self.end()
 
     async def fail(self, refused: RequestRefused) -> None:
-        """Send why there is no reply and end."""
-        await self._write(self._dialect.error_events(refused.status, refused.code, str(refused)))
-        await self._send({"type": "http.response.body", "body": b""})
+        """Send why there is no reply and end. Raises ConnectionError where only an end too early can tell."""
+        if not self._asked.stream:
+            raise ConnectionAbortedError("the reply broke off")
+        await self.write(self._dialect.error_events(refused.status, refused.code, str(refused)))
+        await self.end()
 
-    async def _write(self, event: bytes) -> None:
+    async def begin(self, headers: Mapping[str, str]) -> None:
+        """Send the head of the response, unless it has gone."""
         if not self.begun:
             self.begun = True
-            headers = [(name.encode(), value.encode()) for name, value in EVENT_STREAM.items()]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": event, "more_body": True})
+            sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+            await self._send({"type": "http.response.start", "status": 200, "headers": sent})
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece of the response."""
+        await self.begin(EVENT_STREAM)
+        if piece:
+            self._last = (self._last + piece)[-4:]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def pass_on(self, piece: bytes) -> None:
+        """Send a piece of an endpoint's own response; nothing where the agent has gone."""
+        with contextlib.suppress(ConnectionError):  # its usage is read all the same
+            await self.write(piece if self._hidden is None else self._hidden.feed(piece))
+
+    async def end_passed(self) -> None:
+        """Send what is left of an endpoint's own response, and end."""
+        if self._hidden is not None:
+            await self.write(self._hidden.finish())
+        await self.end()
+
+    async def end(self) -> None:
+        """Send that nothing more comes."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+_BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n")
 
 
 def canned_reply(asked: Asked, helpers: Sequence[Helper], model: Model) -> ChatReply | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,13 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
-from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
+from pytest_agentbench.models.dialects.passing import rewrite_request
+from pytest_agentbench.models.dialects.signatures import CallSignatures
+from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.spelling import compose_request
+from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError, Usage
 from pytest_agentbench.runners.base import Recorder, RunEnd
@@ -42,6 +48,9 @@ _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"rea
 
 _PATIENCE_SECONDS = 15.0
 """After how long, and how often, an agent hears that its model is still at work."""
+
+_USAGE_SECONDS = 30.0
+"""How long a reply is read on for its usage once its agent has gone."""
 
 _MOST_REQUESTS = 2000
 """How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
@@ -90,7 +99,7 @@ class Gateway:
         self._model = model
         self._trace = trace
         self._tools = ToolTrace(trace, policy)
-        self._conversations, self._thoughts = Conversations(), KeptThoughts()
+        self._conversations, self._thoughts, self._signatures = Conversations(), KeptThoughts(), CallSignatures()
         self._parameters = parameters
         self._turns: list[str] = []
         self._in_turn = False
@@ -103,7 +112,8 @@ class Gateway:
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
-        self._facts: dict[str, Any] = {"dialects": [], "tool_seconds": "observed"}
+        self._dialects: dict[str, dict[str, str]] = {}
+        self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
 
     @contextlib.asynccontextmanager
@@ -129,6 +139,11 @@ class Gateway:
             for task in self._asking:
                 # What the agent left behind would go on asking, and be paid for, for nobody.
                 task.cancel()
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many requests the model has not answered yet."""
+        return len(self._asking)
 
     @property
     def failure(self) -> BaseException | None:
@@ -167,7 +182,7 @@ class Gateway:
 
     def describe(self) -> dict[str, Any]:
         """Return what a run's artifact says of how its model was asked."""
-        return {**self._facts, **self._conversations.describe()}
+        return {"dialects": [*self._dialects.values()], **self._facts, **self._conversations.describe()}
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app."""
@@ -186,7 +201,7 @@ class Gateway:
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
                 if route.kind == "ask":
-                    await self._respond(await self._read(request, route, dialect), dialect, scope, receive, send)
+                    await self._respond(await self._read(request, route, dialect), scope, receive, send)
                     return
                 response = await self._answer_aside(request, route, dialect)
             except RequestRefused as refused:
@@ -201,7 +216,7 @@ class Gateway:
         if route.kind == "ping":
             return Response()
         if route.kind == "count":
-            asked = dialect.read(await self._parse(request), route)
+            asked = dialect.read(_parse(await read_body(request)), route)
             return JSONReply(dialect.count(count_tokens(asked, self._counter)))
         if route.kind == "models" and route.model is None:
             return JSONReply(dialect.list_models(name))
@@ -209,7 +224,7 @@ class Gateway:
             return JSONReply(dialect.describe_model(name))
         path = name_path(request.scope["path"], route.token)
         self._trace.event("refused_endpoint", method=request.method[:20], path=path)
-        raise RequestRefused(404, f"{request.method} {path} is not served here", "unknown_route")
+        raise RequestRefused(404, f"{request.method} {path} is not served here; there are {SERVED}", "unknown_route")
 
     @cached_property
     def _counter(self) -> TokenCounter:
@@ -219,32 +234,31 @@ class Gateway:
     def _names(self) -> tuple[str, ...]:
         return self._model.requested_model, self._model.model_id, *self._policy.names
 
-    async def _read(self, request: Request, route: Route, dialect: Dialect) -> Asked:
+    async def _read(self, request: Request, route: Route, dialect: Dialect) -> _Incoming:
         """Return what is asked, which may be. Raises RequestRefused."""
-        asked = dialect.read(await self._parse(request), route)
-        self._check(asked)
-        self._check_turn()
-        return asked
+        given = _parse(body := await read_body(request))
+        asked = dialect.read(given, route)
+        # A list in JSON, which is no stream of events, is written here alone
+        passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
+        self._check(asked, passes=passes)
+        self._check_turn(dialect, passes=passes)
+        return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
-    async def _parse(self, request: Request) -> dict[str, Any]:
-        body = await read_body(request)
-        if not is_plain(body) or is_deep(parsed := parse_object(body)):
-            raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
-        return parsed
-
-    def _check_turn(self) -> None:
-        """Raise RequestRefused where nothing may be asked any more, whatever it is."""
+    def _check_turn(self, dialect: Dialect, *, passes: bool) -> None:
+        """Raise RequestRefused where nothing may be asked any more, or not in this dialect, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if self.outage is None and (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
+        if self.outage is None and not (passes or self._policy.translates or self._model.scripted):
+            self._failure = _refuse_translation(self._model, dialect.name)
         if self.outage is not None:
             raise self._make_refusal(self.outage)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: Asked, *, passes: bool) -> None:
         """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
@@ -252,30 +266,36 @@ class Gateway:
                 message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
             self._note(rewritten_models=[asked.model])
-        if asked.server_tools:
+        if asked.server_tools and not (passes and self._policy.server_tools == "pass"):
             if self._policy.server_tools == "refuse":
                 self._server_tool = asked.server_tools[0]
                 said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
                 raise RequestRefused(400, said, "server_tool")
-            self._note(removed_tools=asked.server_tools)
-        if asked.refusal is not None:
+            if self._note(removed_tools=asked.server_tools):
+                said = ", ".join(asked.server_tools)
+                self._trace.warnings.append(f"tools that the provider would run were left out of requests: {said}")
+        if asked.refusal is not None and not passes:
             raise asked.refusal
 
-    async def _respond(self, asked: Asked, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, incoming: _Incoming, scope: Scope, receive: Receive, send: Send) -> None:
         """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
-        stream = ReplyStream(send, dialect, asked) if asked.stream else None
+        asked, dialect = incoming.asked, incoming.dialect
+        stream = ReplyStream(send, dialect, asked)
+        passed = self._pass_on(incoming, stream) if incoming.passes else None
         # Behind the body, `receive` comes back only when the client has gone.
-        asking = asyncio.create_task(self._ask(asked, dialect), context=self._variables.copy())
+        asking = asyncio.create_task(self._ask(incoming, passed), context=self._variables.copy())
         gone = asyncio.ensure_future(receive())
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
             # Without a stream nothing can be said before the answer.
-            patience = None if stream is None else _PATIENCE_SECONDS
+            patience = _PATIENCE_SECONDS if asked.stream else None
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                if stream is not None and not asking.done() and not gone.done():
+                if not asking.done() and not gone.done():
                     await stream.keep_alive()
+            if not asking.done():
+                await asyncio.wait((asking,), timeout=_USAGE_SECONDS)
         finally:
             await settled((asking, gone))
         if asking.cancelled():
@@ -285,34 +305,72 @@ class Gateway:
         if self.outage is None:
             self._failure = failure
         if failure is not None:
-            refusal = self._make_refusal(failure)
-            # A stream that has begun has said 200 already: its refusal comes as an event.
-            if stream is None or not stream.begun:
-                raise refusal
-            await stream.fail(refusal)
-        elif stream is not None:
+            # A response that has begun has said 200 already: its refusal comes as an event.
+            if stream.begun:
+                await stream.fail(self._make_refusal(failure))
+            elif passed is not None and passed.refused is not None and not _is_outage(failure):
+                headers = select_headers(passed.refused.headers, REPLY_HEADERS)
+                await Response(passed.refused.content, passed.refused.status, headers)(scope, receive, send)
+            else:
+                raise self._make_refusal(failure)
+        elif passed is not None and passed.begun:
+            await stream.end_passed()
+        elif asked.stream:
             await stream.finish(asking.result())
         else:
             await JSONReply(dialect.write(asking.result(), asked))(scope, receive, send)
 
-    async def _ask(self, asked: Asked, dialect: Dialect) -> ChatReply:
-        wire = self._model.api
-        way = {"dialect": dialect.name, "wire": wire, "mode": "relay" if wire == dialect.name else "translate"}
-        self._note(dialects=[way], lost=asked.lost)
+    def _pass_on(self, incoming: _Incoming, stream: ReplyStream) -> PassedRequest:
+        """Return the request for the endpoint, whose reply goes into the stream."""
+        asked, name = incoming.asked, incoming.dialect.name
+        kept = replace(asked, server_tools=()) if self._policy.server_tools == "pass" else asked
+        contents, restored = self._signatures.mend(incoming.given.get("contents"))
+        if restored:
+            self._note(signature_restored=True)
+        body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters, contents)
+        parameters = self._parameters_of(asked.parameters)
+        return PassedRequest(
+            api=name,
+            body=body,
+            headers=incoming.headers,
+            request=compose_request(self._model, asked.messages, asked.tools, parameters),
+            stream=asked.stream,
+            begin=stream.begin,
+            write=stream.pass_on,
+        )
+
+    async def _ask(self, incoming: _Incoming, passed: PassedRequest | None) -> ChatReply:
+        asked, wire = incoming.asked, self._model.api
+        mode = "pass" if passed is not None else "relay" if wire == incoming.dialect.name else "translate"
+        way = {"dialect": incoming.dialect.name, "wire": wire if passed is None else passed.api, "mode": mode}
+        if mode == "translate":
+            asked = translate(asked, wire)
+        self._dialects.setdefault(incoming.dialect.name, way)
+        self._note(lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
             return canned
         # Those of the first request; later ones may be a sub-agent's, which is offered others.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
-        self._tools.requested(asked.messages, FAILED if dialect.name != "chat" else None)
-        ignored: dict[str, Any] = {"ignored": list(asked.ignored)} if asked.ignored else {}
-        messages: Sequence[Mapping[str, Any]] = self._thoughts.restore(asked.messages)
+        self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None)
+        note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
+        if asked.ignored and passed is None:
+            note["ignored"] = list(asked.ignored)
+        messages: Sequence[Mapping[str, Any]] = asked.messages
+        if passed is None and (messages := self._thoughts.restore(asked.messages)) != asked.messages:
+            self._note(signature_restored=True)
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
-        note = {**ignored, "dialect": way["dialect"], "mode": way["mode"], "conversation": number}
-        reply = await self._requests.send(messages, asked.tools, self._parameters_of(asked.parameters), **note)
+        parameters = self._parameters_of(asked.parameters)
+        told = None if mode == "relay" else f"{incoming.dialect.name}, {mode}"
+        try:
+            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=told, **note)
+        except asyncio.CancelledError:
+            self._trace.add_usage(Usage())  # it may have been answered, and paid for
+            raise
         self._thoughts.keep(reply)
+        self._signatures.keep(reply.message)
         self._tools.replied(asked.messages, reply, None if number == self._conversations.main else number)
         return reply
 
@@ -326,15 +384,18 @@ class Gateway:
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
-    def _note(self, **facts: Any) -> None:
-        """Add to what the artifact says of the gateway: lists are of what came, each once."""
+    def _note(self, **facts: Any) -> bool:
+        """Add to what the artifact says of the gateway, lists being of what came, each once; whether any is new."""
+        before = self.describe()
         for name, value in facts.items():
-            if not isinstance(value, list | tuple):
+            if isinstance(value, list | tuple):
+                known = self._facts.get(name, [])
+                new = [item for item in dict.fromkeys(map(str, value)) if item not in known]
+                value = [*known, *new[: _MOST_NOTED - len(known)]]
+            if value:
                 self._facts[name] = value
-                continue
-            known = self._facts.setdefault(name, []) if value else []
-            known += [item for item in value if item not in known][: _MOST_NOTED - len(known)]
         self._trace.provider["gateway"] = self.describe()
+        return self.describe() != before
 
     def _make_refusal(self, failure: BaseException) -> RequestRefused:
         """Return what the agent is told: an outage's reasons are none of its business."""
@@ -342,6 +403,33 @@ class Gateway:
             # 400 as a rule: clients send again what is answered by 429 and 5xx.
             return RequestRefused(self._policy.outage_status, NO_ANSWER, "no_answer")
         return RequestRefused(400, str(failure), "bad_request")
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A request as it came, and what it asks; it `passes` where the model's endpoint speaks its dialect."""
+
+    asked: Asked
+    dialect: Dialect
+    body: bytes
+    given: dict[str, Any]
+    headers: Mapping[str, str]
+    passes: bool
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the object that a body is. Raises RequestRefused."""
+    if not is_plain(body) or is_deep(parsed := parse_object(body)):
+        raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
+    return parsed
+
+
+def _refuse_translation(model: Model, asked: str) -> UnavailableError:
+    return UnavailableError(
+        f"the agent asks in {asked}, and the model {model.model_id!r} is asked in {model.api}: --agentbench-strict "
+        f"translates nothing, unless the runner says `gateway: {{translate: true}}`. Where its endpoint speaks {asked} "
+        f"too, write `wires: [{asked}]` into its entry of models.yaml"
+    )
 
 
 _MOST_NOTED = 50

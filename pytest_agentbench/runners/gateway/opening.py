@@ -58,7 +58,7 @@ def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
         context.trace,
         settings.request_parameters,
         context.over_budget,
-        GatewayPolicy(),
+        GatewayPolicy(translates=settings.translates or not context.strict),
         "gateway_partial",  # nothing keeps the agent from asking elsewhere
         context.variables,
     )

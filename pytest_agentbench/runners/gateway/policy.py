@@ -42,21 +42,25 @@ class GatewayPolicy:
     """Hold an agent's peculiarities. The defaults are those of a program that has none.
 
     `names` are further names of the run's model; with `pin: rewrite` any name stands for it. `server_tools` says what
-    becomes of tools that a provider would run. `volatile` is what cassettes do not compare. `internal` begins user
-    messages that are the agent's own and no words of the case. `helpers` get canned replies from scripts.
-    `is_error(content, tool)` tells results of tools that failed, `unwrap(call)` the tool that a call is for and its
-    arguments. An outage is told with the status `outage_status`: one that the agent does not ask again after.
+    becomes of tools that a provider would run; they pass only where the whole request does. `volatile` is what
+    cassettes do not compare. `internal` begins user messages that are the agent's own and no words of the case.
+    `helpers` get canned replies from scripts. `is_error(content, tool)` tells results of tools that failed,
+    `unwrap(call)` the tool that a call is for and its arguments. An outage is told with the status `outage_status`: one
+    that the agent does not ask again after. Requests go as they are to an endpoint that speaks their dialect, unless
+    `passes` says otherwise, and are translated for any other, unless `translates` does.
     """
 
     names: tuple[str, ...] = ()
     pin: Literal["refuse", "rewrite"] = "refuse"
-    server_tools: Literal["refuse", "remove"] = "refuse"
+    server_tools: Literal["refuse", "remove", "pass"] = "refuse"
     volatile: tuple[Volatile, ...] = ()
     internal: tuple[str, ...] = ()
     helpers: tuple[Helper, ...] = ()
     is_error: Callable[[str, str], bool] = lambda content, tool: False
     unwrap: Callable[[ToolCall], tuple[str, dict[str, Any] | None]] = call_as_made
     outage_status: int = 400
+    passes: bool = True
+    translates: bool = True
 
     def make_alike(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the request, in the form of Chat Completions, as it is compared with those of other runs."""

@@ -334,8 +334,9 @@ def test_a_recorded_run_is_replayed_at_another_time_and_on_another_host(project:
     assert (before["cassette"], after["cassette"]) == ("recorded", "replayed")
     assert after["usage"] == before["usage"]
     for kind in ("tool_call", "tool_result", "final_output"):
-        told = [{**event, "at": 0, "sequence": 0} for event in events(after, kind)]
-        assert told == [{**event, "at": 0, "sequence": 0} for event in events(before, kind)] != []
+        times = dict.fromkeys(("at", "sequence", "duration_seconds"), 0)
+        told = [{**event, **times} for event in events(after, kind)]
+        assert told == [{**event, **times} for event in events(before, kind)] != []
 
 
 def example(bench: Bench, image: str = OPENCLAW_IMAGE) -> Finished:

@@ -24,7 +24,7 @@ from pytest_agentbench.runners.gateway.gateway import Gateway
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 GO = [{"role": "user", "content": "Go."}]
-PLAIN = GatewayPolicy()
+PLAIN = GatewayPolicy(passes=False)
 
 Call = tuple[str, str, dict[str, Any]]
 """Id, name, arguments."""

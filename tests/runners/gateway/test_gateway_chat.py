@@ -28,7 +28,7 @@ from pytest_agentbench.runners.gateway.gateway import NO_ANSWER
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
-POLICY = GatewayPolicy(names=("agent/told-v1",), internal=("<<<INTERNAL",))
+POLICY = GatewayPolicy(names=("agent/told-v1",), internal=("<<<INTERNAL",), passes=False)
 
 
 def at(endpoint: FaultEndpoint) -> Model:
@@ -284,7 +284,9 @@ def hanging_until_second(endpoint: FaultEndpoint) -> asyncio.Event:
     return asked
 
 
-def test_a_request_whose_agent_has_gone_is_given_up_and_its_slot_is_free(tmp_path):
+def test_a_request_whose_agent_has_gone_is_read_on_for_a_while_and_then_its_usage_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(gateway_module, "_USAGE_SECONDS", 0.05)
+
     async def run(endpoint: FaultEndpoint) -> None:
         asked = hanging_until_second(endpoint)
         model = at(endpoint).model_copy(update={"limits": Limits(max_concurrency=1)})
@@ -294,6 +296,7 @@ def test_a_request_whose_agent_has_gone_is_given_up_and_its_slot_is_free(tmp_pat
             asking.cancel()
             assert (await it.message([{"role": "user", "content": "second"}]))["content"] == "answer to second"
             assert it.gateway.failure is None
+            assert it.trace.usage.total_tokens is None
 
     with FaultEndpoint() as endpoint:
         asyncio.run(run(endpoint))

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import openai
 import pytest
-from runners.gateway.gateway_support import CHAT, GEMINI, HISTORY, MESSAGES, SPOKEN, Served, Spoken, served
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from runners.gateway.gateway_support import CHAT, GEMINI, GO, HISTORY, MESSAGES, SPOKEN, Served, Spoken, served
 from runners.runners_support import assistant, told
 from support.fault_endpoint import FaultEndpoint, always
 
@@ -288,3 +291,126 @@ def test_side_conversations_are_numbered_and_helpers_use_up_no_step(tmp_path: Pa
             assert (described["conversations"], described["main"]) == (3, 2)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+def test_each_refusal_is_the_error_that_openais_client_has_for_it(tmp_path: Path, dialect: str) -> None:
+    async def run(model: Model) -> None:
+        async with served(model, tmp_path) as it:
+            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://gateway/v1", http_client=it.http, max_retries=0)
+
+            async def ask(name: str = "told-v1", **fields: Any) -> Any:
+                if dialect == "responses":
+                    return await sdk.responses.create(model=name, input="Go.", **fields)
+                return await sdk.chat.completions.create(model=name, messages=GO, **fields)
+
+            with pytest.raises(openai.NotFoundError, match="no other"):
+                await ask("other")
+            with pytest.raises(openai.BadRequestError, match="web_search"):
+                await ask(tools=[{"type": "web_search"}])
+            with pytest.raises(openai.NotFoundError, match="not served"):
+                await sdk.embeddings.create(model="told-v1", input="Go.")
+            await ask()
+            with pytest.raises(openai.BadRequestError, match="maximum context length"):
+                await ask()
+        async with served(model, tmp_path, text=None) as it:
+            sdk = openai.AsyncOpenAI(api_key="none", base_url="http://gateway/v1", http_client=it.http, max_retries=0)
+            with pytest.raises(openai.ConflictError, match="turn is over"):
+                await ask()
+
+    with told(assistant("Hello."), "This model's maximum context length is 8192 tokens.") as (model, _):
+        asyncio.run(run(model))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = [
+    "type",
+    "role",
+    "content",
+    "text",
+    "id",
+    "call_id",
+    "name",
+    "arguments",
+    "input",
+    "output",
+    "source",
+    "parts",
+    "functionCall",
+    "functionResponse",
+    "inlineData",
+    "tool_calls",
+    "function",
+    "tool_use_id",
+    "response",
+    "args",
+]
+WORDS = [
+    "user",
+    "assistant",
+    "model",
+    "tool",
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "text",
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "image",
+    "image_url",
+    "input_image",
+    "custom_tool_call",
+    "function",
+]
+FIELDS = [
+    "tools",
+    "system",
+    "instructions",
+    "systemInstruction",
+    "generationConfig",
+    "tool_choice",
+    "toolConfig",
+    "stream",
+    "text",
+    "thinking",
+    "reasoning",
+    "output_config",
+    "response_format",
+    "metadata",
+    "stop_sequences",
+    "include",
+]
+SAID = JSON | st.sampled_from(WORDS)
+OBJECT = st.dictionaries(st.sampled_from(KEYS), SAID, max_size=5)
+NESTED = st.dictionaries(st.sampled_from(KEYS), SAID | st.lists(OBJECT, max_size=2), max_size=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spoken", SPOKEN[1:], ids=lambda each: each.dialect)
+def test_no_request_breaks_a_dialect(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoken: Spoken) -> None:
+    """Whatever is in it, it is refused or asked."""
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        st.lists(NESTED | JSON, max_size=4),
+        st.dictionaries(st.sampled_from(FIELDS), JSON | OBJECT | st.lists(NESTED, max_size=2), max_size=4),
+    )
+    def refused_or_asked(history: list[Any], fields: dict[str, Any]) -> None:
+        async def run() -> None:
+            async with served(model, tmp_path) as it:
+                body = json.dumps({**spoken.ask("Go.", "m-1"), **fields, HISTORY[spoken.dialect]: history})
+                response = await it.http.post(spoken.at("m-1"), content=body.encode("utf-8", "replace"))
+                assert response.status_code in (200, 400), response.text
+
+        asyncio.run(run())
+
+    with FaultEndpoint() as endpoint:
+        model = Model(model_id="m", requested_model="m-1", base_url=endpoint.base_url, api_key_env=None)
+        refused_or_asked()
+    assert caplog.records == []
