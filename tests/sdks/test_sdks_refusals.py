@@ -6,13 +6,20 @@ import asyncio
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from runners.gateway.test_gateway_listener import at, end, listening
 from sdks.sdks_support import ALL, PROGRAMS, SDKS, Sdk, needs, of
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from support.bench import case_yaml
 from support.fault_endpoint import FaultEndpoint, always
+from support.script_server import served
 
+from pytest_agentbench.models.script_trees import ScriptTree
+from pytest_agentbench.records.case import Model
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.runners.gateway import gateway as gateway_module
 from pytest_agentbench.runners.gateway import opening
@@ -42,7 +49,7 @@ async def refusals(context: RunContext, dialect: str, *names: str) -> dict[str, 
 def is_raised(found: list[Any], dialect: str, status: int, said: str) -> None:
     """The exception is the SDK's own for the status, and says why."""
     own = {400: "BadRequestError", 401: "AuthenticationError", 404: "NotFoundError", 409: "ConflictError"}
-    own |= {413: "RequestTooLargeError" if dialect == "messages" else "APIStatusError"}
+    own |= {413: "ContentTooLargeError" if dialect == "messages" else "APIStatusError"}
     own |= {429: "RateLimitError", 500: "InternalServerError"}
     googles = "ServerError" if status >= 500 else "ClientError"
     name, code, text = found
@@ -55,7 +62,7 @@ REFUSED = {
     "model": (404, "this run has the model 'm-1' and no other, not 'other'"),
     "server_tool": (400, "the provider would run"),
     "parameter": (400, "not supported"),
-    "large": (413, "32 MB"),
+    "large": (413, "larger than 33,554,432 bytes"),
     "foreign": (401, "no run has this token"),
 }
 
@@ -92,3 +99,39 @@ def test_an_outage_is_told_with_the_status_that_an_agent_needs(
 
     with FaultEndpoint(always("429")) as endpoint:
         asyncio.run(run(endpoint))
+
+
+def slowed(app: ASGIApp) -> ASGIApp:
+    """The app with a silence before each piece of what it says."""
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        async def later(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await asyncio.sleep(0.12)
+            await send(message)
+
+        await app(scope, receive, later)
+
+    return slow
+
+
+@of(*SDKS)
+def test_no_client_minds_silences(tmp_path: Path, sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_module, "_PATIENCE_SECONDS", 0.05)
+    (tmp_path / "case").mkdir()
+    (tmp_path / "case/test.yaml").write_text(yaml.safe_dump(case_yaml("case")))
+    (tmp_path / "case/demo.yaml").write_text("schema_version: 1\nreplies: [{content: It is late.}]\n")
+
+    async def run(url: str) -> None:
+        fields: dict[str, Any] = {"model_id": "m", "requested_model": "m-1", "base_url": url, "api_key_env": None}
+        translated = Model(**fields)
+        passed = Model(**fields, wires={api: Model(**fields, api=api) for api in ALL})
+        for model in (translated, passed):
+            async with listening(model) as (_, make, _http):
+                contexts = [make("Go.") for _ in sdk.agents]
+                asked = ((sdk.program, agent, "stream", "Go.", "m-1") for agent in sdk.agents)
+                made = (started(context, sdk, *command) for context, command in zip(contexts, asked, strict=True))
+                assert [each.strip() for each in await asyncio.gather(*made)] == ["It is late."] * len(contexts)
+
+    with served(ScriptTree(tmp_path), around=slowed) as url:
+        asyncio.run(run(url))

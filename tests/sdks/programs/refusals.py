@@ -50,7 +50,7 @@ def messages() -> Asks:
     from anthropic import Anthropic
 
     client = Anthropic(max_retries=0)
-    foreign = Anthropic(api_key="sk-x", auth_token="", base_url=BASE.rpartition("/r/")[0], max_retries=0)
+    foreign = Anthropic(api_key="sk-x", base_url=BASE.rpartition("/r/")[0], max_retries=0)
     asked: dict[str, Any] = {"model": MODEL, "max_tokens": 9, "messages": GO}
     search = {"type": "web_search_20250305", "name": "web_search"}
     return {
