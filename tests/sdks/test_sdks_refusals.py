@@ -25,6 +25,7 @@ from pytest_agentbench.runners.gateway import gateway as gateway_module
 from pytest_agentbench.runners.gateway import opening
 
 pytestmark = pytest.mark.slow
+INPUT = {"messages": [{"role": "user", "content": "Go."}]}
 CLIENT = SDKS[0]
 in_each_dialect = pytest.mark.parametrize("dialect", [pytest.param(each, marks=needs(CLIENT.variable)) for each in ALL])
 
@@ -119,7 +120,7 @@ def slowed(app: ASGIApp) -> ASGIApp:
 def test_no_client_minds_silences(tmp_path: Path, sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_module, "_PATIENCE_SECONDS", 0.05)
     (tmp_path / "case").mkdir()
-    (tmp_path / "case/test.yaml").write_text(yaml.safe_dump(case_yaml("case")))
+    (tmp_path / "case/test.yaml").write_text(yaml.safe_dump(case_yaml("case", input=INPUT)))
     (tmp_path / "case/demo.yaml").write_text("schema_version: 1\nreplies: [{content: It is late.}]\n")
 
     async def run(url: str) -> None:
