@@ -103,7 +103,7 @@ def test_an_outage_is_told_with_the_status_that_an_agent_needs(
 
 
 def slowed(app: ASGIApp) -> ASGIApp:
-    """The app with a silence before each piece of what it says."""
+    """The app with a silence before each event."""
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         async def later(message: Message) -> None:
@@ -125,14 +125,11 @@ def test_no_client_minds_silences(tmp_path: Path, sdk: Sdk, monkeypatch: pytest.
 
     async def run(url: str) -> None:
         fields: dict[str, Any] = {"model_id": "m", "requested_model": "m-1", "base_url": url, "api_key_env": None}
-        translated = Model(**fields)
-        passed = Model(**fields, wires={api: Model(**fields, api=api) for api in ALL})
-        for model in (translated, passed):
-            async with listening(model) as (_, make, _http):
-                contexts = [make("Go.") for _ in sdk.agents]
-                asked = ((sdk.program, agent, "stream", "Go.", "m-1") for agent in sdk.agents)
-                made = (started(context, sdk, *command) for context, command in zip(contexts, asked, strict=True))
-                assert [each.strip() for each in await asyncio.gather(*made)] == ["It is late."] * len(contexts)
+        wires = {api: Model(**fields, api=api) for api in ALL}
+        async with listening(Model(**fields, wires=wires)) as (_, make, _http):
+            asked = [(sdk.program, agent, "stream", "Go.", "m-1") for agent in sdk.agents]
+            printed = await asyncio.gather(*(started(make(), sdk, *command) for command in asked))
+        assert [each.strip() for each in printed] == ["It is late."] * len(asked)
 
     with served(ScriptTree(tmp_path), around=slowed) as url:
         asyncio.run(run(url))

@@ -8,7 +8,9 @@ from task import Task, run
 
 async def responses(task: Task, *, use_responses: bool = True) -> str:
     agent = Agent(name="writer", model=task.model, tools=[function_tool(task.write_file)])
-    config = RunConfig(model_provider=OpenAIProvider(use_responses=use_responses, **task.where("/v1")))
+    provider = OpenAIProvider(use_responses=use_responses, **task.where("/v1"))
+    # The gateway's variables have it off as well
+    config = RunConfig(model_provider=provider, tracing_disabled=task.base is not None)
     if not task.stream:
         return str((await Runner.run(agent, task.message, run_config=config)).final_output)
     result = Runner.run_streamed(agent, task.message, run_config=config)
