@@ -6,7 +6,8 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
-- `<!-- needs: openclaw -->` before a console block leaves it out where the image of OpenClaw is not there;
+- `<!-- needs: openclaw -->` before a console block leaves it out where the image of OpenClaw is not there; what needs
+  `sdks` is run in the environment that has them, and left out where none is named;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
@@ -31,7 +32,11 @@ _BLOCK = re.compile(
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|^OPENAI|^AGENTBENCH|^PYTEST|^COV|^GITHUB|^CI$", re.IGNORECASE)
 _TIMES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
 _MARK = "\x1e"
-_LACKS = {"openclaw": openclaw_lacks}
+_SDKS = "AGENTBENCH_TEST_SDKS"
+_LACKS = {
+    "openclaw": openclaw_lacks,
+    "sdks": lambda: None if _SDKS in os.environ else f"{_SDKS} names no environment with SDKs",
+}
 HOME = "/home/me/bench"
 """What stands in a page for the folder that it is run in."""
 
@@ -158,6 +163,8 @@ def problems(page: str, project: Project) -> Iterator[str]:
         elif block.what == "needs" and (reason := _LACKS[block.argument or ""]()) is not None:
             project.left_out.append(f"line {block.line}: {reason}")
         elif block.language == "console":
+            if block.what == "needs" and block.argument == "sdks":
+                project.environ["PATH"] = f"{os.environ[_SDKS]}/bin{os.pathsep}{project.environ['PATH']}"
             yield from _console_problems(block, project)
         elif block.language not in (None, "text") and block.what != "ci":
             yield f"line {block.line}: a {block.language or 'plain'} block is neither run nor written to a file"
