@@ -17,8 +17,8 @@ bounded: files patterns
 checks: base run
 collection: items planning reporting start
 config: base case_file documents profiles request_fields roots sections session_roots
-engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead running services
-engine: subject user_code
+engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
+engine: running services subject user_code
 metrics: registry
 records: base case check_specs evaluation run
 reports: gate journal kept_rows report rows sections table terminal

@@ -89,7 +89,7 @@ Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file"]
 
 
 class Reading(Record):
-    """Where something stands in what a program leaves: of several objects, the last that matches."""
+    """Say where something stands in what a program leaves: of several objects, the last that matches."""
 
     from_: Source | None = Field(default=None, alias="from")
     """stdout: all of it as text; stdout_json, stderr_json: one JSON value; stdout_jsonl: one a line; file: `file`'s,

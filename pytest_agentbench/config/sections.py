@@ -54,7 +54,7 @@ _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class GatewaySettings(Record):
-    """How requests of an agent with a client of its own reach the run's model."""
+    """Say how requests of an agent with a client of its own reach the run's model."""
 
     translate: StrictBool = False
     """Translate what the agent asks in a protocol that its model is not served in, also with --agentbench-strict: then

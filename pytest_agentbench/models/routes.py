@@ -97,21 +97,10 @@ def resolve_model(
     provider = entry.provider if entry else None  # of a suite's model it is a part of the name
     written = [each for each in (of_suite, entry) if each is not None]
 
-    def find_way(fields: Mapping[str, Any], *about: str) -> dict[str, Any]:
-        """Return where requests go, and by which key. Raises ConfigError where that may not go there."""
-        base_url, key = _find_route(fields, requested, environ)
-        headers = fields.get("headers", {})
-        for variable in filter(None, (key, *map(header_variable, headers.values()))):
-            problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, written, models, environ)
-            if problem is not None:
-                raise _make_model_error(model_id, problem, written, about)
-        base_url, query = _split_query(base_url)
-        query |= fields.get("query", {})
-        api = fields.get("api", "chat")
-        return {"base_url": base_url, "api_key_env": key, "headers": headers, "query": query, "api": api}
-
+    ways = _Ways(model_id, requested, written, models, environ)
     # No key is looked for where none is sent: a missing one must not stop an offline run.
-    way = {"api_key_env": None} if scripted or provider else find_way(fields, "base_url", "api_key_env", "headers")
+    asks = not (scripted or provider)
+    way = ways.find(fields, "base_url", "api_key_env", "headers") if asks else {"api_key_env": None}
     made = Model(
         model_id=model_id,
         requested_model=requested,
@@ -140,11 +129,35 @@ def resolve_model(
         if provider or not caches_prompts(made, dialect):
             raise _make_model_error(model_id, _NO_CACHE, written, ("prompt_cache",))
     wires = {
-        name: made.model_copy(update=find_way(_fields_of_wire(fields, name, wire), "wires"))
+        name: made.model_copy(update=ways.find(_fields_of_wire(fields, name, wire), "wires"))
         for name, wire in fields.get("wires", {}).items()
-        if name != made.api
+        if asks and name != made.api
     }
     return made.model_copy(update={"wires": wires}) if wires else made
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways to a model: that of its entry, and those of its further protocols."""
+
+    model_id: str
+    requested: str
+    written: _Written
+    models: ModelsFile
+    environ: Mapping[str, str]
+
+    def find(self, fields: Mapping[str, Any], *about: str) -> dict[str, Any]:
+        """Return where requests go, and by which key. Raises ConfigError, at `about`, where that may not go there."""
+        base_url, key = _find_route(fields, self.requested, self.environ)
+        headers = fields.get("headers", {})
+        for variable in filter(None, (key, *map(header_variable, headers.values()))):
+            problem = _find_key_problem(base_url or DEFAULT_BASE_URL, variable, self.written, self.models, self.environ)
+            if problem is not None:
+                raise _make_model_error(self.model_id, problem, self.written, about)
+        base_url, query = _split_query(base_url)
+        query |= fields.get("query", {})
+        api = fields.get("api", "chat")
+        return {"base_url": base_url, "api_key_env": key, "headers": headers, "query": query, "api": api}
 
 
 def _fields_of_wire(fields: Mapping[str, Any], api: ApiName, wire: WireFields) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes: `model` is the one in the path, `token` the run's behind `/r/`, None where there is none.
+    """Tell where a request goes: `model` is the one in the path, `token` the run's behind `/r/`; None: there is none.
 
     Of an `unknown` route the dialect is a guess, for the body of the error. `stream` and `as_list` are Gemini's, whose
     streams are told by the path, and are a JSON array unless they are asked for as events.
@@ -59,7 +59,7 @@ class Route:
 
 
 class ToolName(NamedTuple):
-    """What a tool is called in its dialect, where that is no function, or has a namespace."""
+    """Tell what a tool is called in its dialect, where that is no function, or has a namespace."""
 
     name: str
     namespace: str | None = None

@@ -19,7 +19,7 @@ SECONDS = 600.0
 
 
 class ProgramFields(Record):
-    """What both runners read."""
+    """Hold what both runners read."""
 
     timeout_seconds: Seconds = SECONDS
     """How long all turns may take together."""
@@ -32,7 +32,7 @@ class ProgramFields(Record):
 
 
 class CommandFields(ProgramFields):
-    """What the runner `command` reads."""
+    """Hold what the runner `command` reads."""
 
     command: Annotated[tuple[LaterArgument, ...], Field(min_length=1)]
     """The program with its arguments; names in braces are replaced, there is no shell."""
@@ -49,7 +49,7 @@ class CommandFields(ProgramFields):
 
 
 class AgentFields(ProgramFields):
-    """What the runner `agent` reads."""
+    """Hold what the runner `agent` reads."""
 
     agent: Text
     """The adapter's name."""

@@ -27,7 +27,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an agent said in a turn: None where it is not there. `error` is why it failed, as it says itself."""
+    """Hold what an agent said in a turn: None where it is not there. `error` is why it failed, as it says itself."""
 
     text: str | None
     error: str | None = None

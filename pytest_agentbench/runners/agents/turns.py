@@ -53,7 +53,7 @@ _LAST_LINES, _SHOWN = 12, 2000
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is known of a run before it runs: its program, and what the case says of it.
+    """Hold what is known of a run before it runs: its program, and what the case says of it.
 
     `path` are folders of programs on this machine that its sandbox shows, where it is no container.
     """

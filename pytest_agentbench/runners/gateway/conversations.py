@@ -77,7 +77,7 @@ _SAID = frozenset({"role", "content", "tool_calls", "refusal", "name"})
 
 
 class KeptThoughts:
-    """What the model's own messages hold beside text and calls, such as signed thoughts, by the ids of their calls.
+    """Keep what the model's own messages hold beside text and calls, such as signed thoughts, by the calls' ids.
 
     Some models refuse a conversation without them, and most dialects show an agent no more than a summary.
     """

@@ -15,7 +15,7 @@ Where = Literal["any", "system", "user", "assistant", "tool"]
 
 
 class Volatile(NamedTuple):
-    """What an agent writes that is another one in each run, and what stands for it where requests are compared.
+    """Name what an agent writes that is another one in each run, and what stands for it where requests are compared.
 
     `where` is the role of the messages that have it, `any` stands for all of the request.
     """
