@@ -123,7 +123,7 @@ def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
 def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.config.agent_file import fill, fill_text
     from pytest_agentbench.runners.agents.adapter import find_adapter
-    from pytest_agentbench.runners.agents.turns import show_values
+    from pytest_agentbench.runners.agents.places import show_values
 
     said, values = find_adapter(args.name, root).program, show_values()
     print(printable(f"{said.title} {said.install.version} ({said.install.npm or said.install.pypi})"))

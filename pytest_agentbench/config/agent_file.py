@@ -137,7 +137,7 @@ class Install(Record):
     lock: LocalFile | None = None
     """package-lock.json, or requirements with hashes; beside this file."""
     node: Text | None = None
-    """The versions of Node that it runs on."""
+    """The versions of Node that it runs on, as `>=20` or `>=20,<24`; with an end, its image has one of its own."""
     leave_out: tuple[Text, ...] = ()
     """Files that are not needed, as patterns."""
     program: Text | None = None

@@ -87,9 +87,9 @@ class RunnerSettings(BaseModel):
     Default: the model's own."""
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: the model's own, else 60."""
-    env: Literal["serial"] | dict[str, str] | None = None
+    env: Literal["serial"] | None = None
     """`serial`: the variables by which clients find `context.gateway` are set in this process while the run is made,
-    and no other run is in flight meanwhile. A mapping: further variables of the program that the runner starts."""
+    and no other run is in flight meanwhile."""
     gateway: Later[GatewaySettings] | None = None
     """How an agent that brings its own client asks the run's model."""
     keep_reasoning_tags: StrictBool = False

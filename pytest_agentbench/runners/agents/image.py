@@ -17,6 +17,7 @@ from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.runners.agents.adapter import Adapter
 from pytest_agentbench.workspaces.containers.packages import (
     NODE,
+    NODE_PACKAGE,
     NOT_NEEDED,
     NPM_OPTIONS,
     add_tree,
@@ -173,7 +174,11 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
     lock = adapter.lock.read_bytes()
     (target / "package-lock.json").write_bytes(lock)
     (target / "package.json").write_text(json.dumps({**json.loads(lock)["packages"][""], "private": True}))
-    node, _ = get_node(folder / "node")
+    own = "<" in (install.node or "")
+    node, _ = get_node(folder / "node", f"{NODE_PACKAGE}{install.node}" if own else NODE)
+    if own:
+        # In front of the base's on PATH
+        add_tree(archive, node, "opt/agent/bin/node")
     # Not `ci`, which refuses a lock file without packages for other machines that a registry does not have
     run_npm(node, ["install", "--prefix", str(target), "--include=optional", *NPM_OPTIONS])
     _require_pinned(adapter.lock, target / "node_modules" / ".package-lock.json")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
@@ -15,9 +15,6 @@ from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, 
 from pytest_agentbench.runners.agents.turns import Prepared as ProgramRun
 from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
-
-if TYPE_CHECKING:
-    pass
 
 
 class ProgramRuns(RunnerSession):

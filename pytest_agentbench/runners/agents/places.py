@@ -1,0 +1,143 @@
+"""Places of a program's run: what is the run's own, where its model is asked, what its sandbox shows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.containers.container import user_of
+from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec, likeness_of
+from pytest_agentbench.workspaces.workspace import WORKSPACE
+
+if TYPE_CHECKING:
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
+    from pytest_agentbench.runners.gateway.gateway import Gateway
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+CONTROL = "/run/agentbench"
+"""Where what is the run's own lies in sandboxes, read-only: the relay, long messages, the socket of the model."""
+
+HOME = "/tmp/home"  # noqa: S108 - the run's private one, and the same in each run
+PORT = 18790
+"""Where the relay listens, on the loopback of a sandbox without network."""
+
+SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
+START = 'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
+_PASSWD = f"root:x:0:0::/root:/bin/sh\nagent:x:{{0}}:{{0}}::{HOME}:/bin/sh\n"
+
+
+@contextmanager
+def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
+    """Yield a fresh folder below the session's own, which others cannot enter. Raises SandboxError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="agent-", dir=sandboxes.workspaces.session_folder()))
+        folder.chmod(0o755)  # what runs in the sandbox is another user's
+    except OSError as error:
+        raise SandboxError(f"no folder for the run's own files: {error}; free space there or set TMPDIR") from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_inputs(folder: Path, texts: Sequence[str]) -> None:
+    """Write the relay and the turns' texts there, for the sandbox's user to read. Raises SandboxError."""
+    here = files("pytest_agentbench.runners.agents")
+    given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
+    given |= {name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
+    for name, content in given.items():
+        _write(folder, name, content)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    try:
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)
+    except OSError as error:
+        raise SandboxError(f"cannot write what the agent is to read: {error}") from error
+
+
+def name_message(number: int) -> str:
+    """Return the name of a turn's text there."""
+    return f"turn-{number}.md"
+
+
+@asynccontextmanager
+async def open_way(
+    gateway: Gateway, context: RunContext, folder: Path, *, alone: bool
+) -> AsyncIterator[GatewayAddress]:
+    """Yield where the program asks its model: at the relay in its own network, else at the session's listener."""
+    from pytest_agentbench.runners.gateway.address import GatewayAddress
+
+    assert context.model is not None
+    if alone:
+        try:
+            async with gateway.serving(folder / SOCKET):
+                yield GatewayAddress(f"http://127.0.0.1:{PORT}", gateway.key, context.model.requested_model)
+        except OSError as error:
+            raise SandboxError(f"cannot listen for the agent's requests to its model: {error}") from error
+        return
+    if context.listen_for is None:
+        raise UnavailableError("a program that runs on this machine itself needs a session's listener")
+    opened = context.listen_for(gateway)
+    try:
+        yield opened.address
+    finally:
+        opened.close()
+
+
+def find_workspace(context: RunContext) -> str:
+    """Return where the program sees the run's workspace."""
+    is_local = likeness_of(context.needs_sandbox().kind) == "local"
+    return str(context.workspace.path) if is_local else WORKSPACE
+
+
+def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
+    """Return where things lie, as the program sees them."""
+    if likeness_of(spec.kind) == "local":
+        private = sandbox.workspace.private_tmp()
+        return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
+    return {"workspace": WORKSPACE, "home": HOME}
+
+
+@asynccontextmanager
+async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
+    """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
+    mounts = [Mount(folder, CONTROL)]
+    if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
+        # Some agents end where their user has no name; whose number that is, only the run knows
+        _write(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
+        mounts.append(Mount(folder / "passwd", "/etc/passwd"))
+    try:
+        yield await context.sandbox(tuple(mounts))
+    finally:
+        await context.stop_sandbox()
+        try:
+            # Behind the stop: until then what runs in there may write
+            await context.in_thread(partial(context.workspace.remove, HOME))
+        except (OSError, PathRefusedError) as error:
+            context.trace.event("state_not_removed", reason=str(error))
+
+
+def show_values() -> dict[str, str | int]:
+    """Return values for the names in templates, for people who look at them."""
+    return {
+        "base": f"http://127.0.0.1:{PORT}",
+        "key": "KEY",
+        "model": "MODEL",
+        "message": "MESSAGE",
+        "message_file": f"{CONTROL}/{name_message(1)}",
+        "session": "SESSION",
+        "context_tokens": 128_000,
+        "workspace": WORKSPACE,
+        "home": HOME,
+    }
