@@ -6,7 +6,8 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
-- `<!-- needs: openclaw -->` before a console block leaves it out where the image of OpenClaw is not there;
+- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `openclaw` and agents
+  by the names of their adapters (their images), `bubblewrap`;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
@@ -21,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.agents_here import agent_lacks
+from support.docker_here import bubblewrap_lacks
 from support.openclaw_here import openclaw_lacks
 
 _BLOCK = re.compile(
@@ -31,7 +34,7 @@ _BLOCK = re.compile(
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|^OPENAI|^AGENTBENCH|^PYTEST|^COV|^GITHUB|^CI$", re.IGNORECASE)
 _TIMES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
 _MARK = "\x1e"
-_LACKS = {"openclaw": openclaw_lacks}
+_LACKS = {"openclaw": openclaw_lacks, "bubblewrap": bubblewrap_lacks}
 HOME = "/home/me/bench"
 """What stands in a page for the folder that it is run in."""
 
@@ -155,12 +158,18 @@ def problems(page: str, project: Project) -> Iterator[str]:
             project.serve(block.argument or "")
         if block.what == "file":
             project.write(block.argument or "", block.text)
-        elif block.what == "needs" and (reason := _LACKS[block.argument or ""]()) is not None:
+        elif block.what == "needs" and (reason := _lacks(block.argument or "")) is not None:
             project.left_out.append(f"line {block.line}: {reason}")
         elif block.language == "console":
             yield from _console_problems(block, project)
         elif block.language not in (None, "text") and block.what != "ci":
             yield f"line {block.line}: a {block.language or 'plain'} block is neither run nor written to a file"
+
+
+def _lacks(names: str) -> str | None:
+    """Why the first of these that is not here is not; None where all are."""
+    reasons = (_LACKS[name]() if name in _LACKS else agent_lacks(name) for name in names.split())
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _console_problems(block: Block, project: Project) -> Iterator[str]:
