@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ConfigError, SandboxError
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.openclaw.config import AgentFile, OpenClawRunProfile
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
@@ -20,7 +17,7 @@ from pytest_agentbench.workspaces.sandboxes.base import Mount
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,31 +176,6 @@ ENVIRONMENT = MappingProxyType(
     }
 )
 """All the variables that OpenClaw gets beside the container's own."""
-
-
-@contextmanager
-def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
-    """Yield a fresh control folder, below the session's own, which others cannot enter. Raises SandboxError."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="openclaw-", dir=sandboxes.workspaces.session_folder()))
-        folder.chmod(0o755)  # the container's user is another one
-    except OSError as error:
-        raise SandboxError(
-            f"no folder for OpenClaw's configuration: {error}; free space in the temporary folder or set TMPDIR"
-        ) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def write_readable(folder: Path, name: str, content: bytes) -> None:
-    """Write a file there that the container's user can read, whatever the umask. Raises SandboxError."""
-    try:
-        (folder / name).write_bytes(content)
-        (folder / name).chmod(0o644)
-    except OSError as error:
-        raise SandboxError(f"cannot write what OpenClaw is to read: {error}") from error
 
 
 def make_mount(folder: Path) -> Mount:

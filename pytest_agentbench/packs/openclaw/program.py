@@ -15,12 +15,11 @@ from pytest_agentbench.packs.openclaw.container import (
     ENVIRONMENT,
     PROMPT_KEY,
     OpenClawAgent,
-    control_folder,
     make_mount,
     make_openclaw_config,
-    write_readable,
 )
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.base import clean
 from pytest_agentbench.runners.gateway.bounds import is_plain
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.container import (
     CONFIG_NAME,
     CONTROL,
@@ -23,18 +23,18 @@ from pytest_agentbench.packs.openclaw.container import (
     STATE,
     OpenClawAgent,
     adapt_parameters,
-    control_folder,
     make_mount,
     merge_model_parameters,
-    write_readable,
 )
 from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, select_last_lines
 from pytest_agentbench.packs.openclaw.runs import OpenClawRun
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.agents import turns as program_turns
+from pytest_agentbench.runners.agents.places import control_folder, write_readable
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
-from pytest_agentbench.runners.chat import Requests, render_messages, with_attachments
+from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
@@ -46,34 +46,13 @@ _HINT = "Expected artifact in the workspace: {}"
 
 
 def list_turn_texts(case: Case) -> list[str]:
-    """Return the text of each turn, at least one.
+    """Return the text of each turn as for any program, the first with the hint at the expected artifact.
 
-    A case without `turns` is one turn of all its messages. With them its messages, its attachments and the hint at the
-    expected artifact come with the first turn only. Raises ConfigError as `render_messages` does, and for empty turns.
+    Raises ConfigError as that does.
     """
-    first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
-    texts = [_add_hint(_join_messages(first), case), *(turn.content for turn in case.turns[1:])]
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            found = f"turn {number} is empty, and OpenClaw takes no empty message; write one"
-            raise ConfigError(f"{case.path}:{case.line}:1: input: {found}")
-    return texts
-
-
-def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a user message that stands alone; several messages have their roles above them."""
-    if len(messages) == 1 and messages[0]["role"] == "user":
-        return str(messages[0]["content"])
-    return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content'] or ''}" for message in messages)
-
-
-def _name_speaker(message: Mapping[str, Any]) -> str:
-    return f"{message['role']} {message['name']}" if "name" in message else str(message["role"])
-
-
-def _add_hint(text: str, case: Case) -> str:
+    first, *others = program_turns.list_turn_texts(case, "OpenClaw")
     artifact = case.expected_artifact
-    return text if artifact is None else f"{text}\n\n{_HINT.format(artifact)}"
+    return [first if artifact is None else f"{first}\n\n{_HINT.format(artifact)}", *others]
 
 
 def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit: float, turn: str) -> RunEnd | None:
@@ -92,12 +71,7 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
     if reply is not None and reply.error is None and done.exit_code == 0:
         return None
     # Before OpenClaw's own words, which tell an outage as a failure of the agent's.
-    if gateway.failure is not None:
-        raise gateway.failure
-    if gateway.refused is not None:
-        told = f"{turn} asked for the model {gateway.refused!r}, and a run has one model only"
-        return _make_end("failed", "other_model", told)
-    return _explain_failure(done, reply, turn)
+    return gateway.find_end(answered=False) or _explain_failure(done, reply, turn)
 
 
 def _explain_failure(done: ExecResult, reply: Reply | None, turn: str) -> RunEnd:

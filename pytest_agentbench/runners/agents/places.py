@@ -55,10 +55,11 @@ def write_inputs(folder: Path, texts: Sequence[str]) -> None:
     given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
     given |= {name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
     for name, content in given.items():
-        _write(folder, name, content)
+        write_readable(folder, name, content)
 
 
-def _write(folder: Path, name: str, content: bytes) -> None:
+def write_readable(folder: Path, name: str, content: bytes) -> None:
+    """Write a file there that the sandbox's user can read, whatever the umask. Raises SandboxError."""
     try:
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o644)
@@ -115,7 +116,7 @@ async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sand
     mounts = [Mount(folder, CONTROL)]
     if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
         # Some agents end where their user has no name; whose number that is, only the run knows
-        _write(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
+        write_readable(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
         mounts.append(Mount(folder / "passwd", "/etc/passwd"))
     try:
         yield await context.sandbox(tuple(mounts))

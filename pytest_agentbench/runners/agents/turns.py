@@ -82,7 +82,11 @@ def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a user message that stands alone; several messages have their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
-    return "\n\n".join(f"[{message['role']}]\n{message['content'] or ''}" for message in messages)
+    return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content'] or ''}" for message in messages)
+
+
+def _name_speaker(message: Mapping[str, Any]) -> str:
+    return f"{message['role']} {message['name']}" if "name" in message else str(message["role"])
 
 
 async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
