@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import gateway
 import metrics
 import reuse
 import throughput
@@ -69,6 +70,8 @@ PARTS = {
     "http": Part(throughput.SCENARIOS["http"], quick=2),
     "wait": Part(throughput.SCENARIOS["wait"]),
     "stream": Part(throughput.SCENARIOS["stream"]),
+    "passed": Part(gateway.SCENARIOS["passed"]),
+    "translated": Part(gateway.SCENARIOS["translated"]),
     "workers": Part(reuse.SCENARIOS["workers"]),
     "session": Part(Scenario(session), quick=2),
     "start": Part(throughput.SCENARIOS["start"], quick=1),

@@ -219,7 +219,7 @@ def _fit_id(given: object) -> str:
 def _goes_back(
     name: str, value: object, known: Collection[str], never: Collection[str], always: Collection[str]
 ) -> bool:
-    if value is None or value == "" or value == [] or value == {}:
+    if not value and value in (None, "", [], {}):
         return False
     if name in never:
         return False

@@ -187,8 +187,9 @@ class RecordWithParts(Record):
     @classmethod
     def _gather_parts(cls, given: Any) -> Any:
         """Read parts from the keys beside the record's own fields; what no pack knows is refused as a field."""
-        if not isinstance(given, dict) or not (others := given.keys() - cls.__pydantic_fields__.keys()):
+        if not isinstance(given, dict) or given.keys() <= cls.__pydantic_fields__.keys():
             return given
+        others = given.keys() - cls.__pydantic_fields__.keys()
         names = extension_names(cls.seam)
         # Null for a name that nobody knows any more was written while somebody did: it says nothing, and is no mistake.
         parts = dict(given.get("parts") or {})
@@ -201,13 +202,10 @@ class RecordWithParts(Record):
     @model_serializer(mode="wrap")
     def _spread_parts(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Write each part in the place of `parts`, and null for one that is known and not there, as ever."""
-        written: dict[str, Any] = {}
-        for key, value in write(self).items():
-            if key == "parts":
-                written |= {**dict.fromkeys(sorted(extension_names(self.seam))), **value}
-            else:
-                written[key] = value
-        return written
+        written: dict[str, Any] = write(self)
+        if (parts := written.pop("parts", None)) is None:
+            return written
+        return {**dict.fromkeys(sorted(extension_names(self.seam))), **parts, **written}
 
 
 class CasePart(Record):

@@ -243,7 +243,9 @@ def _votes(
     case: Case, model: Model | str, evaluation: Evaluation | None, metrics: Sequence[tuple[str, MetricResult]]
 ) -> dict[str, Any]:
     """Return `judge_votes`, where anything that may have asked a judge had a say."""
-    if evaluation is None or not (evaluation.judge or metrics or case.parts or evaluation.parts):
+    if evaluation is None or not (
+        evaluation.judge or case.parts or evaluation.parts or any(m.details for _, m in metrics)
+    ):
         return {}
     from pytest_agentbench.reports.judges import votes_row
 

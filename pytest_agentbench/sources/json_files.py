@@ -7,7 +7,7 @@ import errno
 import json
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -135,18 +135,21 @@ def lies_deep(value: object, levels: int) -> bool:
     """Return whether a JSON value holds others so many levels below itself. What goes through it by recursion asks
     first.
     """
-    level = [value]
-    for _ in range(levels):
-        level = [child for each in level for child in _children(each)]
+    # Only what can hold others is kept: of a document that is most of the time the smaller part
+    level = [value] if isinstance(value, _HOLDERS) else []
+    for _ in range(levels - 1):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, _HOLDERS)
+        ]
         if not level:
             return False
-    return True
+    return any(level)
 
 
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+_HOLDERS = (dict, list)
 
 
 class NoJSONValueError(ValueError):

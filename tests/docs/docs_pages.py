@@ -6,8 +6,8 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
-- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `openclaw` and agents
-  by the names of their adapters (their images), `bubblewrap`;
+- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, the images of
+  `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment the block is then run;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
@@ -34,7 +34,12 @@ _BLOCK = re.compile(
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|^OPENAI|^AGENTBENCH|^PYTEST|^COV|^GITHUB|^CI$", re.IGNORECASE)
 _TIMES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
 _MARK = "\x1e"
-_LACKS = {"openclaw": openclaw_lacks, "bubblewrap": bubblewrap_lacks}
+_SDKS = "AGENTBENCH_TEST_SDKS"
+_LACKS = {
+    "bubblewrap": bubblewrap_lacks,
+    "openclaw": openclaw_lacks,
+    "sdks": lambda: None if _SDKS in os.environ else f"{_SDKS} names no environment with SDKs",
+}
 HOME = "/home/me/bench"
 """What stands in a page for the folder that it is run in."""
 
@@ -161,6 +166,8 @@ def problems(page: str, project: Project) -> Iterator[str]:
         elif block.what == "needs" and (reason := _lacks(block.argument or "")) is not None:
             project.left_out.append(f"line {block.line}: {reason}")
         elif block.language == "console":
+            if block.what == "needs" and block.argument == "sdks":
+                project.environ["PATH"] = f"{os.environ[_SDKS]}/bin{os.pathsep}{project.environ['PATH']}"
             yield from _console_problems(block, project)
         elif block.language not in (None, "text") and block.what != "ci":
             yield f"line {block.line}: a {block.language or 'plain'} block is neither run nor written to a file"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from starlette.types import ASGIApp
 
 from pytest_agentbench.models.completions_http import scripted_app
 from pytest_agentbench.models.scripts import Scripts
 
 
 @contextmanager
-def served(scripts: Scripts, **options) -> Iterator[str]:
-    """Serve the app on a real loopback server; its base_url."""
+def served(scripts: Scripts, around: Callable[[ASGIApp], ASGIApp] = lambda app: app, **options) -> Iterator[str]:
+    """Serve the app, or what `around` makes of it, on a real loopback server; its base_url."""
     import uvicorn
 
     server = uvicorn.Server(
-        uvicorn.Config(scripted_app(scripts, **options), port=0, log_level="error", lifespan="off", ws="none")
+        uvicorn.Config(around(scripted_app(scripts, **options)), port=0, log_level="error", lifespan="off", ws="none")
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

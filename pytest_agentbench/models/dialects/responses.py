@@ -36,7 +36,7 @@ from pytest_agentbench.models.dialects.base import (
 )
 from pytest_agentbench.models.dialects.chat import describe_model, error, list_models
 from pytest_agentbench.models.messages import ToolCall
-from pytest_agentbench.models.protocols.responses import ITEMS, read_response
+from pytest_agentbench.models.protocols.responses import ITEMS, read_output
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
@@ -128,8 +128,7 @@ def _add_own(items: Sequence[JsonObject], draft: Draft) -> None:
     if not items:
         return
     plain = [_read_own(item, draft) for item in items]
-    message: JsonObject = read_response({"output": plain})["choices"][0]["message"]
-    message.pop(ITEMS, None)
+    message = read_output(plain)
     if any(item.get("encrypted_content") for item in items):
         message[ITEMS] = [*items]
     draft.add_answer(message)

@@ -112,8 +112,19 @@ def read_response(data: Mapping[str, Any]) -> dict[str, Any]:
     output = data.get("output")
     if not isinstance(output, list) or not all(isinstance(item, Mapping) for item in output):
         raise ValueError("it has no output")
-    message: dict[str, Any] = {"role": "assistant", "content": _join_text(output, "output_text")}
-    found = {"refusal": _join_text(output, "refusal"), "reasoning_content": _join_thoughts(output)}
+    message = read_output(output)
+    calls = message.get("tool_calls") or ()
+    if all(take_string(call["id"]) for call in calls):  # else ids are made up, which the items do not have
+        message[ITEMS] = output
+    choice = {"index": 0, "message": message, "finish_reason": _read_finish(data, bool(calls))}
+    return {"id": data.get("id"), "model": data.get("model"), "choices": [choice], "usage": data.get("usage")}
+
+
+def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a response's items as the message of a chat completion."""
+    said = [item for item in output if item.get("type") == "message"]
+    message: dict[str, Any] = {"role": "assistant", "content": _join_text(said, "output_text")}
+    found = {"refusal": _join_text(said, "refusal"), "reasoning_content": _join_thoughts(output)}
     message |= {name: text for name, text in found.items() if text}
     # One that was cut off is no call: what it asks for is not whole
     calls = [
@@ -121,10 +132,7 @@ def read_response(data: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if calls:
         message["tool_calls"] = [_read_call(item) for item in calls]
-    if all(take_string(item.get("call_id")) for item in calls):  # else ids are made up, which the items do not have
-        message[ITEMS] = output
-    choice = {"index": 0, "message": message, "finish_reason": _read_finish(data, bool(calls))}
-    return {"id": data.get("id"), "model": data.get("model"), "choices": [choice], "usage": data.get("usage")}
+    return message
 
 
 def _read_finish(data: Mapping[str, Any], calls: bool) -> str | None:
@@ -141,9 +149,10 @@ def _read_call(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": item.get("call_id"), "type": "function", "function": function}
 
 
-def _join_text(output: Sequence[Mapping[str, Any]], kind: str) -> str | None:
+def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:
     """Return the text of all messages, or of those alone that are called the final answer."""
-    messages = [item for item in output if item.get("type") == "message"]
+    if not messages:
+        return None
     final = [item for item in messages if item.get("phase") == "final_answer"]
     name = "refusal" if kind == "refusal" else "text"
     texts = ("".join(_list_texts(item.get("content"), kind, name)) for item in final or messages)

@@ -39,8 +39,8 @@ class ReplyStream:
 
     async def finish(self, reply: ChatReply) -> None:
         """Send the reply and end."""
-        for event in self._dialect.events(reply, self._asked):
-            await self.write(event)
+        # At once: the reply is there as a whole, and each piece that is sent costs as much as a long one
+        await self.write(b"".join(self._dialect.events(reply, self._asked)))
         await self.end()
 
     async def fail(self, refused: RequestRefused) -> None:

@@ -282,9 +282,8 @@ class Gateway:
         asked, dialect = incoming.asked, incoming.dialect
         stream = ReplyStream(send, dialect, asked)
         passed = self._pass_on(incoming, stream) if incoming.passes else None
-        # Behind the body, `receive` comes back only when the client has gone.
         asking = asyncio.create_task(self._ask(incoming, passed), context=self._variables.copy())
-        gone = asyncio.ensure_future(receive())
+        gone = asyncio.ensure_future(_wait_until_gone(receive))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
@@ -415,6 +414,12 @@ class _Incoming:
     given: dict[str, Any]
     headers: Mapping[str, str]
     passes: bool
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    """Wait until the client has gone, however it went: behind the body, `receive` comes back for nothing else."""
+    with contextlib.suppress(ConnectionError):
+        await receive()
 
 
 def _parse(body: bytes) -> dict[str, Any]:

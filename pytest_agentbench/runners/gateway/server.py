@@ -190,8 +190,8 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.begun = True
             headers = [*message["headers"], (b"connection", b"close")]
-            self.writer.write(_status_line(message["status"]))
-            self.writer.write(b"".join(name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n")
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+            self.writer.write(_status_line(message["status"]) + lines + b"\r\n")
         else:
             self.writer.write(message.get("body", b""))
         await self.writer.drain()

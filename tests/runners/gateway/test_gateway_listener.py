@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
@@ -97,19 +98,23 @@ def test_a_hundred_runs_twenty_at_a_time_in_four_dialects_get_their_own_answers_
 def test_a_run_in_flight_takes_little_memory() -> None:
     async def run(model: Model) -> None:
         async with listening(model) as (_, make, http):
-            for context in (make(), make()):  # what is imported and made once is no run's
-                await http.post(f"/r/{context.gateway.key}{CHAT.path}", json=CHAT.ask("Go.", "told-v1"))
+
+            async def ask(*contexts: RunContext) -> None:
+                for context, spoken in zip(contexts, itertools.cycle(SPOKEN)):
+                    path = f"/r/{context.gateway.key}{spoken.at('told-v1')}"
+                    assert (await http.post(path, json=spoken.ask("Go.", "told-v1"))).status_code == 200
+
+            await ask(*(make() for _ in SPOKEN))  # what is imported and made once is no run's
             tracemalloc.start()
             try:
                 contexts = [make() for _ in range(20)]
                 before = tracemalloc.get_traced_memory()[0]
-                for context in contexts:
-                    await http.post(f"/r/{context.gateway.key}{CHAT.path}", json=CHAT.ask("Go.", "told-v1"))
+                await ask(*contexts)
                 assert (tracemalloc.get_traced_memory()[0] - before) / 20 < 200_000
             finally:
                 tracemalloc.stop()
 
-    with told(*[assistant("Hello.")] * 22) as (model, _):
+    with told(*[assistant("Hello.")] * 24) as (model, _):
         asyncio.run(run(model))
 
 

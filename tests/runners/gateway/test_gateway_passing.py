@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -345,6 +346,24 @@ def test_whoever_hangs_up_is_charged_all_the_same(tmp_path):
             assert as_usage(it.trace.usage) == as_usage(CALL_USAGE)
 
     asyncio.run(run())
+
+
+def test_whoever_resets_the_connection_leaves_no_word_in_logs(tmp_path, caplog):
+    pieces = [each.encode() for each in STREAMS["chat"][1:]]
+
+    async def run() -> None:
+        async with Upstream([events(*pieces, 0.2)]).serving() as upstream, passing(tmp_path, upstream) as it:
+            _, writer = await asyncio.open_unix_connection(it.socket)
+            writer.transport.pause_reading()  # closed with something unread: the other end is told of a reset
+            body = streaming("chat").encode()
+            writer.write(f"POST {PATHS['chat']} HTTP/1.1\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+            await asyncio.sleep(0.1)
+            writer.transport.abort()
+            await answered(it)
+        gc.collect()
+
+    asyncio.run(run())
+    assert caplog.messages == []
 
 
 def test_usage_of_a_request_that_is_given_up_is_unknown(tmp_path, monkeypatch):
