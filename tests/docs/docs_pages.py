@@ -7,7 +7,7 @@ A page is one project in an empty folder, its blocks in order:
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
 - `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, the
-  images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment the block is then run;
+  images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is then run;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
