@@ -17,7 +17,7 @@ bounded: files patterns
 checks: base run
 collection: items planning reporting start
 config: base case_file documents profiles request_fields roots sections session_roots
-engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead services
+engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead running services
 engine: subject user_code
 metrics: registry
 records: base case check_specs evaluation run

@@ -8,16 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, nullcontext
-from contextvars import copy_context
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.cassettes import (
     Taped,
     open_tape,
@@ -33,6 +31,14 @@ from pytest_agentbench.engine.cassettes import (
 from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Left, Result
+from pytest_agentbench.engine.running import (
+    is_serial,
+    listen_for_gateway,
+    open_gateway_of,
+    run_limit,
+    run_until_end,
+    set_environment,
+)
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import (
     Subject,
@@ -54,16 +60,12 @@ from pytest_agentbench.errors import (
     UnwritableError,
     as_alike,
 )
-from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, RunError, TraceEvent
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent
 from pytest_agentbench.runners.base import (
-    OpenGateway,
     Recorder,
     RunContext,
     RunEnd,
-    Runner,
-    conclude,
-    end_by_error,
     reason_of,
 )
 from pytest_agentbench.terminal_text import visible
@@ -72,7 +74,6 @@ from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.models.tape import Tape
-    from pytest_agentbench.runners.gateway.gateway import Gateway
     from pytest_agentbench.tools.base import Tool
     from pytest_agentbench.workspaces.changes import Snapshot
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
@@ -105,7 +106,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
         else:
-            async with services.turnstile.enter(alone=_is_serial(subject)):
+            async with services.turnstile.be_alone() if is_serial(subject) else services.turnstile:
                 await attempt.find_or_make()
     except asyncio.CancelledError:
         # The engine may have cancelled this task, or the agent let a CancelledError of its own out: the count tells
@@ -402,8 +403,8 @@ async def _run(
                 context.servers = await start_servers(services, job, subject.servers, context, tape)
             started_at, context.trace = datetime.now(UTC), Recorder()
             limit = run_limit(plan.run_profile, subject.runner)
-            with _environment(services, context) if _is_serial(subject) else nullcontext():
-                end = await _until_end(subject.runner, context, limit, tape)
+            with set_environment(services, context) if is_serial(subject) else nullcontext():
+                end = await run_until_end(subject.runner, context, limit, tape)
     finally:
         await context.stop_servers()
         await context.stop_sandbox()
@@ -507,8 +508,8 @@ def _context(
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
         strict=services.rules.strict,
-        open_gateway=partial(_open_gateway, services, asyncio.get_running_loop()),
-        listen_for=partial(_listen_for, services, asyncio.get_running_loop(), model),
+        open_gateway=partial(open_gateway_of, services, asyncio.get_running_loop()),
+        listen_for=partial(listen_for_gateway, services, asyncio.get_running_loop(), model),
     )
     if WEB_SEARCH in case.tools or WEB_FETCH in case.tools:
         from pytest_agentbench.engine.resources import web_fetch, web_search
@@ -518,90 +519,3 @@ def _context(
     if tape is not None:
         tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
     return context
-
-
-def _open_gateway(services: Services, loop: asyncio.AbstractEventLoop, context: RunContext) -> OpenGateway:
-    from pytest_agentbench.runners.gateway.opening import open_gateway
-
-    return open_gateway(context, services.listener(loop))
-
-
-def _listen_for(services: Services, loop: asyncio.AbstractEventLoop, model: Model, gateway: Gateway) -> OpenGateway:
-    from pytest_agentbench.runners.gateway.opening import listen_for
-
-    return listen_for(gateway, model, services.listener(loop))
-
-
-def run_limit(profile: RunProfile, runner: Runner) -> float | None:
-    """Return how many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it
-    takes.
-    """
-    return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
-
-
-def _is_serial(subject: Subject) -> bool:
-    """Return whether the run sets variables in this process, and is alone in it."""
-    return subject.settings.get("env") == "serial"
-
-
-@contextmanager
-def _environment(services: Services, context: RunContext) -> Iterator[None]:
-    """Have clients in this process find the run's gateway by its variables inside the block."""
-    services.keep_environ()
-    with context.gateway.session_env():
-        yield
-
-
-async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
-    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored.
-
-    What its gateway knows goes first: agents hide outages, or fail by them.
-    """
-    try:
-        end = await _run_to_end(runner, context, limit, tape)
-    except Exception:
-        if (found := _end_by_gateway(context, None)) is None:
-            raise
-        return found
-    finally:
-        if context.opened_gateway is not None:
-            context.opened_gateway.close()
-    return _end_by_gateway(context, end) or end
-
-
-def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
-    """Return how the run ended by its own gateway, None where it has none, or that says nothing.
-
-    `end` is what the runner says of it, None where it raised.
-    """
-    opened = context.opened_gateway
-    if opened is None or (end is not None and end.status == "timed_out" and opened.outage is None):
-        return None
-    try:
-        return opened.find_end(answered=end is not None and end.status == "success")
-    except ProviderError as error:
-        return end_by_error(error)
-
-
-async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
-    """Return how the run ended by its runner."""
-    timer = asyncio.timeout(limit)
-    asked = limit is not None or tape is not None or context.client is not None  # else nobody looks at it
-    try:
-        async with timer if asked else nullcontext():
-            if tape is not None:
-                tape.timer = timer
-            if context.client is not None:
-                from pytest_agentbench.models.routes import RUN_LIMIT
-
-                RUN_LIMIT.set(timer)
-                context.variables = copy_context()
-            returned = await runner(context.case, context)
-        return conclude(returned, context.trace)
-    except ProviderError as error:
-        return end_by_error(error)
-    except TimeoutError:
-        if not timer.expired():
-            raise  # the agent's own
-        message = f"no answer within run_timeout_seconds ({limit:g} s)"
-        return RunEnd("timed_out", RunError(code="run_timeout", message=message))

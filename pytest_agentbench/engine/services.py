@@ -217,22 +217,25 @@ class Turnstile:
         self._left = asyncio.Event()
 
     @asynccontextmanager
-    async def enter(self, *, alone: bool) -> AsyncIterator[None]:
-        """Be inside the block only where that may be."""
-        # Who is to be alone holds the gate, also while waiting: it would wait for ever if others still came in
+    async def be_alone(self) -> AsyncIterator[None]:
+        """Be alone inside the block."""
+        # The gate is held while waiting, too: that would go on for ever if others still came in
         async with self._gate:
-            if alone:
-                while self._inside:
-                    self._left.clear()
-                    await self._left.wait()
-                yield
-                return
-            self._inside += 1
-        try:
+            while self._inside:
+                self._left.clear()
+                await self._left.wait()
             yield
-        finally:
-            self._inside -= 1
-            self._left.set()
+
+    async def __aenter__(self) -> None:
+        if self._gate.locked():
+            async with self._gate:
+                self._inside += 1
+        else:
+            self._inside += 1
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._inside -= 1
+        self._left.set()
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from support.bench import Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.config.profiles import RunProfile
-from pytest_agentbench.engine.execution import run_limit
+from pytest_agentbench.engine.running import run_limit
 from pytest_agentbench.packs.mcp_bench.planner import RUNNER
 from pytest_agentbench.runners.chat import llm_probe
 

@@ -1,0 +1,112 @@
+"""The time of a run that its runner has: from its start to its end, with a gateway where the agent asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.subject import Subject
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.base import OpenGateway, RunContext, RunEnd, Runner, conclude, end_by_error
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.runners.gateway.gateway import Gateway
+
+
+def open_gateway_of(services: Services, loop: asyncio.AbstractEventLoop, context: RunContext) -> OpenGateway:
+    """Return the gateway of a run whose agent asks by itself, at the session's listener."""
+    from pytest_agentbench.runners.gateway.opening import open_gateway
+
+    return open_gateway(context, services.listener(loop))
+
+
+def listen_for_gateway(
+    services: Services, loop: asyncio.AbstractEventLoop, model: Model, gateway: Gateway
+) -> OpenGateway:
+    """Return a runner's own gateway, reached at the session's listener."""
+    from pytest_agentbench.runners.gateway.opening import listen_for
+
+    return listen_for(gateway, model, services.listener(loop))
+
+
+def run_limit(profile: RunProfile, runner: Runner) -> float | None:
+    """Return how many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it
+    takes.
+    """
+    return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
+
+
+def is_serial(subject: Subject) -> bool:
+    """Return whether the run sets variables in this process, and is alone in it."""
+    return subject.settings.get("env") == "serial"
+
+
+@contextmanager
+def set_environment(services: Services, context: RunContext) -> Iterator[None]:
+    """Have clients in this process find the run's gateway by its variables inside the block."""
+    services.keep_environ()
+    with context.gateway.session_env():
+        yield
+
+
+async def run_until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+    """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored.
+
+    What its gateway knows goes first: agents hide outages, or fail by them.
+    """
+    try:
+        end = await _run_to_end(runner, context, limit, tape)
+    except Exception:
+        if (found := _end_by_gateway(context, None)) is None:
+            raise
+        return found
+    finally:
+        if context.opened_gateway is not None:
+            context.opened_gateway.close()
+    return _end_by_gateway(context, end) or end
+
+
+def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
+    """Return how the run ended by its own gateway, None where it has none, or that says nothing.
+
+    `end` is what the runner says of it, None where it raised.
+    """
+    opened = context.opened_gateway
+    if opened is None or (end is not None and end.status == "timed_out" and opened.outage is None):
+        return None
+    try:
+        return opened.find_end(answered=end is not None and end.status == "success")
+    except ProviderError as error:
+        return end_by_error(error)
+
+
+async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+    """Return how the run ended by its runner."""
+    timer = asyncio.timeout(limit)
+    asked = limit is not None or tape is not None or context.client is not None  # else nobody looks at it
+    try:
+        async with timer if asked else nullcontext():
+            if tape is not None:
+                tape.timer = timer
+            if context.client is not None:
+                from pytest_agentbench.models.routes import RUN_LIMIT
+
+                RUN_LIMIT.set(timer)
+                context.variables = copy_context()
+            returned = await runner(context.case, context)
+        return conclude(returned, context.trace)
+    except ProviderError as error:
+        return end_by_error(error)
+    except TimeoutError:
+        if not timer.expired():
+            raise  # the agent's own
+        message = f"no answer within run_timeout_seconds ({limit:g} s)"
+        return RunEnd("timed_out", RunError(code="run_timeout", message=message))
