@@ -291,7 +291,8 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
     found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
-    found += find_settings_problems(runner.model_extra or {})
+    own = known_of(info).runner_says(runner.type, "own_fields") or ()
+    found += find_settings_problems({name: value for name, value in runner.overrides.items() if name not in own})
     if (problems := known_of(info).runner_says(runner.type, "settings_problems")) is not None:
         found += problems(runner.overrides, scope)
     if known_of(info).runner_says(runner.type, "sends_requests") is False:

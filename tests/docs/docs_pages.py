@@ -6,8 +6,8 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
-- `<!-- needs: openclaw -->` before a console block leaves it out where the image of OpenClaw is not there; what needs
-  `sdks` is run in the environment that has them, and left out where none is named;
+- `<!-- needs: NAME... -->` before a console block leaves it out where one of these is not there: `bubblewrap`, the
+  images of `openclaw` and of agents by the names of their adapters, and `sdks`, in whose environment it is then run;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.agents_here import agent_lacks
+from support.docker_here import bubblewrap_lacks
 from support.openclaw_here import openclaw_lacks
 
 _BLOCK = re.compile(
@@ -34,6 +36,7 @@ _TIMES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
 _MARK = "\x1e"
 _SDKS = "AGENTBENCH_TEST_SDKS"
 _LACKS = {
+    "bubblewrap": bubblewrap_lacks,
     "openclaw": openclaw_lacks,
     "sdks": lambda: None if _SDKS in os.environ else f"{_SDKS} names no environment with SDKs",
 }
@@ -160,7 +163,7 @@ def problems(page: str, project: Project) -> Iterator[str]:
             project.serve(block.argument or "")
         if block.what == "file":
             project.write(block.argument or "", block.text)
-        elif block.what == "needs" and (reason := _LACKS[block.argument or ""]()) is not None:
+        elif block.what == "needs" and (reason := _lacks(block.argument or "")) is not None:
             project.left_out.append(f"line {block.line}: {reason}")
         elif block.language == "console":
             if block.what == "needs" and block.argument == "sdks":
@@ -168,6 +171,12 @@ def problems(page: str, project: Project) -> Iterator[str]:
             yield from _console_problems(block, project)
         elif block.language not in (None, "text") and block.what != "ci":
             yield f"line {block.line}: a {block.language or 'plain'} block is neither run nor written to a file"
+
+
+def _lacks(names: str) -> str | None:
+    """Why the first of these that is not here is not; None where all are."""
+    reasons = (_LACKS[name]() if name in _LACKS else agent_lacks(name) for name in names.split())
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _console_problems(block: Block, project: Project) -> Iterator[str]:

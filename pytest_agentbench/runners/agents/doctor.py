@@ -64,7 +64,7 @@ def _write_case(folder: Path, agent: str, sandbox: str, turns: int) -> None:
 
 
 def _run_session(folder: Path, root: Path) -> str:
-    options = ["-q", "-p", "no:cacheprovider", "--agentbench-model", "demo", "-o", f"agentbench_configs={root}"]
+    options = ["-q", "-rs", "-p", "no:cacheprovider", "--agentbench-model", "demo", "-o", f"agentbench_configs={root}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "cases"],
         cwd=folder,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.agents_here import agent_lacks
 from support.bench import Bench, check
-from support.docker_here import docker_lacks
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.cli.places import enclosing_root
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters, make_agent
 from pytest_agentbench.runners.agents.doctor import try_agent
 from pytest_agentbench.runners.agents.fields import AgentFields
@@ -188,9 +190,17 @@ def test_commands(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 @pytest.mark.slow
+def test_the_doctor_says_why_an_agent_cannot_be_tried(bench: Bench) -> None:
+    project(bench, argv=["no-such-agent", "{message}"])
+    root = enclosing_root(bench.path / "cases")
+    with pytest.raises(SandboxError, match="the program no-such-agent is not installed"):
+        try_agent(find_adapter("stub", root), root.path, "bubblewrap")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in list_adapters() if find_adapter(name).program.verified is not None])
 def test_the_real_agent_in_its_image(name: str, tmp_path: Path) -> None:
     adapter = find_adapter(name)
-    if (lacks := docker_lacks(adapter.image, f"agentbench agents image {name}")) is not None:
+    if (lacks := agent_lacks(name)) is not None:
         pytest.skip(lacks)
     assert [each for each in try_agent(adapter, tmp_path, "docker") if each.problem is not None] == []

@@ -101,6 +101,17 @@ def test_an_outage_counts_before_the_answer_that_hides_it(bench: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_program_finds_no_key_but_its_runs_token(bench: Bench, monkeypatch: pytest.MonkeyPatch, sandbox: str) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_AUTH_TOKEN", "MY_SECRET"):
+        monkeypatch.setenv(name, "sk-of-a-person")
+    looks = 'test -n "$OPENAI_API_KEY" && ! env | grep sk-of-a-person && ! grep -a sk-of-a-person /proc/self/environ'
+    case(bench, "Look.", sandbox=sandbox, command=["sh", "-c", f"{looks} && echo none"], answer=None)
+    run(bench)
+    assert (artifact(bench)["status"], artifact(bench)["trace"][-1]["content"]) == ("success", "none")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_a_command_that_takes_too_long_leaves_no_process(bench: Bench, sandbox: str) -> None:
     case(bench, "Please sleep for long.", sandbox=sandbox, timeout_seconds=1.5)
     began = time.monotonic()

@@ -1,0 +1,12 @@
+"""Which command-line agents can be run here: those whose image `agentbench agents image` has built."""
+
+from __future__ import annotations
+
+from support.docker_here import docker_lacks
+
+from pytest_agentbench.runners.agents.adapter import find_adapter
+
+
+def agent_lacks(name: str) -> str | None:
+    """Why the agent cannot be run here; None where it can. Asked once."""
+    return docker_lacks(find_adapter(name).image, f"agentbench agents image {name}")
