@@ -219,7 +219,7 @@ class AgentProgram(ConfigFile):
     install: Install
     """The package."""
     dialects: Annotated[tuple[DialectName, ...], Field(min_length=1)]
-    """How it asks its model."""
+    """How it asks its model; in any other way it is refused."""
     argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
     """The program with its arguments for the first turn; names in braces are replaced, there is no shell."""
     resume_argv: tuple[LaterArgument, ...] | None = None

@@ -12,13 +12,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, ToolCall, UsageReading
+from pytest_agentbench.config.agent_file import AgentProgram, Content, DialectName, Reading, ToolCall, UsageReading
 from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
 from pytest_agentbench.records.base import PortableName
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields
-from pytest_agentbench.runners.agents.reading import Answer
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -33,7 +32,7 @@ READER = "read.py"
 
 IMAGE = "localhost/agentbench-agent"
 _DATA = files("pytest_agentbench.runners.agents") / "data"
-Read = Callable[[str, str, int], Answer]
+Read = Callable[[str, str, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +124,18 @@ class Program:
     tools: Mapping[PortableName, ToolCall] = field(default_factory=dict)
     finish: ToolCall | None = None
     adapter: Adapter | None = None
+    dialects: tuple[DialectName, ...] = ()
 
     def policy(self) -> GatewayPolicy:
         """Return its peculiarities, as its gateway has to know them."""
         from pytest_agentbench.runners.gateway.policy import GatewayPolicy, Helper, Volatile
 
         if self.adapter is None:
-            return GatewayPolicy()
+            return GatewayPolicy(dialects=self.dialects)
         said = self.adapter.program
         marks = [re.compile(each) for each in said.error_results]
         return GatewayPolicy(
+            dialects=said.dialects,
             pin=said.pin,
             server_tools=said.server_tools,
             volatile=tuple(Volatile(each.where or "any", re.compile(each.pattern), each.as_) for each in said.volatile),
@@ -160,6 +161,7 @@ def make_command(fields: CommandFields, name: str) -> Program:
         fields.files,
         session=fields.session,
         context_tokens=fields.context_tokens,
+        dialects=fields.dialects or (),
     )
 
 

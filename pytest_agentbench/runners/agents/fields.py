@@ -45,7 +45,7 @@ class CommandFields(ProgramFields):
     session: Reading | None = None
     """Where it names its session; default: `{session}` is a name that the run gives."""
     dialects: Annotated[tuple[DialectName, ...], Field(min_length=1)] | None = None
-    """How it asks its model; default: any way."""
+    """How it asks its model; in any other way it is refused. Default: all."""
 
 
 class AgentFields(ProgramFields):

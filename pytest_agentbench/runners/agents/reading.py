@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_agentbench.config.agent_file import Reading, Source, UsageReading
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.terminal_text import shorten_text
 
 _MOST_VALUES = 10_000
 """How many JSON values of one output are looked at, from its end: an agent may print any number."""
@@ -32,6 +34,22 @@ class Answer:
     text: str | None
     error: str | None = None
     session: str | None = None
+
+
+def make_answer(returned: object, reader: str) -> Answer:
+    """Return what an adapter's own reader returned: the answer's text, or a mapping of `Answer`'s fields.
+
+    Raises ConfigError for anything else; `reader` is its file.
+    """
+    if returned is None or isinstance(returned, str):
+        return Answer(returned)
+    known = isinstance(returned, Mapping) and returned.keys() <= {"text", "error", "session"}
+    if isinstance(returned, Mapping) and known and all(isinstance(each, str | None) for each in returned.values()):
+        return Answer(returned.get("text"), returned.get("error"), returned.get("session"))
+    raise ConfigError(
+        f"{reader}: read() returned {shorten_text(repr(returned), 80)}, expected a text, None, or a mapping of text, "
+        "error and session to texts"
+    )
 
 
 def read_answer(answer: Reading, error: Reading | None, session: Reading | None, left: Left) -> Answer:

@@ -16,7 +16,7 @@ from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.agents.adapter import Program
+from pytest_agentbench.runners.agents.adapter import READER, Program
 from pytest_agentbench.runners.agents.fields import ProgramFields
 from pytest_agentbench.runners.agents.places import (
     CONTROL,
@@ -32,7 +32,7 @@ from pytest_agentbench.runners.agents.places import (
     start_sandbox,
     write_inputs,
 )
-from pytest_agentbench.runners.agents.reading import Answer, Left, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import Answer, Left, make_answer, read_answer, read_usage
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.store.files import slug
@@ -261,7 +261,7 @@ class _Session:
     def _read(self, left: Left, done: ExecResult) -> Answer:
         program = self.prepared.program
         if (read := program.reader()) is not None:
-            return read(left.stdout, left.stderr, done.exit_code if done.exit_code is not None else -1)
+            return make_answer(read(left.stdout, left.stderr, -1 if done.exit_code is None else done.exit_code), READER)
         return read_answer(program.answer, program.error, program.session, left)
 
     def _add_reported(self, told: dict[str, int], left: Left) -> dict[str, int]:

@@ -200,7 +200,7 @@ class Gateway:
                     self._note(foreign_key=True)
                 if "content-encoding" in request.headers:
                     raise RequestRefused(415, "a compressed request is not read here", "unsupported_encoding")
-                if route.kind == "ask":
+                if route.kind == "ask" and route.dialect in (self._policy.dialects or DIALECTS):
                     await self._respond(await self._read(request, route, dialect), scope, receive, send)
                     return
                 response = await self._answer_aside(request, route, dialect)

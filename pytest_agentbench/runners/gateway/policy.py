@@ -41,16 +41,18 @@ def call_as_made(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
 class GatewayPolicy:
     """Hold an agent's peculiarities. The defaults are those of a program that has none.
 
-    `names` are further names of the run's model; with `pin: rewrite` any name stands for it. `server_tools` says what
-    becomes of tools that a provider would run; they pass only where the whole request does. `volatile` is what
-    cassettes do not compare. `internal` begins user messages that are the agent's own and no words of the case.
-    `helpers` get canned replies from scripts. `is_error(content, tool)` tells results of tools that failed,
-    `unwrap(call)` the tool that a call is for and its arguments. An outage is told with the status `outage_status`: one
-    that the agent does not ask again after. Requests go as they are to an endpoint that speaks their dialect, unless
-    `passes` says otherwise, and are translated for any other, unless `translates` does.
+    It asks in `dialects`, where it says so. `names` are further names of the run's model; with `pin: rewrite` any
+    name stands for it. `server_tools` says what becomes of tools that a provider would run; they pass only where
+    the whole request does. `volatile` is what cassettes do not compare. `internal` begins user messages that are
+    the agent's own and no words of the case. `helpers` get canned replies from scripts. `is_error(content, tool)`
+    tells results of tools that failed, `unwrap(call)` the tool that a call is for and its arguments. An outage is
+    told with the status `outage_status`: one that the agent does not ask again after. Requests go as they are to an
+    endpoint that speaks their dialect, unless `passes` says otherwise, and are translated for any other, unless
+    `translates` does.
     """
 
     names: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ()
     pin: Literal["refuse", "rewrite"] = "refuse"
     server_tools: Literal["refuse", "remove", "pass"] = "refuse"
     volatile: tuple[Volatile, ...] = ()

@@ -122,8 +122,8 @@ def test_a_changed_adapter_is_another_subject(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_reader_of_an_adapters_own(bench: Bench) -> None:
     project(bench)
-    source = "from pytest_agentbench.runners.agents.reading import Answer\n\ndef read(stdout, stderr, exit):\n"
-    bench.write("cases/agents/stub/read.py", f"{source}    return Answer(f'Paris {{exit}} {{stderr.strip()}}')\n")
+    source = "def read(stdout, stderr, exit):\n"
+    bench.write("cases/agents/stub/read.py", f"{source}    return {{'text': f'Paris {{exit}} {{stderr.strip()}}'}}\n")
     assert bench.run("--model", "demo", "cases").outcomes == {"one[demo]": "passed"}
     assert artifact(bench)["trace"][-1]["content"] == "Paris 0 a line of a log"
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.config.agent_file import Reading, UsageReading
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters
-from pytest_agentbench.runners.agents.reading import Answer, Left, look_up, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import Answer, Left, look_up, make_answer, read_answer, read_usage
 
 
 def reading(**fields: Any) -> Reading:
@@ -139,3 +140,12 @@ def test_every_adapter_is_sound() -> None:
 def test_nothing_counted_is_nothing_told() -> None:
     usage = UsageReading.model_validate({"where": {"type": "x"}, "input": "a", "output": "b"})
     assert read_usage(usage, "stdout_jsonl", Left("{}\n")) == {}
+
+
+def test_a_reader_of_ones_own_returns_a_text_or_a_mapping() -> None:
+    assert make_answer("Paris", "read.py") == Answer("Paris")
+    assert make_answer(None, "read.py") == Answer(None)
+    assert make_answer({"error": "no", "session": "s"}, "read.py") == Answer(None, "no", "s")
+    for wrong in (3, {"answer": "Paris"}, {"text": 3}):
+        with pytest.raises(ConfigError, match=r"read\(\) returned .*, expected a text, None, or a mapping"):
+            make_answer(wrong, "read.py")

@@ -457,3 +457,14 @@ def test_signatures_of_gemini_that_an_agent_lost_are_put_back_and_results_go_onc
             assert it.trace.provider["gateway"]["signature_restored"] is True
 
     asyncio.run(run())
+
+
+def test_an_agent_asks_in_its_own_dialects_only(tmp_path):
+    async def run() -> None:
+        policy = GatewayPolicy(dialects=("messages",))
+        async with Upstream([]).serving() as upstream, passing(tmp_path, upstream, policy=policy) as it:
+            refused = await it.http.post(PATHS["chat"], content=ASKED["chat"])
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_route")
+            assert it.notes("refused_endpoint") == [{"method": "POST", "path": PATHS["chat"]}]
+
+    asyncio.run(run())
