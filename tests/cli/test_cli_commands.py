@@ -233,8 +233,8 @@ def test_schemas_are_printed_and_written(run, tmp_path):
     assert json.loads((tmp_path / "new" / "schemas" / "suite.schema.json").read_text()) == schema
     written = {path.name.removesuffix(".schema.json") for path in (tmp_path / "new" / "schemas").iterdir()}
     assert written == {
-        *("test_case", "dataset", "reports", "suite", "run_profile", "evaluation_profile", "agent", "models"),
-        *("servers", "keys", "demo", "dataset_demo", "report"),
+        *("test_case", "dataset", "reports", "suite", "run_profile", "evaluation_profile", "agent", "agent_program"),
+        *("models", "servers", "keys", "demo", "dataset_demo", "report"),
     }
 
 
