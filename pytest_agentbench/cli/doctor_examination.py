@@ -45,12 +45,12 @@ async def examine(
     found, models, live = cases_below(path, roots), Models(root, evaluation_profiles), announce is not None
     sandboxes = Sandboxes(workspaces, starts_engines=False)
     try:
-        needs = await _find_needs(found, run_profiles, sandboxes, registry)
+        needs = await _find_needs(found, run_profiles, root, sandboxes, registry)
         if announce is not None:
             announce([*list_sandbox_actions(run_profiles, needs), *models.actions()])
             # Anew with engines: which of them work decides what cases would get.
             sandboxes = Sandboxes(workspaces)
-            needs = await _find_needs(found, run_profiles, sandboxes, registry)
+            needs = await _find_needs(found, run_profiles, root, sandboxes, registry)
         hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
         tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks, live=live)
     finally:
@@ -68,9 +68,9 @@ async def examine(
 
 
 async def _find_needs(
-    found: Cases, profiles: Sequence[RunProfile], sandboxes: Sandboxes, registry: Registry
+    found: Cases, profiles: Sequence[RunProfile], root: ConfigRoot, sandboxes: Sandboxes, registry: Registry
 ) -> list[Needs]:
-    needs = [find_needs(found.cases, each, sandboxes, registry) for each in profiles]
+    needs = [find_needs(found.cases, each, root, sandboxes, registry) for each in profiles]
     for need in needs:
         await skip_for_images(need, sandboxes)
     return needs

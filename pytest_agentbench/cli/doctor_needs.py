@@ -81,14 +81,22 @@ def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
         yield row.make()
 
 
-def find_needs(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
+def find_needs(
+    cases: Sequence[Case], profile: RunProfile, root: ConfigRoot, sandboxes: Sandboxes, registry: Registry
+) -> Needs:
     """Return what the cases need under the profile. Tools and runners of plugins are taken to work."""
-    needs = Needs()
+    from pytest_agentbench.runners.agents.runs import ProgramRuns
+
+    needs, programs = Needs(), ProgramRuns(sandboxes)
     for case in cases:
         wanted: set[SandboxSpec] = set()
         try:
+            if case.runner.type in ("agent", "command"):
+                place = programs.prepare_case(case, root, profile).sandbox
+                wanted.update([place()] if place is not None else [])
             _collect_needs(case, profile, sandboxes, registry, wanted)
-        except UnavailableError as error:
+        # An agent that nobody knows, too
+        except (UnavailableError, ConfigError) as error:
             needs.skipped.setdefault(str(error), []).append(case.case_id)
         for spec in wanted:
             needs.sandboxes.setdefault(spec, []).append(case.case_id)

@@ -29,17 +29,17 @@ class Project:
         self.folder = folder
         (folder / "pyproject.toml").touch()
 
-    def write(self, name: str, **fields) -> None:
+    def write(self, name: str, /, **fields) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({"schema_version": 1, **fields}))
 
-    def case(self, case_id: str, *tools: str, runner: str = "llm_probe") -> None:
+    def case(self, case_id: str, *tools: str, runner: str = "llm_probe", **own: str) -> None:
         self.write(
             f"{case_id}/test.yaml",
             case_id=case_id,
             title=case_id,
-            runner={"type": runner},
+            runner={"type": runner, **own},
             input={"messages": [{"role": "user", "content": "?"}], "context": {"llm_probe": {"tools": [*tools]}}},
             deterministic_checks=[{"check_id": "any", "declarative": {"kind": "final_response_present"}}],
         )
@@ -55,6 +55,11 @@ class Project:
             judges=[{"judge_id": "j", "type": "llm_probe", "model": "careful"}],
             judge_runs=[{"judge_run_id": "r", "judge_id": "j"}],
         )
+
+    def agent(self, name: str, program: str) -> None:
+        """An adapter of the project's own."""
+        said = {"name": name, "title": name, "licence": "MIT", "install": {"pypi": f"{name}==1.0.0"}}
+        self.write(f"agents/{name}/agent.yaml", **said, dialects=["chat"], argv=[program, "{message}"], answer={})
 
     def profile(self, **sandbox) -> None:
         self.write("run_profiles/p.yaml", run_profile_id="p", title="p", sandbox=sandbox)
@@ -343,6 +348,29 @@ def test_an_openclaw_case_under_a_profile_that_names_no_agent(project):
     done = project.doctor(**NO_DOCKER)
     assert done.returncode == 1
     assert "add `openclaw: {agent_id: ..., image: name:tag" in line(done, "skipped: claw")
+
+
+@pytest.mark.slow
+def test_agents_that_are_not_here(project):
+    project.profile(type="local")
+    project.agent("mine", "no-such-agent")
+    project.case("in-docker", runner="agent", agent="codex")
+    project.case("installed", runner="agent", agent="mine", sandbox="bubblewrap")
+    project.case("misspelt", runner="agent", agent="codx", sandbox="local")
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 1
+    assert "no docker daemon answers at /nowhere/docker.sock" in line(done, "skipped: in-docker")
+    assert "the program no-such-agent is not installed" in line(done, "skipped: installed")
+    assert "there is no agent 'codx'; did you mean 'codex'?" in line(done, "skipped: misspelt")
+
+
+@needs_docker
+@pytest.mark.slow
+def test_an_agent_whose_image_is_still_to_be_built(project):
+    project.agent("mine", "mine")
+    project.case("one", runner="agent", agent="mine")
+    said = "there is no image of mine here; build it: agentbench agents image mine"
+    assert said in line(project.doctor(), "skipped: one")
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ class ProgramRunner(RunnerKind):
         """Return what runs of programs share."""
         from pytest_agentbench.runners.agents.runs import ProgramRuns
 
-        return ProgramRuns(parts)
+        return ProgramRuns(parts.sandboxes)
 
     def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
         """Yield what is wrong with the fields of its own, and what a guest's file may not start."""

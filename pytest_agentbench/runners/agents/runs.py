@@ -6,43 +6,53 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.runners.agents.adapter import Adapter, Program, find_adapter, make_agent, make_command
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields, no_turns, read_fields
 from pytest_agentbench.runners.agents.turns import Prepared as ProgramRun
-from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
+from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest
 from pytest_agentbench.workspaces.sandboxes.base import Mount, SandboxSpec
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import RunProfile
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.records.case import Case, SandboxSettings
+    from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
 class ProgramRuns(RunnerSession):
     """Parts that runs of programs share in a session: the ids of images, looked up once."""
 
-    def __init__(self, parts: SessionParts) -> None:
-        self.parts = parts
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self.sandboxes = sandboxes
         self._image_ids: dict[str, str | None] = {}
 
     def prepare(self, request: RunRequest) -> Prepared:
-        """Return the run's program, and what of it and of its sandbox can change the run.
+        """Return the run's program, and what of it and of its sandbox can change the run: as `prepare_case`."""
+        return self.prepare_case(request.case, request.root, request.profile)
+
+    def prepare_case(self, case: Case, root: ConfigRoot, profile: RunProfile) -> Prepared:
+        """Return what is the same in all runs of a case.
 
         Raises ConfigError for an agent that is not there, or wrong, or cannot hold the case's turns, UnavailableError
         for a program that is not there.
         """
-        case = request.case
+        settings = profile.sandbox_settings
         if case.runner.type == "agent":
-            return self._prepare_agent(request, read_fields(AgentFields, case.runner.overrides))
+            return self._prepare_agent(case, root, settings)
         fields = read_fields(CommandFields, case.runner.overrides)
         program = make_command(fields, "the command")
-        kind = fields.sandbox or request.profile.sandbox_settings.type
-        spec = partial(self._spec_of_command, request, kind)
-        return self._prepared(request, program, fields, kind, spec, {})
+        kind = fields.sandbox or settings.type
+        spec = partial(self.sandboxes.spec, settings.model_copy(update={"type": kind}), case.sandbox)
+        return _prepared(settings, program, fields, kind, spec, {})
 
-    def _prepare_agent(self, request: RunRequest, fields: AgentFields) -> Prepared:
-        case = request.case
+    def _prepare_agent(self, case: Case, root: ConfigRoot, settings: SandboxSettings) -> Prepared:
+        fields = read_fields(AgentFields, case.runner.overrides)
         try:
-            adapter = find_adapter(fields.agent, request.root)
+            adapter = find_adapter(fields.agent, root)
         except ConfigError as error:
             raise ConfigError(f"{case.path}:{case.line}:1: runner.agent: {error}") from None
         if len(case.turns) > 1 and adapter.program.resume_argv is None:
@@ -53,34 +63,13 @@ class ProgramRuns(RunnerSession):
             if problem := pinning_problem(image):
                 raise ConfigError(f"{case.path}:{case.line}:1: runner.image: {problem}")
             identity["image"] = {"name": image, "id": self._find_image(image)}
-            spec = partial(self._spec_of_image, request, adapter, image)
+            spec = partial(self._spec_of_image, settings, adapter, image)
         else:
-            spec = partial(self._spec_here, request, fields.sandbox)
-        return self._prepared(request, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
+            spec = partial(self.sandboxes.spec, settings.model_copy(update={"type": fields.sandbox}))
+        return _prepared(settings, make_agent(fields, adapter), fields, fields.sandbox, spec, identity)
 
-    def _prepared(
-        self, request: RunRequest, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
-    ) -> Prepared:
-        shown: tuple[str, ...] = ()
-        if kind != "docker":
-            mounts, shown = show_programs(program) if kind == "bubblewrap" else ((), ())
-            spec = partial(_with_mounts, spec, mounts)
-        settings = request.profile.sandbox_settings.model_dump(exclude={"type", "image", "build_network"})
-        return Prepared(
-            identity={**identity, "sandbox": {**settings, "type": kind}},
-            sandbox=spec,
-            data=ProgramRun(program, fields, shown),
-        )
-
-    def _spec_of_command(self, request: RunRequest, kind: str) -> SandboxSpec:
-        settings = request.profile.sandbox_settings.model_copy(update={"type": kind})
-        return self.parts.sandboxes.spec(settings, request.case.sandbox)
-
-    def _spec_here(self, request: RunRequest, kind: str) -> SandboxSpec:
-        return self.parts.sandboxes.spec(request.profile.sandbox_settings.model_copy(update={"type": kind}))
-
-    def _spec_of_image(self, request: RunRequest, adapter: Adapter, image: str) -> SandboxSpec:
-        spec = self.parts.sandboxes.container(image, request.profile.sandbox_settings)
+    def _spec_of_image(self, settings: SandboxSettings, adapter: Adapter, image: str) -> SandboxSpec:
+        spec = self.sandboxes.container(image, settings)
         if self._find_image(image) is None and image == adapter.image:
             name = adapter.program.name
             raise UnavailableError(f"there is no image of {name} here; build it: agentbench agents image {name}")
@@ -100,6 +89,21 @@ class ProgramRuns(RunnerSession):
                 found = None
             self._image_ids[name] = None if found is None else found.image_id
         return self._image_ids[name]
+
+
+def _prepared(
+    settings: SandboxSettings, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
+) -> Prepared:
+    shown: tuple[str, ...] = ()
+    if kind != "docker":
+        mounts, shown = show_programs(program) if kind == "bubblewrap" else ((), ())
+        spec = partial(_with_mounts, spec, mounts)
+    kept = settings.model_dump(exclude={"type", "image", "build_network"})
+    return Prepared(
+        identity={**identity, "sandbox": {**kept, "type": kind}},
+        sandbox=spec,
+        data=ProgramRun(program, fields, shown),
+    )
 
 
 def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
