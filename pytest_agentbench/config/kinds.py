@@ -171,6 +171,10 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(known)}
     if "RunnerSpec" in definitions:
         _complete(definitions["RunnerSpec"])
+        # What a runner that starts a program reads itself
+        env = definitions["RunnerSpec"]["properties"]["env"]
+        env["description"] += " A mapping: variables of the program that `command` or `agent` starts."
+        env["anyOf"].insert(1, {"type": "object"})
     if kind in (
         TestCaseFile,
         DatasetDescriptor,

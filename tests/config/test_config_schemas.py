@@ -90,3 +90,9 @@ def test_runner_settings_are_checked_and_open(schemas, defaults, valid):
     assert validator.is_valid({**profile, "model_overrides": {"m": defaults}}) is valid
     case = check(kind="final_response_present") | {"runner": {"type": "llm_probe", **defaults}}
     assert Draft202012Validator(schemas["test_case"]).is_valid(case) is valid
+
+
+@pytest.mark.parametrize(("env", "valid"), [("serial", True), ({"TZ": "UTC"}, True), ("parallel", False), (1, False)])
+def test_variables_of_a_program_stand_where_serial_may(schemas, env, valid):
+    case = {**check(kind="final_response_present"), "runner": {"type": "command", "command": ["x"], "env": env}}
+    assert Draft202012Validator(schemas["test_case"]).is_valid(case) is valid
