@@ -174,14 +174,14 @@ class _Session:
             left_seconds -= time.monotonic() - began
             left = await self._look(done, mark)
             answer = await self.context.in_thread(partial(self._read, left, done))
-            told = self._add_reported(told, left)
+            before, told = told, self._add_reported(told, left)
             trace.event(
                 "turn",
                 number=number,
                 seconds=done.seconds,
                 exit_code=done.exit_code,
                 killed=done.killed,
-                agent_reported=told or None,
+                agent_reported={name: count - before.get(name, 0) for name, count in told.items()} or None,
             )
             end = self._judge(done, left, answer, f"turn {number} of {len(texts)}")
             if end is not None:
@@ -265,6 +265,7 @@ class _Session:
         return read_answer(program.answer, program.error, program.session, left)
 
     def _add_reported(self, told: dict[str, int], left: Left) -> dict[str, int]:
+        """Return what the agent counted in all turns so far: some tell a turn's tokens, some their session's."""
         program = self.prepared.program
         if program.reported is None:
             return {}

@@ -248,6 +248,8 @@ class Gateway:
         """Raise RequestRefused where nothing may be asked any more, or not in this dialect, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
+        if self.outage is not None:
+            self._note(asked_after_outage=self._facts.get("asked_after_outage", 0) + 1)
         if self.outage is None and (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
         if self.outage is None and not (passes or self._policy.translates or self._model.scripted):
