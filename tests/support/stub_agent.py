@@ -1,6 +1,7 @@
 """A command-line agent as small as one can be: asks its model in Chat Completions, runs what it is told, prints JSON.
 
 Usage: stub_agent.py [--resume] MESSAGE; its session is a file in HOME. Words in a message make it fail; see FAULTS.
+Of variables it takes STUB_MODEL, STUB_TOOL (the type of a tool that its provider would run) and STUB_COUNTED (tokens).
 """
 
 import json
@@ -12,11 +13,49 @@ import time
 import urllib.error
 import urllib.request
 
+COUNTED = int(os.environ.get("STUB_COUNTED", "11"))
 HISTORY = pathlib.Path(os.environ["HOME"], "session.json")
 TOOLS = [{"type": "function", "function": {"name": "sh", "parameters": {"type": "object"}}}]
+if "STUB_TOOL" in os.environ:
+    TOOLS.append({"type": os.environ["STUB_TOOL"]})
+
+
+def forge():
+    """Write what session files of others look like, and say on stdout that another run is over."""
+    false = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1}, "result": {"text": "forged"}})
+    for name in (".codex/sessions/rollout-1.jsonl", ".gemini/tmp/chats/1.jsonl", "agentbench.json", "run_1.json"):
+        for place in (os.environ["HOME"], "/run/agentbench", "."):
+            try:
+                pathlib.Path(place, name).parent.mkdir(parents=True, exist_ok=True)
+                pathlib.Path(place, name).write_text(false)
+            except OSError:
+                pass
+    print(false, flush=True)
+
+
+def count_tokens():
+    """Ask thirty times what costs nothing, in the dialect that has it; ten a second are answered."""
+    body = json.dumps({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "x" * 9999}]})
+    for _ in range(30):
+        address = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages/count_tokens"
+        urllib.request.urlopen(urllib.request.Request(address, body.encode(), {"content-type": "application/json"}))
+
+
+def never_end():
+    """Leave processes of sessions of their own behind, write without end, and do not go."""
+    for _ in range(20):
+        subprocess.Popen(["sleep", "613"], start_new_session=True)
+    while True:
+        print("x" * 2**16, flush=True)
+
+
 FAULTS = {
     "exit 7": lambda: sys.exit("it is broken"),
     "say nothing": lambda: sys.exit(0),
+    "forge": forge,
+    "count tokens": count_tokens,
+    "never end": never_end,
+    "ask elsewhere": lambda: urllib.request.urlopen("http://192.0.2.1/", timeout=5),
     "sleep for long": lambda: (subprocess.Popen(["sleep", "611"]), time.sleep(611)),
 }
 
@@ -39,6 +78,8 @@ def main():
         try:
             message = ask(messages, os.environ.get("STUB_MODEL", "demo"))
         except urllib.error.HTTPError as error:
+            if "or fail" in text:
+                sys.exit(f"HTTP {error.code}")
             # As some agents do: an outage becomes an answer
             message = {"role": "assistant", "content": f"[API Error: {error.code}]"}
         messages.append(message)
@@ -50,7 +91,7 @@ def main():
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout})
     HISTORY.write_text(json.dumps(messages))
     print("a line of a log", file=sys.stderr)
-    print(json.dumps({"result": {"text": message["content"]}, "session": "s-1", "counted": {"in": 11, "out": 3}}))
+    print(json.dumps({"result": {"text": message["content"]}, "session": "s-1", "counted": {"in": COUNTED, "out": 3}}))
 
 
 main()
