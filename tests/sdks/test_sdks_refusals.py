@@ -91,7 +91,7 @@ def test_an_outage_is_told_with_the_status_that_an_agent_needs(
     dialect: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = replace(opening.GatewayPolicy(), outage_status=status)
-    monkeypatch.setattr(opening, "GatewayPolicy", lambda: policy)
+    monkeypatch.setattr(opening, "GatewayPolicy", lambda **given: policy)
 
     async def run(endpoint: FaultEndpoint) -> None:
         async with listening(at(endpoint)) as (_, make, _http):
