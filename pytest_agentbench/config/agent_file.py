@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_val
 from pytest_agentbench.config.base import ConfigFile, LocalFile, Problems, scope_of, suggest
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records.base import PortableName, Record, Slug, VariableName
+from pytest_agentbench.records.case import ApiName
 from pytest_agentbench.records.check_specs import Text
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
@@ -17,8 +18,6 @@ PLACE = re.compile(r"\{([a-z_]+)\}")
 
 TURN_NAMES = frozenset({"base", "key", "model", "message", "message_file", "workspace", "home", "context_tokens"})
 """What argv, env and files may name; a later turn's argv knows `session` too."""
-
-DialectName = Literal["chat", "responses", "messages", "gemini"]
 
 
 def check_names(names: Iterable[str]) -> AfterValidator:
@@ -218,7 +217,7 @@ class AgentProgram(ConfigFile):
     """SPDX id, or `proprietary`."""
     install: Install
     """The package."""
-    dialects: Annotated[tuple[DialectName, ...], Field(min_length=1)]
+    dialects: Annotated[tuple[ApiName, ...], Field(min_length=1)]
     """How it asks its model; in any other way it is refused."""
     argv: Annotated[tuple[Argument, ...], Field(min_length=1)]
     """The program with its arguments for the first turn; names in braces are replaced, there is no shell."""

@@ -22,10 +22,11 @@ from pytest_agentbench.models.completions import (
     read_request,
     refuse_large,
 )
-from pytest_agentbench.models.dialects.base import DialectName, RequestRefused, Route
+from pytest_agentbench.models.dialects.base import RequestRefused, Route
 from pytest_agentbench.models.dialects.chat import list_events, wants_usage
 from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.records.case import ApiName
 from pytest_agentbench.sources.json_files import lies_deep
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def respond_with_refusal(refused: RequestRefused, name: DialectName = "chat") -> Response:
+def respond_with_refusal(refused: RequestRefused, name: ApiName = "chat") -> Response:
     """Return the response that says why, as a dialect has it."""
     body = DIALECTS[name].error(refused.status, refused.code, str(refused))
     return JSONReply(body, refused.status, refused.headers)

@@ -496,7 +496,8 @@ DialectName = Literal[
 
 
 ApiName = Literal["chat", "responses", "messages", "gemini"]
-"""The protocol that a model is asked in: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
+"""A protocol that models are asked in: Chat Completions, OpenAI's Responses, Anthropic's Messages, or Google's
+generateContent."""
 
 
 class Dialect(Record):

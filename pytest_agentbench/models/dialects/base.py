@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pytest_agentbench.models.ends import read_finish
+from pytest_agentbench.records.case import ApiName
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.replies import ChatReply
 
-DialectName = Literal["chat", "responses", "messages", "gemini"]
 RouteKind = Literal["ask", "count", "models", "ping", "unknown"]
 JsonObject = dict[str, Any]
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Route:
     streams are told by the path, and are a JSON array unless they are asked for as events.
     """
 
-    dialect: DialectName
+    dialect: ApiName
     kind: RouteKind
     model: str | None = None
     token: str | None = None
@@ -101,7 +101,7 @@ class Dialect:
     there is, `count` who asks for a number of tokens.
     """
 
-    name: DialectName
+    name: ApiName
     read: Callable[[Mapping[str, Any], Route], Asked]
     write: Callable[[ChatReply, Asked], Any]
     events: Callable[[ChatReply, Asked], Iterator[bytes]]

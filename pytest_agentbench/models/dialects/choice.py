@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote
 
-from pytest_agentbench.models.dialects.base import Dialect, DialectName, Route, RouteKind
+from pytest_agentbench.models.dialects.base import Dialect, Route, RouteKind
 from pytest_agentbench.models.dialects.chat import CHAT
 from pytest_agentbench.models.dialects.gemini import GEMINI
 from pytest_agentbench.models.dialects.messages import MESSAGES
 from pytest_agentbench.models.dialects.responses import RESPONSES
+from pytest_agentbench.records.case import ApiName
 
-DIALECTS: Mapping[DialectName, Dialect] = {each.name: each for each in (CHAT, RESPONSES, MESSAGES, GEMINI)}
+DIALECTS: Mapping[ApiName, Dialect] = {each.name: each for each in (CHAT, RESPONSES, MESSAGES, GEMINI)}
 
 SERVED = (
     "POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens and "
@@ -25,7 +26,7 @@ _VERSION = r"(?:.*/v1(?:beta)?)?"
 _ASKED = re.compile(_VERSION + r"/(chat/completions|responses|messages)(/count_tokens)?", re.DOTALL)
 _GEMINI = re.compile(_VERSION + r"/models/(.+):(generateContent|streamGenerateContent|countTokens)", re.DOTALL)
 _MODELS = re.compile(_VERSION + r"/models(?:/(.+))?", re.DOTALL)
-_NAMES: Mapping[str, DialectName] = {"chat/completions": "chat", "responses": "responses", "messages": "messages"}
+_NAMES: Mapping[str, ApiName] = {"chat/completions": "chat", "responses": "responses", "messages": "messages"}
 
 
 def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
@@ -48,7 +49,7 @@ def find_route(method: str, target: str, headers: Mapping[str, str]) -> Route:
     return Route(spoken, "ping" if method == "HEAD" and not rest else "unknown", token=token)
 
 
-def _guess_dialect(path: str, headers: Mapping[str, str]) -> DialectName:
+def _guess_dialect(path: str, headers: Mapping[str, str]) -> ApiName:
     """Return the dialect of a route that several have, or none."""
     if "x-goog-api-key" in headers or "/v1beta" in path:
         return "gemini"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_agentbench.models.dialects.base import Asked, DialectName, JsonObject
+from pytest_agentbench.models.dialects.base import Asked, JsonObject
 from pytest_agentbench.models.protocols.choice import PROTOCOLS
-from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.case import ApiName, Model
 
 DROPPED = ("service_tier", "user", "metadata", "safety_identifier")
 """Fields that are about who asks, and which service: they are the run's, and not the agent's."""
@@ -17,7 +17,7 @@ _STORING = frozenset({"chat", "responses"})
 
 
 def rewrite_request(
-    name: DialectName,
+    name: ApiName,
     body: bytes,
     given: JsonObject,
     asked: Asked,
@@ -56,7 +56,7 @@ def _join(below: Any, above: Any) -> Any:
     return below if above is None else above
 
 
-def _spell(name: DialectName, parameters: Mapping[str, Any]) -> JsonObject:
+def _spell(name: ApiName, parameters: Mapping[str, Any]) -> JsonObject:
     """Return parameters as the dialect has them."""
     write = PROTOCOLS[name].write
     without = write({"messages": []}) if parameters else {}

@@ -12,11 +12,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.agent_file import AgentProgram, Content, DialectName, Reading, ToolCall, UsageReading
+from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, ToolCall, UsageReading
 from pytest_agentbench.config.base import load, suggest
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
 from pytest_agentbench.records.base import PortableName
+from pytest_agentbench.records.case import ApiName
 from pytest_agentbench.runners.agents.fields import AgentFields, CommandFields
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Program:
     tools: Mapping[PortableName, ToolCall] = field(default_factory=dict)
     finish: ToolCall | None = None
     adapter: Adapter | None = None
-    dialects: tuple[DialectName, ...] = ()
+    dialects: tuple[ApiName, ...] = ()
 
     def policy(self) -> GatewayPolicy:
         """Return its peculiarities, as its gateway has to know them."""

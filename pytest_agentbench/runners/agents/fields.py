@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from pytest_agentbench.config.agent_file import Argument, Content, DialectName, LaterArgument, Reading, check_names
+from pytest_agentbench.config.agent_file import Argument, Content, LaterArgument, Reading, check_names
 from pytest_agentbench.config.base import Problems, Scope, explain_error
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, VariableName
+from pytest_agentbench.records.case import ApiName
 from pytest_agentbench.records.check_specs import Text
 
 SandboxName = Literal["docker", "bubblewrap", "local"]
@@ -44,7 +45,7 @@ class CommandFields(ProgramFields):
     """Where its answer stands; default: all of stdout."""
     session: Reading | None = None
     """Where it names its session; default: `{session}` is a name that the run gives."""
-    dialects: Annotated[tuple[DialectName, ...], Field(min_length=1)] | None = None
+    dialects: Annotated[tuple[ApiName, ...], Field(min_length=1)] | None = None
     """How it asks its model; in any other way it is refused. Default: all."""
 
 
