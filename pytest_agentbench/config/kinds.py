@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from pytest_agentbench.config.agent_file import AgentProgram
 from pytest_agentbench.config.base import COMMANDS_FILE, YAML_SUFFIXES, ConfigFile
@@ -21,7 +23,6 @@ from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.sections import (
-    GatewaySettings,
     RunnerSettings,
     SectionedFile,
     ServersFile,
@@ -152,13 +153,9 @@ def json_schemas() -> dict[str, dict[str, Any]]:
 def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
     kind = kind.with_sections()
-    schema = kind.model_json_schema()
+    schema = kind.model_json_schema(schema_generator=_DescribedSchema)
     if issubclass(kind, SectionedFile):  # which lets sections pass, and nothing else
         schema["additionalProperties"] = False
-    models = {model.__name__: model for model in _models(BaseModel)}
-    for title, definition in ((kind.__name__, schema), *schema.get("$defs", {}).items()):
-        if title in models:
-            _describe(definition, models[title])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -197,8 +194,7 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
         each["oneOf"] for each in definitions["Check"]["properties"]["declarative"]["anyOf"] if "oneOf" in each
     )
     for check in typed.values():
-        schema = check.model_json_schema(ref_template="#/$defs/{model}")
-        _describe(schema, check)
+        schema = check.model_json_schema(schema_generator=_DescribedSchema)
         definitions |= {**schema.pop("$defs", {}), check.__name__: schema}
         alternatives.insert(-1, {"$ref": f"#/$defs/{check.__name__}"})
     return frozenset(typed)
@@ -214,10 +210,9 @@ def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _complete(layer: dict[str, Any]) -> None:
     """Let an editor complete and check the settings that `llm_probe` reads; others stay allowed, and null removes."""
-    schema = RunnerSettings.model_json_schema()
+    schema = RunnerSettings.model_json_schema(schema_generator=_DescribedSchema)
     settings, docs = schema["properties"], _attribute_docs(RunnerSettings)
     parts = {f"#/$defs/{name}": part for name, part in schema.get("$defs", {}).items()}
-    _describe(parts["#/$defs/GatewaySettings"], GatewaySettings)
     properties = layer.setdefault("properties", {})
     for name, setting in settings.items():
         alternatives = setting.get("anyOf", [{k: v for k, v in setting.items() if k not in ("default", "title")}])
@@ -227,12 +222,17 @@ def _complete(layer: dict[str, Any]) -> None:
         properties[name] = {"title": title, "description": docs[name], "anyOf": [*inline, {"type": "null"}]}
 
 
-def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
-    docs = {name: text for base in reversed(model.__mro__) for name, text in _attribute_docs(base).items()}
-    for name, field in model.model_fields.items():
-        described = definition.get("properties", {}).get(field.alias or name)
-        if described is not None and (name in docs or "const" in described):
-            described.setdefault("description", docs.get(name, "Always this."))
+class _DescribedSchema(GenerateJsonSchema):
+    """Write the docstrings of fields as their descriptions, of models and of those in their fields."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
+        definition, model = super().model_schema(schema), schema["cls"]
+        docs = {name: text for base in reversed(model.__mro__) for name, text in _attribute_docs(base).items()}
+        for name, field in model.model_fields.items():
+            described = definition.get("properties", {}).get(field.alias or name)
+            if described is not None and (name in docs or "const" in described):
+                described.setdefault("description", docs.get(name, "Always this."))
+        return definition
 
 
 def _attribute_docs(model: type) -> dict[str, str]:
@@ -251,7 +251,3 @@ def _attribute_docs(model: type) -> dict[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
-
-
-def _models(base: type[BaseModel]) -> list[type[BaseModel]]:
-    return [model for sub in base.__subclasses__() for model in (sub, *_models(sub))]

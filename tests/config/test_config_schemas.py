@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
-from pytest_agentbench.config.kinds import all_kinds, find_config_files, json_schemas
+from pytest_agentbench.config.agent_file import AgentProgram
+from pytest_agentbench.config.kinds import all_kinds, described_schema, find_config_files, json_schemas
 from pytest_agentbench.extensions import extension_names
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
@@ -45,6 +47,13 @@ def test_every_field_of_the_configuration_files_is_described(schemas):
         assert schema["description"]
         for field, described in schema["properties"].items():
             assert described.get("description"), f"{name}.{field}"
+
+
+def test_another_class_of_the_same_name_takes_no_description_away() -> None:
+    made = described_schema(AgentProgram)
+    namesake = type("Reading", (BaseModel,), {"__module__": "elsewhere"})
+    assert described_schema(AgentProgram) == made
+    assert made["$defs"][namesake.__name__]["properties"]["file"]["description"]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the conformance data are not here")

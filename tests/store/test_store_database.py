@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from support.small_disk import small_disk
@@ -111,6 +112,7 @@ def test_what_is_touched_was_in_use_since(documents, tmp_path, turn):
     documents.put(RUN, b"{}")
     turn(tmp_path)
     before = documents.modified(RUN)
+    time.sleep(0.02)  # a file's time is that of the kernel's last tick: 4 ms, or 10
     documents.touch(RUN)
     assert documents.modified(RUN) > before
     documents.touch(ASIDE)

@@ -60,7 +60,7 @@ def test_the_programs_end_is_the_launchers(tmp_path: Path) -> None:
     assert failed.exit_code == 7
     assert killed.exit_code == 128 + 9
     assert missing.exit_code == 127
-    assert "launch: spawn no-program ENOENT" in missing.output
+    assert "relay: no-program: spawn no-program ENOENT" in missing.output
 
 
 def test_stdout_comes_in_one_piece_behind_the_log(tmp_path: Path) -> None:
