@@ -15,7 +15,7 @@ MODULES = """
 errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files patterns
 checks: base run
-collection: items planning reporting start
+collection: items phases planning reporting start
 config: base case_file documents profiles request_fields roots sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code

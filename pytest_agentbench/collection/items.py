@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_agentbench.collection.phases import PHASES, Phases
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
@@ -81,6 +82,18 @@ class CaseItem(pytest.Function, _TextId):
     """Setup resolves fixtures and gets the result, so what breaks there is an error; the call asserts."""
 
     line = 1
+
+    @property
+    def ihook(self) -> Any:
+        """Return the hooks that pytest calls for the item."""
+        assert self.parent is not None
+        if (found := self.parent.stash.get(PHASES, None)) is not None:
+            return found
+        hooks, ahead = super().ihook, self.config.stash.get(AHEAD, None)
+        if ahead is None:  # items are still collected, conftests too
+            return hooks
+        self.parent.stash[PHASES] = found = Phases(self.config, hooks, ahead)
+        return found
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the place, with a title that does not end in the node id: -v would turn its dots into slashes."""

@@ -108,7 +108,7 @@ class CaseReports:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Keep logs of runs ahead in their own items, and draw again for an item that is set up again."""
         filter_capture_handlers()
-        self.streams.guard()  # here, where pytest captures them
+        self.streams.guard()  # again, where pytest captures them
         if item.stash.get(DRAWN, False):
             self._draw_again(item)
 
@@ -155,8 +155,9 @@ class CaseReports:
         row = _redact_row(item, job, result, outcome, call)
         if self.keep and outcome in ("failed", "error"):
             report.sections.append(("Workspace", self._keep_workspace(result)))
-        if result.logs:
-            report.sections.append(("Captured log run", "\n".join(result.logs)))
+        for kind, text in result.texts.items():
+            report.sections.append((f"Captured {kind} run", text))
+            item.add_report_section("run", kind, text)  # for reports to come: JUnit's file takes the teardown's
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
         item.stash[ATTEMPTS] = attempt = item.stash.get(ATTEMPTS, 0) + 1
         item.stash[DRAWN] = result.artifact is not None and result.error is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ class RunAhead:
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
         """Values of the fixtures GIVEN that are alive, by files: items that have them need not ask pytest again."""
+        ends = {item for item, after in pairwise(session.items) if after.parent is not item.parent}
+        self.last = ends.union(session.items[-1:])
+        """Items with which fixtures of a file end, as far as the order of the session says."""
         self.given: dict[tuple[int, int], Given] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]

@@ -50,7 +50,7 @@ from pytest_agentbench.engine.subject import (
     subject_of,
     verdict_identity,
 )
-from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
+from pytest_agentbench.engine.user_code import RUN_TEXTS, as_raised
 from pytest_agentbench.errors import (
     BatchWaitsError,
     ProviderError,
@@ -86,7 +86,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     Everything but the verdict on the agent becomes `Result.error`: pytest raises it in the item's setup.
     """
     result = Result(runner=given)
-    RUN_LOGS.set(result.logs)
+    RUN_TEXTS.set(result.texts)
     begun = time.perf_counter()
     try:
         result.case = case = job.plan.adapt(job.case())

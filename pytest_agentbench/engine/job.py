@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.engine.user_code import RunTexts
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation
@@ -201,7 +202,7 @@ class Result:
     how long pytest stood still for it. `path` is where the run is stored, relative to the output folder,
     `evaluation_path` the verdict on it, `measure` a hash of what decided it. `runner` is what the run was made with.
     `reused` says that the run was in the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette
-    while the job is worked on.
+    while the job is worked on, `texts` are what the run logged and printed.
     """
 
     runner: Given | None = None
@@ -219,7 +220,7 @@ class Result:
     evaluation_reused: bool = False
     workspace: Workspace | None = None
     tape: Tape | None = None
-    logs: list[str] = field(default_factory=list)
+    texts: RunTexts = field(default_factory=RunTexts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,13 +175,14 @@ def _agent_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and frame.f_back is not None:
         caller = frame.f_back.f_globals.get("__name__", "")
         own = frame.f_globals.get("__name__", "").startswith("pytest_agentbench.")
-        if not own and (caller == _CALLER or not _is_library(frame.f_code.co_filename)):
+        if not own and (caller == _CALLER or not is_library(frame.f_code.co_filename)):
             found = frame
         frame = frame.f_back
     return found
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Return whether code of this file was installed, or is Python's own."""
     # <string> is code that dataclasses and pydantic write: rooms that are imported on the loop are no agent's fault
     return file.startswith(("<frozen", "<string>")) or os.path.realpath(file).startswith(_LIBRARIES)
 
@@ -207,24 +208,40 @@ class PlainImports:
         return partial(sys.meta_path.remove, self)
 
 
-RUN_LOGS: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("agentbench_run_logs", default=None)
+class RunTexts:
+    """What a run logs and prints: the first characters of each, for the sections of its item's report."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, io.StringIO] = {}
+
+    def add(self, kind: str, text: str) -> None:
+        """Keep a text of a kind: `log`, `stdout`, `stderr`."""
+        part = self._parts.setdefault(kind, io.StringIO())
+        part.write(text[: max(0, _MOST - part.tell())])
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return kinds and texts."""
+        return [(kind, part.getvalue().removesuffix("\n")) for kind, part in self._parts.items()]
+
+
+_MOST = 65_536
+RUN_TEXTS: contextvars.ContextVar[RunTexts | None] = contextvars.ContextVar("agentbench_run_texts", default=None)
+"""Those of the run that a thread or task belongs to."""
 _FORMAT = logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s")
-_MOST = 200
 
 
 class RunLogHandler(logging.Handler):
-    """Keeps the first records of each run, on the root logger while a session with cases runs."""
+    """Gives each run its records, on the root logger while a session with cases runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write to the run that the record's thread or task belongs to, if any."""
-        lines = RUN_LOGS.get()
-        if lines is not None and len(lines) < _MOST:
-            lines.append(_FORMAT.format(record))
+        if (texts := RUN_TEXTS.get()) is not None:
+            texts.add("log", f"{_FORMAT.format(record)}\n")
 
 
 def outside_runs(record: logging.LogRecord) -> bool:
     """Return a filter for pytest's own handlers: they show what did not come from a run ahead."""
-    return RUN_LOGS.get() is None
+    return RUN_TEXTS.get() is None
 
 
 def filter_capture_handlers() -> None:
@@ -241,10 +258,12 @@ class Streams:
     """Keeps `sys.stdout` and `sys.stderr`, pytest's capturing ones too, open for all but pytest's own thread.
 
     An agent can still close their descriptors by number, between any two calls of pytest's: what then writes there
-    finds them open again.
+    finds them open again. Where pytest is to capture, what a run prints is the run's: pytest captures while it is at an
+    item, which is another run's, and between items not at all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, captured: bool) -> None:
+        self._captured = captured
         self._guarded: dict[int, Any] = {}
         self._saved = {number: os.dup(number) for number in _NUMBERS if _is_open(number)}
 
@@ -259,13 +278,38 @@ class Streams:
             for each in (stream, buffer, getattr(buffer, "raw", None)):
                 for method in ("close", "detach"):
                     _refuse_elsewhere(each, method, f"sys.{name.strip('_')}")
-            _write_after(self.mend, stream)
+            self._write_after_mending(name.strip("_"), stream)
 
     def mend(self) -> None:
         """Open again what an agent has closed by its number, before something is written there."""
         for number, saved in self._saved.items():
             if not _is_open(number):
                 os.dup2(saved, number)
+
+    def _write_after_mending(self, name: str, stream: Any) -> None:
+        """Have `write` and `flush` of a stream go on after `mend` where its descriptor turns out to be closed."""
+        if not hasattr(stream, "__dict__"):
+            return
+        write: Callable[[str], int] = stream.write
+        flush: Callable[[], None] = stream.flush
+
+        def mended(call: Callable[..., Any], *args: Any) -> Any:
+            try:
+                return call(*args)
+            except OSError as problem:
+                if problem.errno != errno.EBADF:
+                    raise
+                self.mend()
+                # A buffer has kept the text that it failed to pass on; without one (PYTHONUNBUFFERED) it is lost
+                return flush() if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase) else call(*args)
+
+        def told(text: str) -> Any:
+            if self._captured and isinstance(text, str) and (texts := RUN_TEXTS.get()) is not None:
+                texts.add(name, text)
+                return len(text)
+            return mended(write, text)
+
+        stream.write, stream.flush = told, partial(mended, flush)
 
     def close(self) -> None:
         """Let go of the streams."""
@@ -289,26 +333,6 @@ def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
         return call(*args) if threading.current_thread() is threading.main_thread() else _refuse(f"{name}.{method}()")
 
     setattr(stream, method, guarded)
-
-
-def _write_after(mend: Callable[[], None], stream: Any) -> None:
-    """Have `write` and `flush` of a stream go on after `mend` where its descriptor turns out to be closed."""
-    if not hasattr(stream, "__dict__"):
-        return
-    write: Callable[[str], int] = stream.write
-    flush: Callable[[], None] = stream.flush
-
-    def mended(call: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return call(*args)
-        except OSError as problem:
-            if problem.errno != errno.EBADF:
-                raise
-            mend()
-            # A buffer has kept the text that it failed to pass on; without one (PYTHONUNBUFFERED) it is lost
-            return flush() if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase) else call(*args)
-
-    stream.write, stream.flush = partial(mended, write), partial(mended, flush)
 
 
 def _refuse(call: str) -> NoReturn:

@@ -9,7 +9,7 @@ PROGRAM = """
 import os, sys
 from pytest_agentbench.engine.user_code import Streams
 
-streams = Streams()
+streams = Streams(captured=True)
 streams.guard()
 for word in ("one", "two"):
     os.close(1)
