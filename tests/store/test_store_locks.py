@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from filelock import FileLock
@@ -19,6 +20,7 @@ from support.small_disk import small_disk
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.store.files import (
+    _MOMENT,
     LOCKS,
     allow_open_files,
     claim,
@@ -308,6 +310,7 @@ def test_a_disk_without_room_is_said_before_anything_is_paid(tmp_path):
     with small_disk(tmp_path / "disk") as remount:
         take(tmp_path / "disk", KEY)
         remount("size=48k")
+        time.sleep(_MOMENT)
         with pytest.raises(InfrastructureError, match=os.strerror(errno.ENOSPC)):
             take(tmp_path / "disk", KEY)
 
