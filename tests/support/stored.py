@@ -33,7 +33,9 @@ def list_stored(output: str | Path, pattern: str = "*") -> list[str]:
     found = {path.as_posix() for path in files if LOCKS not in path.parts and not path.name.startswith(DATABASE)}
     if (output / DATABASE).exists():
         with contextlib.closing(sqlite3.connect(output / DATABASE)) as database:
-            found.update(path for (path,) in database.execute("SELECT path FROM files"))
+            # None where a process was killed as it had just made the file: its tables come in one step
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+                found.update(path for (path,) in database.execute("SELECT path FROM files"))
     return sorted(path for path in found if PurePosixPath(path).match(pattern))
 
 
