@@ -105,8 +105,7 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(call)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(NamedTuple):
     """Facts that a check may look at.
 
     `workspace` is None where the run made none; `compat` is the profile's, for metrics.

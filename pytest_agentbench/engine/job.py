@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records.case import Case, Model
@@ -155,8 +155,7 @@ class Plan:
         return first.options if first is not None else {}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Given:
+class Given(NamedTuple):
     """Values that pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were
     declared.
     """
@@ -222,8 +221,7 @@ class Result:
     logs: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """Files that a run has left in its workspace, as they are stored: see RunArtifact. `archive` is its `workspace`
     there.
 
@@ -233,7 +231,7 @@ class Left:
     archive: str | None = None
     changes: tuple[FileChange, ...] | None = None
     outputs: tuple[OutputArtifact, ...] = ()
-    note: dict[str, Any] = field(default_factory=dict)
+    note: Mapping[str, Any] = {}
 
     @property
     def metadata(self) -> dict[str, Any]:
