@@ -265,7 +265,7 @@ def _differs(found: Any, most: Any, guest: Guest) -> Excess:
     return [] if found == most else [((), found, most)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProfileSection(Generic[S]):
     """A top-level key of a kind of file. Entry points: `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
 

@@ -40,7 +40,7 @@ class Shared(Protocol):
 _S = TypeVar("_S", bound=Shared)
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GradingServices:
     """Hold what all gradings of a session share. `connect` is called on the engine's loop, at the first model that is
     asked.

@@ -48,7 +48,7 @@ def judge_of(subject: Model | None, name: str | None) -> str | None:
     return (subject.judge if subject is not None else None) or name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Settings by which cases run on one model: shared by all their jobs. `model` is None where the user's own agent is
     the subject.
@@ -192,7 +192,7 @@ class Job:
         return self.group[0] if isinstance(self.group, tuple) else None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Result:
     """The outcome of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 

@@ -198,7 +198,7 @@ class OpenGateway(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class RunContext:
     """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
 
