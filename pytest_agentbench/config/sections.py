@@ -180,11 +180,11 @@ def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, st
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
 
 
-_ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ILLEGAL = "[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def _check_server_name(name: str) -> str:
-    if not name.strip() or _ILLEGAL.search(name):
+    if not name.strip() or re.search(_ILLEGAL, name):
         raise ValueError(
             f"found {name!r}, expected the name of a server: no blank text, without ':' (a tool's id is server:tool) "
             "and control characters"
