@@ -47,7 +47,7 @@ from pytest_agentbench.extensions import (
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Later, Record, Seconds
-from pytest_agentbench.records.case import McpServer, Streamed
+from pytest_agentbench.records.case import ApiName, Dialect, McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
@@ -167,6 +167,23 @@ def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
 def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with the request fields of a model: what no request has, and a temperature that none may."""
     return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
+
+
+def find_high_temperature(
+    parameters: Mapping[str, Any],
+    dialect: str | None,
+    base_url: str | None,
+    overrides: Dialect | None,
+    api: ApiName | None = None,
+) -> str | None:
+    """Return what is wrong with a temperature that is above what the endpoint takes."""
+    found = parameters.get("temperature")
+    if not isinstance(found, int | float) or found <= 1:  # every endpoint takes that
+        return None
+    from pytest_agentbench.config.dialects import resolve_dialect
+
+    most = resolve_dialect(dialect, base_url or "", overrides, api).temperature_max
+    return None if found <= most else f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
