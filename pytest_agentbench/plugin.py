@@ -6,8 +6,10 @@ import functools
 import gc
 import os
 import re
+import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +177,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     """Choose by suite, and by name where cases run only when named; a dry run leaves out what is no case."""
     settings = session.config.stash[SETTINGS]
     if CASES in session.config.stash:
-        from pytest_agentbench.collection.start import select_items
+        with _import_plainly():
+            from pytest_agentbench.collection.start import select_items
 
         select_items(session, items, dry_run=settings.dry_run)
     elif settings.dry_run:
@@ -250,13 +253,25 @@ def _prepare_cases(config: pytest.Config) -> None:
     if CASES in config.stash:
         return
     gc.disable()  # until pytest_collection ends; before the imports, a fifth of whose time looking for garbage took
-    from pytest_agentbench.collection.items import PLANNER
-    from pytest_agentbench.collection.planning import make_planner
+    with _import_plainly():
+        from pytest_agentbench.collection.items import PLANNER
+        from pytest_agentbench.collection.planning import make_planner
 
     config.stash[PLANNER] = planner = make_planner(config, config.stash[SETTINGS])
     if (report := config.pluginmanager.get_plugin(SESSION)) is not None:
         report.warnings += planner.unasked  # before files are read: it may be why they are refused
     config.stash[CASES] = True
+
+
+@contextmanager
+def _import_plainly() -> Iterator[None]:
+    """Import without pytest's finder, which asks of each module whether it is a test: a fortieth of a short session."""
+    finders = [*sys.meta_path]
+    sys.meta_path[:] = [each for each in finders if type(each).__module__ != "_pytest.assertion.rewrite"]
+    try:
+        yield
+    finally:
+        sys.meta_path[:] = [*(each for each in sys.meta_path if each not in finders), *finders]
 
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:

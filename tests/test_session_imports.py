@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.startup import OPTIONS, OURS, make_project
+from pytest_agentbench.plugin import _import_plainly
 
 MODULES = """
 errors extensions fixtures hookspecs options plugin session terminal_text user_folder
@@ -73,3 +74,14 @@ def test_one_case_imports_what_it_names(tmp_path: Path, off: Sequence[str]) -> N
     _, plain = imported(tmp_path, [*OPTIONS, *fewer, "plain"])
     assert packages - plain - OTHERS == {"conftest"}
     assert (sorted(modules - allowed()), sorted(allowed() - modules)) == ([], []), "new, and no longer imported"
+
+
+def test_pytests_finder_is_away_for_the_import_of_the_engine_alone() -> None:
+    before = [*sys.meta_path]
+    assert "AssertionRewritingHook" in {type(finder).__name__ for finder in before}
+    with _import_plainly():
+        assert "AssertionRewritingHook" not in {type(finder).__name__ for finder in sys.meta_path}
+        sys.meta_path.append(added := object())
+    assert {*sys.meta_path} == {added, *before}
+    sys.meta_path.remove(added)
+    assert sys.meta_path == before

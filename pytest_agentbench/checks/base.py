@@ -7,7 +7,6 @@ import re
 import stat
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn
 
@@ -105,8 +104,7 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(call)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(NamedTuple):
     """Facts that a check may look at.
 
     `workspace` is None where the run made none; `compat` is the profile's, for metrics.
@@ -122,15 +120,14 @@ class CheckContext:
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = _run_in_thread
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Verdict of a check. `message` is a sentence; `expected` and `actual` are short texts, never a transcript."""
 
     outcome: CheckOutcome
     message: str
     expected: str | None = None
     actual: str | None = None
-    outputs: dict[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = {}
 
 
 CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]

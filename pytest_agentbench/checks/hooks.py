@@ -10,7 +10,6 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,7 @@ async def _without_links_out(context: CheckContext) -> AsyncIterator[CheckContex
     try:
         copy = workspaces.create("hook")
         await context.in_thread(partial(_copy_without, context.workspace, copy))
-        yield replace(context, workspace=copy)
+        yield context._replace(workspace=copy)
     finally:
         await asyncio.to_thread(workspaces.close)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_agentbench.bounded.patterns import search_pattern, select_values
 from pytest_agentbench.checks.base import (
@@ -34,26 +34,30 @@ from pytest_agentbench.records.base import Dimension
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.records.check_specs import (
     Check,
-    FileContains,
-    FileExists,
     FinalResponsePresent,
     JsonPathEquals,
     JsonSchema,
-    MaxCostUsd,
-    MaxSeconds,
-    MaxTurns,
     MetricAtLeast,
-    OutputArtifactPresent,
-    PathExists,
     RegexMatch,
-    StatusIs,
-    ToolCallCount,
-    ToolCalled,
-    ToolNotCalled,
 )
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent
 from pytest_agentbench.runners.base import answers_with_files
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.run_checks import (
+        FileContains,
+        FileExists,
+        MaxCostUsd,
+        MaxSeconds,
+        MaxTurns,
+        OutputArtifactPresent,
+        PathExists,
+        StatusIs,
+        ToolCallCount,
+        ToolCalled,
+        ToolNotCalled,
+    )
 
 REGEX_SECONDS = 2.0
 """How long one pattern may be looked for."""

@@ -34,7 +34,7 @@ from pytest_agentbench.metrics.registry import metric_problems
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
+from pytest_agentbench.records.run_checks import FileContains, FileExists, PathExists
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,

@@ -56,7 +56,7 @@ class _Session(NamedTuple):
     ids: tuple[str, ...]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 

@@ -9,9 +9,8 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_val
 
 from pytest_agentbench.config.base import ConfigFile, LocalFile, Problems, scope_of, suggest
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records.base import PortableName, Record, Slug, VariableName
+from pytest_agentbench.records.base import PortableName, Record, Slug, Text, VariableName
 from pytest_agentbench.records.case import ApiName
-from pytest_agentbench.records.check_specs import Text
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""

@@ -43,7 +43,7 @@ from pytest_agentbench.config.sections import (
     part_section,
 )
 from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags
+from pytest_agentbench.records.base import Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import (
     Expectations,
     Expected,
@@ -58,13 +58,7 @@ from pytest_agentbench.records.case import (
     SandboxSettings,
     Thresholds,
 )
-from pytest_agentbench.records.check_specs import (
-    BUILTIN_KINDS,
-    Check,
-    CustomCheck,
-    MetricAtLeast,
-    Text,
-)
+from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check, CustomCheck, MetricAtLeast
 
 _PROBE = "llm_probe"
 

@@ -13,9 +13,8 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter
 from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes
 from pytest_agentbench.config.sections import ServerName
-from pytest_agentbench.records.base import Record, VariableName
+from pytest_agentbench.records.base import Record, Text, VariableName
 from pytest_agentbench.records.case import McpServer
-from pytest_agentbench.records.check_specs import Text
 
 
 def _check_command_line(text: str) -> str:

@@ -15,8 +15,7 @@ from pytest_agentbench.bounded.files import MAX_TEXT, read_file
 from pytest_agentbench.config.base import Scope, complain, load_in, resolve_file, resolve_folder, scope_of
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.profiles import pinning_problem
-from pytest_agentbench.records.base import AtLeastOne, Record
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import AtLeastOne, Record, Text
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 _NO_PLAIN_PATH = re.compile(r"[:@$\\]")

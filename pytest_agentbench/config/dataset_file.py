@@ -24,9 +24,8 @@ from pytest_agentbench.config.base import DATA_SUFFIXES, ConfigFile, Scope, comp
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics, servers_problems, tools_problems
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
-from pytest_agentbench.records.base import AtLeastOne, Record, Tags
+from pytest_agentbench.records.base import AtLeastOne, Record, Tags, Text
 from pytest_agentbench.records.case import MetricSpec, RunnerSpec
-from pytest_agentbench.records.check_specs import Text
 
 """What the files of questions end in."""
 

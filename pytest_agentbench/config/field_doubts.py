@@ -9,7 +9,8 @@ from typing import Any
 from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile, SuiteModel
+from pytest_agentbench.config.model_entries import SuiteModel
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS, find_unknown_fields
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.extensions import find_extension, installed_names

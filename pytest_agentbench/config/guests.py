@@ -11,7 +11,8 @@ from pydantic import Field
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc, make_located_error
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelEntry, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.model_entries import ModelEntry
+from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.sections import RunnerSettings, SectionedFile
 from pytest_agentbench.errors import ConfigError

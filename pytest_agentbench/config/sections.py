@@ -47,7 +47,7 @@ from pytest_agentbench.extensions import (
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Later, Record, Seconds
-from pytest_agentbench.records.case import McpServer, Streamed
+from pytest_agentbench.records.case import ApiName, Dialect, McpServer, Streamed
 from pytest_agentbench.records.check_specs import Fraction
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
@@ -169,6 +169,23 @@ def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, st
     return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
 
 
+def find_high_temperature(
+    parameters: Mapping[str, Any],
+    dialect: str | None,
+    base_url: str | None,
+    overrides: Dialect | None,
+    api: ApiName | None = None,
+) -> str | None:
+    """Return what is wrong with a temperature that is above what the endpoint takes."""
+    found = parameters.get("temperature")
+    if not isinstance(found, int | float) or found <= 1:  # every endpoint takes that
+        return None
+    from pytest_agentbench.config.dialects import resolve_dialect
+
+    most = resolve_dialect(dialect, base_url or "", overrides, api).temperature_max
+    return None if found <= most else f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
+
+
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
     value = settings.get("temperature")
@@ -180,11 +197,11 @@ def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, st
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_check_parameters)]
 
 
-_ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ILLEGAL = "[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def _check_server_name(name: str) -> str:
-    if not name.strip() or _ILLEGAL.search(name):
+    if not name.strip() or re.search(_ILLEGAL, name):
         raise ValueError(
             f"found {name!r}, expected the name of a server: no blank text, without ':' (a tool's id is server:tool) "
             "and control characters"
@@ -265,7 +282,7 @@ def _differs(found: Any, most: Any, guest: Guest) -> Excess:
     return [] if found == most else [((), found, most)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProfileSection(Generic[S]):
     """A top-level key of a kind of file. Entry points: `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
 

@@ -45,7 +45,7 @@ def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) ->
     return Budget(max_cost, max_tokens).book("run", [spending(usage)])
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Budget:
     """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import Case, Model
@@ -40,7 +40,7 @@ class Shared(Protocol):
 _S = TypeVar("_S", bound=Shared)
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GradingServices:
     """Hold what all gradings of a session share. `connect` is called on the engine's loop, at the first model that is
     asked.
@@ -111,8 +111,7 @@ class GradingServices:
             await self._endpoints.close()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class GradeRequest:
+class GradeRequest(NamedTuple):
     """A finished run to grade, with what its metrics and judges said; `judged` is None where no judge was asked.
 
     `tape` is the run's cassette, through which models are asked where there is one.
@@ -127,8 +126,7 @@ class GradeRequest:
     tape: Tape | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
+class Grade(NamedTuple):
     """The result of a grader. `metrics` are added to the run's, `failures` and `errors` are lines as reports show them.
 
     `record` is kept as the evaluation's part of the grader's `part_name`. With `is_final`, `final_score` (0-10, None:

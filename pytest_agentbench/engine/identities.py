@@ -9,7 +9,7 @@ from inspect import getattr_static
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from pytest_agentbench.errors import ConfigError
@@ -25,15 +25,14 @@ _NO_HEAD: Shown = {}
 _ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The functions of the fixture that made an agent and of those it asks for, and their parameters.
 
     `params` maps a fixture's name to `(parameter, its place)`.
     """
 
     functions: tuple[Callable[..., Any], ...] = ()
-    params: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    params: Mapping[str, tuple[Any, int]] = {}
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.engine.user_code import RunTexts
 from pytest_agentbench.errors import ConfigError, UnavailableError
@@ -49,7 +49,7 @@ def judge_of(subject: Model | None, name: str | None) -> str | None:
     return (subject.judge if subject is not None else None) or name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Settings by which cases run on one model: shared by all their jobs. `model` is None where the user's own agent is
     the subject.
@@ -156,8 +156,7 @@ class Plan:
         return first.options if first is not None else {}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Given:
+class Given(NamedTuple):
     """Values that pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were
     declared.
     """
@@ -194,7 +193,7 @@ class Job:
         return self.group[0] if isinstance(self.group, tuple) else None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Result:
     """The outcome of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
@@ -223,8 +222,7 @@ class Result:
     texts: RunTexts = field(default_factory=RunTexts)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """Files that a run has left in its workspace, as they are stored: see RunArtifact. `archive` is its `workspace`
     there.
 
@@ -234,7 +232,7 @@ class Left:
     archive: str | None = None
     changes: tuple[FileChange, ...] | None = None
     outputs: tuple[OutputArtifact, ...] = ()
-    note: dict[str, Any] = field(default_factory=dict)
+    note: Mapping[str, Any] = {}
 
     @property
     def metadata(self) -> dict[str, Any]:

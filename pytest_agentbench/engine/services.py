@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Registry:
     """Things by the names that YAML uses, and the web search, None where none is set up."""
 
@@ -238,7 +238,7 @@ class Turnstile:
         self._left.set()
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SessionRules:
     """Rules by which the session lets runs be made. `on_ended(job, result)` takes each job that has ended, however.
 
@@ -256,7 +256,7 @@ class SessionRules:
     strict: bool = False
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Services(GradingServices):
     """Hold what all runs of a session share, beside what grading needs of it.
 

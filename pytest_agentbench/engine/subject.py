@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.config.case_file import refuse_request_field
-from pytest_agentbench.config.profiles import (
-    EvaluationProfile,
-    RunProfile,
-    find_high_temperature,
-    merge_runner_settings,
-    pinning_problem,
-)
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.sections import RUN_SETTINGS
+from pytest_agentbench.config.sections import RUN_SETTINGS, find_high_temperature
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan

@@ -7,11 +7,10 @@ import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
@@ -107,17 +106,15 @@ _SLOW: dict[int, Metric] = {}
 M = TypeVar("M", bound=Metric)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """A score (0-1) with what explains it in JSON values, and what it cost where a model was asked."""
 
     score: float
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = {}
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricContext:
+class MetricContext(NamedTuple):
     """Hold what a metric that asks a model has at hand.
 
     `client` gives the client for a model id, None: the session's own judge; it raises ConfigError where there is none.
@@ -229,7 +226,7 @@ async def measure_async(
         if not isinstance(output, str):
             raise ValueError(ONE_TEXT)
         args = with_compat(function, spec.args, spec.compat)
-        return _result(spec, await function(reference, output, context=replace(context, client=client), **args))
+        return _result(spec, await function(reference, output, context=context._replace(client=client), **args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_agentbench.metrics.registry import Measured, metric
@@ -103,7 +102,7 @@ def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
             needing += bool(before)
             complied += before <= done
     rate = _rate(complied, len(executed))
-    return rate and replace(rate, details={**rate.details, "needing": needing})
+    return rate and rate._replace(details={**rate.details, "needing": needing})
 
 
 @metric("planning_json_compliance", trace=True)

@@ -15,8 +15,7 @@ from pytest_agentbench.config.base import ConfigFile, Scope, validate
 from pytest_agentbench.config.documents import Document, parse_yaml, read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import CASSETTES
-from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.records.run import Usage
 
 # A cassette: the file of everything that one run and its verdict asked of models, judges and the web, and was told.

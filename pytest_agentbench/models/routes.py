@@ -21,7 +21,8 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.keys import KeyGrants, find_key_problem
-from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, RunProfile, SuiteFile, SuiteModel, WireFields
+from pytest_agentbench.config.model_entries import ModelEntry, SuiteModel, WireFields
+from pytest_agentbench.config.profiles import ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError

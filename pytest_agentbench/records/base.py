@@ -7,6 +7,8 @@ is written, its parts stand beside its own fields, as if they were some.
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -42,6 +44,7 @@ HexId = Annotated[str, MADE_HERE]
 """An id or hash of this package's own making, in hex (`uuid4().hex`, SHA-256). Redaction passes over these alone: any
 other text of a record may be somebody else's, and so is one of these that has another form."""
 
+Text = Annotated[str, StringConstraints(min_length=1)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 Dimension = Literal["task", "process", "autonomy", "closeness", "efficiency", "spark"]
@@ -53,7 +56,7 @@ RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error
 # Modules of models do without `from __future__ import annotations`: pydantic would evaluate each field's text, which
 # is a third of what it takes to make a class.
 #
-# A model is built when it first validates something: of 135 a session of one case uses 30. Before 2.14 pydantic cannot
+# A model is built when it first validates something: of 87 a session of one case uses 22. Before 2.14 pydantic cannot
 # write a record inside of another whose own model was never used ("MockValSer cannot be converted"), nor build models
 # in two threads at once.
 BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
@@ -62,8 +65,16 @@ BUILT_LATER = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
 class _BuiltLater:
     """Validates by a model that is built when there first is something to validate."""
 
-    def __init__(self, model: type[BaseModel]) -> None:
-        self._model = model
+    def __init__(self, model: type[BaseModel] | str) -> None:
+        self._named = model
+
+    @cached_property
+    def _model(self) -> type[BaseModel]:
+        if not isinstance(self._named, str):
+            return self._named
+        module, _, name = self._named.rpartition(".")
+        found: type[BaseModel] = getattr(import_module(module), name)
+        return found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.with_info_plain_validator_function(self._validate)
@@ -86,11 +97,12 @@ else:
     class Later:
         """`Later[Model]`, for a field that many records leave empty, or whose model is used by itself as well.
 
-        Else the model is built with that of the record, once more for each record that has it.
+        Else the model is built with that of the record, once more for each record that has it. A model that is given by
+        its name, `package.module.Model`, is imported then too.
         """
 
-        def __class_getitem__(cls, model: type[BaseModel]) -> Any:
-            return Annotated[model, _BuiltLater(model)]
+        def __class_getitem__(cls, model: type[BaseModel] | str) -> Any:
+            return Annotated[Any if isinstance(model, str) else model, _BuiltLater(model)]
 
 
 class Record(BaseModel):

@@ -26,9 +26,10 @@ from pytest_agentbench.records.base import (
     Seconds,
     Slug,
     Tags,
+    Text,
     VariableName,
 )
-from pytest_agentbench.records.check_specs import Check, Fraction, Text
+from pytest_agentbench.records.check_specs import Check, Fraction
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""

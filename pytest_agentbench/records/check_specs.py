@@ -1,32 +1,29 @@
 """What a case declares about its deterministic checks: one small model per kind (seed 002, spec/config.md)."""
 
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
     SerializeAsAny,
-    SerializerFunctionWrapHandler,
     StrictBool,
-    StrictInt,
-    StringConstraints,
     Tag,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.extensions import find_extension
-from pytest_agentbench.records.base import Dimension, Later, PortableName, Record, RunStatus, Slug
+from pytest_agentbench.records.base import Dimension, Later, Record, Slug, Text
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Count = Annotated[StrictInt, Field(ge=0)]
+if TYPE_CHECKING:
+    import pytest_agentbench.records.run_checks
+
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
@@ -34,68 +31,6 @@ class FinalResponsePresent(Record):
     """The final output is not blank."""
 
     kind: Literal["final_response_present"]
-
-
-class ToolCallCount(Record):
-    """The trace holds exactly `count` tool calls."""
-
-    kind: Literal["tool_call_count"]
-    count: Count
-    """How many, neither more nor less."""
-
-
-class FileExists(Record):
-    """`path` is a regular file, in the workspace or else in the case folder."""
-
-    kind: Literal["file_exists"]
-    path: Text
-    """Relative to the workspace, else to the case's folder."""
-
-
-class PathExists(Record):
-    """`path` is anything that exists, in the workspace or else in the case folder."""
-
-    kind: Literal["path_exists"]
-    path: Text
-    """Relative to the workspace, else to the case's folder."""
-
-
-class FileContains(Record):
-    """The file holds `text`, case-sensitively."""
-
-    kind: Literal["file_contains"]
-    path: Text
-    """Relative to the workspace, else to the case's folder."""
-    text: Text
-    """What it has to hold."""
-
-
-class StatusIs(Record):
-    """The run ended with `status`."""
-
-    kind: Literal["status_is"]
-    status: RunStatus
-    """How the run has to end."""
-
-
-class OutputArtifactPresent(Record):
-    """The run recorded an output artifact that matches every field given."""
-
-    kind: Literal["output_artifact_present"]
-    artifact_id: Text | None = None
-    """Its id."""
-    artifact_type: Text | None = None
-    """Its type."""
-    uri: Text | None = None
-    """Its address."""
-
-    @model_validator(mode="after")
-    def _needs_a_matcher(self) -> Self:
-        if self.artifact_id is None and self.artifact_type is None and self.uri is None:
-            raise ValueError(
-                "output_artifact_present requires at least one matcher field: artifact_id, artifact_type, uri"
-            )
-        return self
 
 
 class RegexMatch(Record):
@@ -140,74 +75,6 @@ class JsonPathEquals(Record):
     """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
-class _OfTool(Record):
-    """Calls of a tool: by its name, or by what it does."""
-
-    name: Text | None = None
-    """The tool."""
-    portable: PortableName | None = None
-    """In place of `name`: a tool that does this, whatever the run's agent calls it."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """What the call's arguments have to include; others may be there."""
-
-    @model_validator(mode="after")
-    def _one_name(self) -> Self:
-        if (self.name is None) == (self.portable is None):
-            raise ValueError("expected exactly one of 'name' and 'portable'")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # What is stored of checks by name stays what it was
-        unsaid = "name" if self.name is None else "portable"
-        return {name: value for name, value in dump(self).items() if name != unsaid}
-
-
-class ToolCalled(_OfTool):
-    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given.
-
-    A call in which the tool's own code broke does not count.
-    """
-
-    kind: Literal["tool_called"]
-    after: Text | None = None
-    """A tool that has to be called before."""
-    min_count: Annotated[StrictInt, Field(ge=1)] = 1
-    """How many such calls there have to be at least."""
-
-
-class ToolNotCalled(_OfTool):
-    """No call of the tool whose arguments include `arguments`."""
-
-    kind: Literal["tool_not_called"]
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """Only calls whose arguments include these are forbidden."""
-
-
-class MaxTurns(Record):
-    """The model was asked at most `count` times."""
-
-    kind: Literal["max_turns"]
-    count: Count
-    """Requests to the model, at most."""
-
-
-class MaxCostUsd(Record):
-    """The run cost at most `usd`; an unknown cost is an error of the check."""
-
-    kind: Literal["max_cost_usd"]
-    usd: Annotated[float, Field(strict=True, ge=0)]
-    """US dollars, at most."""
-
-
-class MaxSeconds(Record):
-    """The run took at most `seconds`."""
-
-    kind: Literal["max_seconds"]
-    seconds: Annotated[float, Field(strict=True, gt=0)]
-    """Wall-clock time of the run, at most."""
-
-
 class MetricAtLeast(Record):
     """A registered metric of the final output, or of the file `path`, against `reference` reaches `threshold`."""
 
@@ -233,27 +100,6 @@ class CustomCheck(Record):
     """The name that a plugin has registered."""
 
 
-BUILTIN_CHECKS: tuple[type[Record], ...] = (
-    FinalResponsePresent,
-    ToolCallCount,
-    FileExists,
-    PathExists,
-    FileContains,
-    StatusIs,
-    OutputArtifactPresent,
-    RegexMatch,
-    JsonSchema,
-    JsonPathEquals,
-    ToolCalled,
-    ToolNotCalled,
-    MaxTurns,
-    MaxCostUsd,
-    MaxSeconds,
-    MetricAtLeast,
-)
-BUILTIN_KINDS: frozenset[str] = frozenset(model.model_fields["kind"].annotation.__args__[0] for model in BUILTIN_CHECKS)  # type: ignore[union-attr]
-
-
 def _kind(value: Any) -> str:
     # A model is given where a record is copied or made in Python, a mapping where a file or JSON is read
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
@@ -275,24 +121,27 @@ def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationIn
 
 Declarative = Annotated[
     Annotated[Later[FinalResponsePresent], Tag("final_response_present")]
-    | Annotated[Later[ToolCallCount], Tag("tool_call_count")]
-    | Annotated[Later[FileExists], Tag("file_exists")]
-    | Annotated[Later[PathExists], Tag("path_exists")]
-    | Annotated[Later[FileContains], Tag("file_contains")]
-    | Annotated[Later[StatusIs], Tag("status_is")]
-    | Annotated[Later[OutputArtifactPresent], Tag("output_artifact_present")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.ToolCallCount"], Tag("tool_call_count")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.FileExists"], Tag("file_exists")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.PathExists"], Tag("path_exists")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.FileContains"], Tag("file_contains")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.StatusIs"], Tag("status_is")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.OutputArtifactPresent"], Tag("output_artifact_present")]
     | Annotated[Later[RegexMatch], Tag("regex_match")]
     | Annotated[Later[JsonSchema], Tag("json_schema")]
     | Annotated[Later[JsonPathEquals], Tag("json_path_equals")]
-    | Annotated[Later[ToolCalled], Tag("tool_called")]
-    | Annotated[Later[ToolNotCalled], Tag("tool_not_called")]
-    | Annotated[Later[MaxTurns], Tag("max_turns")]
-    | Annotated[Later[MaxCostUsd], Tag("max_cost_usd")]
-    | Annotated[Later[MaxSeconds], Tag("max_seconds")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.ToolCalled"], Tag("tool_called")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.ToolNotCalled"], Tag("tool_not_called")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.MaxTurns"], Tag("max_turns")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.MaxCostUsd"], Tag("max_cost_usd")]
+    | Annotated[Later["pytest_agentbench.records.run_checks.MaxSeconds"], Tag("max_seconds")]
     | Annotated[Later[MetricAtLeast], Tag("metric")]
     | Annotated[SerializeAsAny[CustomCheck], WrapValidator(_added), Tag("custom")],
     Discriminator(_kind),
 ]
+BUILTIN_KINDS: frozenset[str] = frozenset(kind.__metadata__[-1].tag for kind in get_args(get_args(Declarative)[0])) - {
+    "custom"
+}
 
 
 class PythonHook(Record):

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.sources.json_files import BadItem, read_items
 from pytest_agentbench.sources.predictions import field_problem, refuse_file

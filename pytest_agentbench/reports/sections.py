@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
@@ -24,8 +23,7 @@ Kind = Literal["text", "texts", "integer", "number", "boolean"]
 """What a column holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(NamedTuple):
     """Titles and figures that the page shows of a section: `row` in a run's verdict, `model` among the mean scores.
 
     `row_figures` and `model_figures` map the names of figures to what they are called, in their order; those of `sums`
@@ -103,8 +101,7 @@ class ReportSection:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFormat:
+class ReportFormat(NamedTuple):
     """A file that `agentbench report --format NAME PATH` makes of report.json. `summary` says what it is for people."""
 
     summary: str

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -198,7 +198,7 @@ class OpenGateway(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class RunContext:
     """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
 
@@ -331,8 +331,7 @@ class RunContext:
         return Toolbox(self.offered, context)
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunEnd(NamedTuple):
     """Hold how a run ended whose runner returned. `error` is present exactly where `status` is not success.
 
     `reason` and `detail` are those of RunArtifact; None where the runner leaves that to be seen from the rest.
@@ -340,7 +339,7 @@ class RunEnd:
 
     status: RunStatus
     error: RunError | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     reason: EndReason | None = None
     detail: EndDetail | None = None
 

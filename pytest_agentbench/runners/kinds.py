@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.base import Scope
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
-@dataclass(frozen=True)
-class SessionParts:
+class SessionParts(NamedTuple):
     """Hold what a session lends its runners.
 
     `template_digest(folder)` is what fingerprints say of a workspace template.
@@ -37,8 +35,7 @@ class SessionParts:
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-@dataclass(frozen=True)
-class RunRequest:
+class RunRequest(NamedTuple):
     """A run to be prepared. `suite` is the suite that the session names; `settings` are the merged runner settings."""
 
     case: Case
@@ -49,8 +46,7 @@ class RunRequest:
     suite: SuiteFile | None = None
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """Hold what the engine is to know of a run before it runs.
 
     `identity` are parts of the run's fingerprint, by name. `sandbox()` is where it runs, in place of the sandbox that
@@ -59,7 +55,7 @@ class Prepared:
     `data` is `context.prepared`.
     """
 
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, Any] = {}
     sandbox: Callable[[], SandboxSpec] | None = None
     template: Callable[[RunContext], AbstractAsyncContextManager[Path | None]] | None = None
     data: Any = None

@@ -6,7 +6,6 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile
 
 
-@dataclass(frozen=True)
-class SourceRequest:
+class SourceRequest(NamedTuple):
     """The request with which a file is opened: the config root above it, and what the session says.
 
     `known` are the names of runners, checks and metrics that there are; `metrics` win over the file's own. Code that

@@ -266,7 +266,7 @@ class Store:
         close_claims(str(self.output))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lane:
     """One model under one pair of profiles in the output folder: all that its runs share, computed once.
 

@@ -262,19 +262,19 @@ _PRIVATE_KEY = (
     r"(?:(?:(?!----)[\s\S]){0,8000}-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|" + _KEY_LINES + ")"
 )
 _PUTTY_KEY = r"Private-Lines: [0-9]+(?:(?:(?!Private-)[\s\S]){0,8000}Private-MAC: [0-9a-f]+|" + _KEY_LINES + ")"
-_BLOCK = re.compile(f"{_PRIVATE_KEY}|{_PUTTY_KEY}")
-_IN_URL = re.compile(
+# Compiled when a text first needs them: most sessions meet no key block and no credentials in a URL.
+_BLOCK = f"{_PRIVATE_KEY}|{_PUTTY_KEY}"
+_IN_URL = (
     r"://(?:(?P<user>[^\s:/?#@\"'<>\\]{0,100}):(?!\d{1,5}[^\w@])(?P<password>[^\s/\"'<>\\]{1,200})"
     r"|(?P<alone>[^\s:/?#@\"'<>\\]{16,200}))@(?!sha\d+:)"
 )
 """What stands before the host in a URL: user and password, or one of them. `localhost:8080,` is a port."""
-_EXAMPLE = re.compile(
-    r"(?:your|my|some|the|db)?[-_]?(?:pass(?:word|wd|phrase)?|pwd?|secret|token|(?:api)?[-_]?key|credentials?|user(?:name)?"
-    r"|example|changeme)[-_]?(?:here)?|[x*.…]+|[$%{<\[(].*|.*[}>)\]]",
-    re.IGNORECASE,
+_EXAMPLE = (
+    r"(?i)(?:your|my|some|the|db)?[-_]?(?:pass(?:word|wd|phrase)?|pwd?|secret|token|(?:api)?[-_]?key|credentials?|user(?:name)?"
+    r"|example|changeme)[-_]?(?:here)?|[x*.…]+|[$%{<\[(].*|.*[}>)\]]"
 )
 """Passwords that pages and programs write where another one is meant."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z._+-]{0,18}[0-9]{0,4}")
+_NAME = r"[A-Za-z][A-Za-z._+-]{0,18}[0-9]{0,4}"
 """Users who log in without a password in the URL: `git`."""
 
 
@@ -341,7 +341,7 @@ class Redactor:
         if layer.is_unwrapped:
             return found
         if "PRIVATE KEY" in text or "Private-Lines: " in text:
-            found += [block.span() for block in _BLOCK.finditer(text)]
+            found += [block.span() for block in re.finditer(_BLOCK, text)]
         if "@" in text and "://" in text:
             found += _find_url_credentials(text)
         if runs or "-" in text:
@@ -531,12 +531,12 @@ def _standardize_base64(digits: str) -> str:
 
 def _find_url_credentials(text: str) -> Iterator[Span]:
     """Yield where users with their passwords stand in URLs, and tokens in their place; not where both are examples."""
-    for found in _IN_URL.finditer(text):
+    for found in re.finditer(_IN_URL, text):
         user, password, alone = found.group("user", "password", "alone")
         if alone is not None:
-            if not _NAME.fullmatch(alone) and not _EXAMPLE.fullmatch(alone):
+            if not re.fullmatch(_NAME, alone) and not re.fullmatch(_EXAMPLE, alone):
                 yield found.span("alone")
-        elif password != user and not _EXAMPLE.fullmatch(password):
+        elif password != user and not re.fullmatch(_EXAMPLE, password):
             yield found.start("user"), found.end("password")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config.profiles import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.config.model_entries import ModelEntry, SuiteModel
+from pytest_agentbench.config.profiles import ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Limits, Prices

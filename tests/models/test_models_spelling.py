@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from pytest_agentbench.config.dialects import DIALECTS, resolve_dialect
-from pytest_agentbench.config.profiles import ModelEntry
+from pytest_agentbench.config.model_entries import ModelEntry
 from pytest_agentbench.models.routes import missing_key
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of
 from pytest_agentbench.records.case import Dialect, DialectName, Model

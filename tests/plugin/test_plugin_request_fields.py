@@ -9,7 +9,7 @@ import pytest
 from support.fault_endpoint import FaultEndpoint, in_order
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config.profiles import ModelEntry, SuiteModel
+from pytest_agentbench.config.model_entries import ModelEntry, SuiteModel
 from pytest_agentbench.config.request_fields import MODEL_FIELDS, REQUEST_FIELDS
 from pytest_agentbench.config.sections import RUN_SETTINGS
 

@@ -4,9 +4,10 @@ from reports_samples import failed_check, make_case, make_evaluation, make_judge
 
 from pytest_agentbench.errors import JudgeError, ProviderError
 from pytest_agentbench.records.case import Expectation, Expectations
-from pytest_agentbench.records.check_specs import Check, StatusIs
+from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeVerdict, MetricResult, Scored
 from pytest_agentbench.records.run import FileChange, FileFacts
+from pytest_agentbench.records.run_checks import StatusIs
 from pytest_agentbench.reports.assertion import error_report, failure_report, headline
 
 

@@ -11,8 +11,7 @@ from pydantic import Field, StrictInt
 
 from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.sections import Excess, ProfileSection
-from pytest_agentbench.records.base import AtLeastOne, CasePart, Record, Seconds
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import AtLeastOne, CasePart, Record, Seconds, Text
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import RunProfile

@@ -23,9 +23,8 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TASK_TEXT, McpTask
-from pytest_agentbench.records.base import Record, Tags
+from pytest_agentbench.records.base import Record, Tags, Text
 from pytest_agentbench.records.case import Case, McpServer, Message, RunnerSpec
-from pytest_agentbench.records.check_specs import Text
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,

@@ -15,7 +15,7 @@ from pytest_agentbench.checks.base import (
     verdict,
 )
 from pytest_agentbench.packs.openclaw.config import leads_inside
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import Text
 
 # A module by itself: case files that name the check load it, in sessions without any run of OpenClaw.
 

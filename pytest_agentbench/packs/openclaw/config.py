@@ -19,8 +19,7 @@ from pytest_agentbench.config.profiles import CaseSelection, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import Cases, Excess, FileKind, Found, ProfileSection, find_settings_problems
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import AtLeastOne, Record, Slug, Tags
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import AtLeastOne, Record, Slug, Tags, Text
 from pytest_agentbench.sources.discovery import unknown_ids
 
 _FALLBACKS = frozenset({"fallbacks", "fallback"})

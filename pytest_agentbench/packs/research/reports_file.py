@@ -23,9 +23,8 @@ from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.packs.research.records import Cleaning
 from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, UNBOUNDED, Part
-from pytest_agentbench.records.base import AtLeastOne, Tags
+from pytest_agentbench.records.base import AtLeastOne, Tags, Text
 from pytest_agentbench.records.case import RunnerSpec
-from pytest_agentbench.records.check_specs import Text
 
 _NEEDED = PART_STAGES["poet"].made_of
 

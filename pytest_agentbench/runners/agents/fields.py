@@ -10,9 +10,8 @@ from pydantic import Field, ValidationError, model_validator
 from pytest_agentbench.config.agent_file import Argument, Content, LaterArgument, Reading, check_names
 from pytest_agentbench.config.base import Problems, Scope, explain_error
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, VariableName
+from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Text, VariableName
 from pytest_agentbench.records.case import ApiName
-from pytest_agentbench.records.check_specs import Text
 
 SandboxName = Literal["docker", "bubblewrap", "local"]
 SECONDS = 600.0

@@ -14,8 +14,7 @@ from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes, read_document
 from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.tools.mcp.servers import ServerTool
 
 Stage = Literal["generation", "fuzzing", "gate"]

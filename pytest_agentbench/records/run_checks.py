@@ -1,0 +1,139 @@
+"""Kinds of checks of what a run did and what it left: imported for the first case that has one."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, model_serializer, model_validator
+
+from pytest_agentbench.records.base import PortableName, Record, RunStatus, Text
+
+Count = Annotated[StrictInt, Field(ge=0)]
+
+
+class ToolCallCount(Record):
+    """The trace holds exactly `count` tool calls."""
+
+    kind: Literal["tool_call_count"]
+    count: Count
+    """How many, neither more nor less."""
+
+
+class FileExists(Record):
+    """`path` is a regular file, in the workspace or else in the case folder."""
+
+    kind: Literal["file_exists"]
+    path: Text
+    """Relative to the workspace, else to the case's folder."""
+
+
+class PathExists(Record):
+    """`path` is anything that exists, in the workspace or else in the case folder."""
+
+    kind: Literal["path_exists"]
+    path: Text
+    """Relative to the workspace, else to the case's folder."""
+
+
+class FileContains(Record):
+    """The file holds `text`, case-sensitively."""
+
+    kind: Literal["file_contains"]
+    path: Text
+    """Relative to the workspace, else to the case's folder."""
+    text: Text
+    """What it has to hold."""
+
+
+class StatusIs(Record):
+    """The run ended with `status`."""
+
+    kind: Literal["status_is"]
+    status: RunStatus
+    """How the run has to end."""
+
+
+class OutputArtifactPresent(Record):
+    """The run recorded an output artifact that matches every field given."""
+
+    kind: Literal["output_artifact_present"]
+    artifact_id: Text | None = None
+    """Its id."""
+    artifact_type: Text | None = None
+    """Its type."""
+    uri: Text | None = None
+    """Its address."""
+
+    @model_validator(mode="after")
+    def _needs_a_matcher(self) -> Self:
+        if self.artifact_id is None and self.artifact_type is None and self.uri is None:
+            raise ValueError(
+                "output_artifact_present requires at least one matcher field: artifact_id, artifact_type, uri"
+            )
+        return self
+
+
+class _OfTool(Record):
+    """Calls of a tool: by its name, or by what it does."""
+
+    name: Text | None = None
+    """The tool."""
+    portable: PortableName | None = None
+    """In place of `name`: a tool that does this, whatever the run's agent calls it."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """What the call's arguments have to include; others may be there."""
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.name is None) == (self.portable is None):
+            raise ValueError("expected exactly one of 'name' and 'portable'")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_unsaid(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # What is stored of checks by name stays what it was
+        unsaid = "name" if self.name is None else "portable"
+        return {name: value for name, value in dump(self).items() if name != unsaid}
+
+
+class ToolCalled(_OfTool):
+    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given.
+
+    A call in which the tool's own code broke does not count.
+    """
+
+    kind: Literal["tool_called"]
+    after: Text | None = None
+    """A tool that has to be called before."""
+    min_count: Annotated[StrictInt, Field(ge=1)] = 1
+    """How many such calls there have to be at least."""
+
+
+class ToolNotCalled(_OfTool):
+    """No call of the tool whose arguments include `arguments`."""
+
+    kind: Literal["tool_not_called"]
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Only calls whose arguments include these are forbidden."""
+
+
+class MaxTurns(Record):
+    """The model was asked at most `count` times."""
+
+    kind: Literal["max_turns"]
+    count: Count
+    """Requests to the model, at most."""
+
+
+class MaxCostUsd(Record):
+    """The run cost at most `usd`; an unknown cost is an error of the check."""
+
+    kind: Literal["max_cost_usd"]
+    usd: Annotated[float, Field(strict=True, ge=0)]
+    """US dollars, at most."""
+
+
+class MaxSeconds(Record):
+    """The run took at most `seconds`."""
+
+    kind: Literal["max_seconds"]
+    seconds: Annotated[float, Field(strict=True, gt=0)]
+    """Wall-clock time of the run, at most."""
