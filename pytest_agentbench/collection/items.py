@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.collection.phases import PHASES, Phases
+from pytest_agentbench.collection.phases import Phases
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
@@ -82,18 +82,18 @@ class CaseItem(pytest.Function, _TextId):
     """Setup resolves fixtures and gets the result, so what breaks there is an error; the call asserts."""
 
     line = 1
+    file: CaseFile
 
     @property
     def ihook(self) -> Any:
         """Return the hooks that pytest calls for the item."""
-        assert self.parent is not None
-        if (found := self.parent.stash.get(PHASES, None)) is not None:
-            return found
+        if self.file.phases is not None:
+            return self.file.phases
         hooks, ahead = super().ihook, self.config.stash.get(AHEAD, None)
         if ahead is None:  # items are still collected, conftests too
             return hooks
-        self.parent.stash[PHASES] = found = Phases(self.config, hooks, ahead)
-        return found
+        self.file.phases = Phases(self.config, hooks, ahead)
+        return self.file.phases
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the place, with a title that does not end in the node id: -v would turn its dots into slashes."""
@@ -112,10 +112,11 @@ class CaseItem(pytest.Function, _TextId):
         """Resolve fixtures, then take the run, which has usually ended by now."""
         __tracebackhide__ = True
         ahead = self.config.stash.get(AHEAD, None)
-        if ahead is not None:
-            self.funcargs.update(ahead.fixtures.get(self.parent, {}))
+        given = ahead.fixtures.get(self.parent) if ahead is not None else None
+        if given is not None:
+            self.funcargs.update(given)
         super().setup()
-        if ahead is not None:
+        if given is None and ahead is not None:
             ahead.fixtures[self.parent] = {name: self.funcargs[name] for name in GIVEN if name in self.funcargs}
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
             fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
@@ -210,12 +211,12 @@ def _register(config: pytest.Config, tag: str) -> pytest.MarkDecorator | None:
     return mark
 
 
-def make_item(parent: pytest.Collector, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
+def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
     """Return the item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
     name = item_name(job.case_id, job.plan.model_id, job.repetition)
     function = case_function if job.plan.predictions is None else predicted_function
     item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=function, fixtureinfo=fixtureinfo)
-    item.line = line
+    item.line, item.file = line, parent
     item.stash[JOB] = job
     return item
 
@@ -236,6 +237,7 @@ class CaseFile(pytest.Module):
     """
 
     source: CaseSource
+    phases: Phases | None = None
 
     def __init__(self, **kw: Any) -> None:
         super().__init__(**kw)

@@ -9,8 +9,6 @@ import pytest
 from pytest_agentbench.engine.driver import GIVEN, JOB, RunAhead
 from pytest_agentbench.engine.user_code import is_library
 
-PHASES = pytest.StashKey["Phases"]()
-"""Of a file with cases."""
 _FIXTURES = frozenset({*GIVEN, "request"})
 _LOGS = ("logging-plugin",)
 _GUARDS = ("capturemanager", *_LOGS)
@@ -40,7 +38,8 @@ class Phases:
         self._quiet: pytest.Item | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._hooks, name)
+        hook = self.__dict__[name] = getattr(self._hooks, name)  # the next look finds it at once
+        return hook
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Set the item up; without guards where its run has ended and its fixtures are made."""

@@ -122,9 +122,10 @@ class CaseReports:
             item.stash[JOB] = replace(job, repetition=job.repetition + self.repetitions(job.plan))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self) -> None:
-        """Mend the streams: the terminal is about to write."""
-        self.streams.mend()
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Mend the streams where the terminal is about to write."""
+        if report.when == "call" or not report.passed:
+            self.streams.mend()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

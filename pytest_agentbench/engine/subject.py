@@ -25,6 +25,7 @@ from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import PROBE, CaseRunner, Runner, agent_name
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import (
+    Deciders,
     Plain,
     canonical_json,
     evaluation_input,
@@ -219,33 +220,32 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     return extra
 
 
-def deciders(services: Services, job: Job, case: Case) -> Plain:
+def deciders(services: Services, job: Job, case: Case) -> Deciders:
     """Return all that decides what a run of the case is worth, whichever run: its profile, checks, metrics, judges.
 
     Raises ConfigError for a script that is wrong.
     """
     profile = job.plan.lane.evaluation_profile_fingerprint
-    return evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case))
+    return Deciders(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case)))
 
 
 def verdict_identity(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: Plain | None = None
+    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: Deciders | None = None
 ) -> str:
     """Return the fingerprint of the verdict on a run; `decided_by` are its deciders, None: as they are now.
 
     Raises ConfigError for a script that is wrong.
     """
     found = decided_by if decided_by is not None else deciders(services, job, case)
-    covered = Plain(found, run=artifact.fingerprint or "")
     if services.uses_cassettes(job):
-        covered["extra"] = {**found["extra"], **verdict_cassette(services, job, case, artifact)}
-    return fingerprint(covered)
+        extra = {**found.covered["extra"], **verdict_cassette(services, job, case, artifact)}
+        found = Deciders(Plain(found.covered, extra=extra))
+    return found.fingerprint(artifact.fingerprint or "")
 
 
-def measure_of(decided_by: Plain) -> str:
+def measure_of(decided_by: Deciders) -> str:
     """Return 16 hex digits over a case's deciders, whatever its title."""
-    # A corrected title makes no other measure: runs before and after stay comparable
-    return fingerprint(Plain(decided_by, title=""))[:_DIGITS]
+    return decided_by.measure[:_DIGITS]
 
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Journal:
         self.path: Path | None = None
         self._planned = 0
         self._progress: tuple[int, int, list[str]] | None = None
+        self._spent: tuple[dict[str, float | None], bytes] = {}, b""
         self._rows = RowKeeper(self)
         self._size = 0
         self._begin = b""
@@ -108,7 +109,9 @@ class Journal:
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, float | None]) -> KeptRow:
         """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
         text = encode_row(row)
-        head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % encode_json(spent_usd).encode()
+        if spent_usd != self._spent[0]:
+            self._spent = {**spent_usd}, encode_json(spent_usd).encode()
+        head, tail = self._head("run") + b',"at":%d,"row":' % at, b',"spent_usd":%b}' % self._spent[1]
         number, place = len(self._places), self._append(head + text + tail)
         self._places.append(0 if place is None else place + len(head))
         self._lengths.append(len(text))

@@ -294,6 +294,34 @@ def evaluation_fingerprint_input(
     return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
 
 
+class Deciders:
+    """All that decides what a run of a case is worth, whichever run, and the hashes over it.
+
+    It is written as canonical JSON once for all of them: what differs, run and title, stands at the end there.
+    """
+
+    def __init__(self, covered: Plain) -> None:
+        """`covered` is the `evaluation_input` of no run."""
+        self.covered = covered
+        self._head = canonical_json(Plain({name: covered[name] for name in covered.keys() - _LAST}))[:-1]
+
+    def fingerprint(self, run_fingerprint: str) -> str:
+        """Return the fingerprint of the verdict on a run."""
+        return self._hash(run_fingerprint, self.covered["title"])
+
+    @property
+    def measure(self) -> str:
+        """Return a hash over them whatever the title: with a corrected one, runs before and after stay comparable."""
+        return self._hash("", "")
+
+    def _hash(self, run: str, title: str) -> str:
+        last = f',"run":{_encode(run)},"schema_version":{self.covered["schema_version"]},"title":{_encode(title)}}}'
+        return fingerprint(self._head + last.encode("ascii"))
+
+
+_LAST = {"run", "schema_version", "title"}
+
+
 def evaluation_input(
     run_fingerprint: str,
     case: Case,

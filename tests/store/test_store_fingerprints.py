@@ -25,6 +25,7 @@ from pytest_agentbench.records.case import (
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.fingerprints import (
+    Deciders,
     canonical_json,
     evaluation_fingerprint_input,
     evaluation_input,
@@ -337,3 +338,12 @@ def test_what_was_judged_before_there_were_mcp_tasks_keeps_its_place():
     assert "mcp_tasks" not in evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "axes"}))
     shuffled = evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "bands"}))
     assert shuffled["mcp_tasks"] == {"shuffle": "bands", "language": "en"}
+
+
+@given(title=st.text(), reference=st.lists(st.text()))
+def test_deciders_that_are_written_once_give_the_hashes_of_the_whole(title, reference):
+    case = CASE.model_copy(update={"title": title, "reference": tuple(reference)})
+    whole = {run: evaluation_input(run, case, "p" * 64, extra={"zone": title}) for run in ("", "r" * 64)}
+    found = Deciders(whole[""])
+    assert found.fingerprint("r" * 64) == fingerprint(whole["r" * 64])
+    assert found.measure == fingerprint({**whole[""], "title": ""})
