@@ -70,7 +70,7 @@ def imported(folder: Path, arguments: Sequence[str]) -> tuple[set[str], set[str]
 def test_one_case_imports_what_it_names(tmp_path: Path, off: Sequence[str]) -> None:
     make_project(tmp_path)
     fewer = [word for name in off for word in ("-p", f"no:{name}")]
-    modules, packages = imported(tmp_path, [*OURS, *fewer, "one"])
+    modules, packages = imported(tmp_path, [*OURS, "-p", "agentbench", *fewer, "one"])
     _, plain = imported(tmp_path, [*OPTIONS, *fewer, "plain"])
     assert packages - plain - OTHERS == {"conftest"}
     assert (sorted(modules - allowed()), sorted(allowed() - modules)) == ([], []), "new, and no longer imported"
