@@ -11,6 +11,7 @@ from itertools import islice
 from math import isfinite
 from typing import Annotated
 
+import regex
 from pydantic import Field
 
 from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, drop_thoughts, normal
@@ -90,7 +91,8 @@ _DECIMAL = r"""(?:
 _CHAIN = r"""(?<!\d[./:-])(?!\d{1,3}(?:\.\d{3}(?!\d))++(?!\.\d))
     \d++(?:(?::\d++)++|(?P<mark>[./-])\d++(?:(?P=mark)\d++)++)"""
 _POWER = r"\s?(?:\^|\*\*)\s?[({]?\s?"
-_NUMBER = re.compile(
+# Not `re`: before Python 3.11.5 (Debian 12 has 3.11.2) possessive groups that hold others go wrong there, gh-106052
+_NUMBER = regex.compile(  # noqa: TID251 - our own
     rf"""
     (?:(?<!{_LETTER})(?<![\d)\]}}%])(?P<sign>[-+]))?+
     (?:[$¢-¥฿₠-₿]\s?(?P<inner_sign>[-+])?+)?+
@@ -105,7 +107,7 @@ _NUMBER = re.compile(
       |\s?(?P<word>(?i:per\s?cent|pct|thousand|million|billion|trillion|lakh|crore)|लाख|ألف|مليون|مليار)(?!\w)
       |(?P<letter>[kKMB]|[bm]n)(?!\w))?+
     """,
-    re.VERBOSE,
+    regex.VERBOSE,
 )
 _TO = re.compile(r"\s?(?:-|—|~|to|through|至|到)\s?")
 
@@ -174,7 +176,7 @@ def _value(text: str, *, last: bool) -> Value | str | None:
     return None
 
 
-def _chosen(text: str, few: Sequence[re.Match[str]], *, last: bool) -> Value | str | None:
+def _chosen(text: str, few: Sequence[regex.Match[str]], *, last: bool) -> Value | str | None:
     pair, beyond, answer = (few[-2:], few[-3:-1], few[-1]) if last else (few[:2], few[1:3], few[0])
     if _are_joined(text, pair) and not _are_joined(text, beyond):
         low, high = map(_number, pair)
@@ -186,13 +188,13 @@ def _chosen(text: str, few: Sequence[re.Match[str]], *, last: bool) -> Value | s
     return None if number is None else _scaled(number, number, _unit(answer))
 
 
-def _few(text: str, *, last: bool, glued: bool) -> Sequence[re.Match[str]]:
+def _few(text: str, *, last: bool, glued: bool) -> Sequence[regex.Match[str]]:
     """Up to three matches at the end or the start of the text."""
     matches = _matches(text, glued)
     return list(deque(matches, 3) if last else islice(matches, 3))
 
 
-def _matches(text: str, glued: bool) -> Iterator[re.Match[str]]:
+def _matches(text: str, glued: bool) -> Iterator[regex.Match[str]]:
     for match in _NUMBER.finditer(text):
         before = text[max(0, match.start() - 2) : match.start()]
         is_power = match["power"] is not None and match["number"] != "10"
@@ -200,7 +202,7 @@ def _matches(text: str, glued: bool) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _are_joined(text: str, pair: Sequence[re.Match[str]]) -> bool:
+def _are_joined(text: str, pair: Sequence[regex.Match[str]]) -> bool:
     if len(pair) < 2 or any(match["chain"] is not None for match in pair):
         return False
     (begin, start), end = pair[0].span(), pair[1].start()
@@ -208,7 +210,7 @@ def _are_joined(text: str, pair: Sequence[re.Match[str]]) -> bool:
     return between or _TO.fullmatch(text, start, end) is not None
 
 
-def _unit(match: re.Match[str]) -> str:
+def _unit(match: regex.Match[str]) -> str:
     """Return the key of what scales the number, empty where nothing does."""
     return "".join((match["sign_after"] or match["word"] or match["letter"] or "").lower().split())
 
@@ -218,7 +220,7 @@ def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
     return Value(low, high, "%" if scale < 0 else f" {unit}" * bool(unit), scale)
 
 
-def _number(match: re.Match[str]) -> Decimal | None:
+def _number(match: regex.Match[str]) -> Decimal | None:
     """Return the signed number, None where it is none (over 0) or out of all bounds."""
     try:
         if match["whole"] is not None:
