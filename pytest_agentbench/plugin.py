@@ -266,12 +266,14 @@ def _prepare_cases(config: pytest.Config) -> None:
 @contextmanager
 def _import_plainly() -> Iterator[None]:
     """Import without pytest's finder, which asks of each module whether it is a test: a fortieth of a short session."""
-    finders = [*sys.meta_path]
-    sys.meta_path[:] = [each for each in finders if type(each).__module__ != "_pytest.assertion.rewrite"]
+    finders = sys.meta_path
+    # Another list, and not the same one changed: a thread may be going through that
+    sys.meta_path = plain = [each for each in finders if type(each).__module__ != "_pytest.assertion.rewrite"]
     try:
         yield
     finally:
-        sys.meta_path[:] = [*(each for each in sys.meta_path if each not in finders), *finders]
+        finders[:0] = [each for each in plain if each not in finders]
+        sys.meta_path = finders
 
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:

@@ -350,7 +350,7 @@ def _register_plugins(
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
     repetitions = config.stash[PLANNER].repetitions
-    config.add_cleanup((streams := Streams(captured=config.getoption("capture") in ("fd", "sys"))).close)
+    config.add_cleanup((streams := Streams(captured=config.getoption("capture", "no") in ("fd", "sys"))).close)
     streams.guard()
     reports = CaseReports(services.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")

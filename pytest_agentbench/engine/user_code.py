@@ -175,14 +175,13 @@ def _agent_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and frame.f_back is not None:
         caller = frame.f_back.f_globals.get("__name__", "")
         own = frame.f_globals.get("__name__", "").startswith("pytest_agentbench.")
-        if not own and (caller == _CALLER or not is_library(frame.f_code.co_filename)):
+        if not own and (caller == _CALLER or not _is_library(frame.f_code.co_filename)):
             found = frame
         frame = frame.f_back
     return found
 
 
-def is_library(file: str) -> bool:
-    """Return whether code of this file was installed, or is Python's own."""
+def _is_library(file: str) -> bool:
     # <string> is code that dataclasses and pydantic write: rooms that are imported on the loop are no agent's fault
     return file.startswith(("<frozen", "<string>")) or os.path.realpath(file).startswith(_LIBRARIES)
 
@@ -220,8 +219,8 @@ class RunTexts:
         part.write(text[: max(0, _MOST - part.tell())])
 
     def items(self) -> list[tuple[str, str]]:
-        """Return kinds and texts."""
-        return [(kind, part.getvalue().removesuffix("\n")) for kind, part in self._parts.items()]
+        """Return kinds and texts. A thread that a run has left behind may still add to them."""
+        return [(kind, part.getvalue().removesuffix("\n")) for kind, part in [*self._parts.items()]]
 
 
 _MOST = 65_536
@@ -303,11 +302,11 @@ class Streams:
                 # A buffer has kept the text that it failed to pass on; without one (PYTHONUNBUFFERED) it is lost
                 return flush() if isinstance(getattr(stream, "buffer", None), io.BufferedIOBase) else call(*args)
 
-        def told(text: str) -> Any:
+        def told(text: str, *more: Any) -> Any:
             if self._captured and isinstance(text, str) and (texts := RUN_TEXTS.get()) is not None:
                 texts.add(name, text)
                 return len(text)
-            return mended(write, text)
+            return mended(write, text, *more)
 
         stream.write, stream.flush = told, partial(mended, flush)
 

@@ -504,6 +504,7 @@ class Documents:
             self._as_files = False
         make_folder(self.output)
         self._folders.clear()
+        self._own = None
         known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
         try:
             if not known:

@@ -103,7 +103,8 @@ def agentbench_runner(request):
         assert told == ["rows.q7[agent]", "rows.q31[agent]"]
 
 
-def test_the_runners_end_is_captured_with_the_last_item(bench):
+@pytest.mark.parametrize("options", [(), ("-x",)], ids=["last", "failed"])
+def test_the_runners_end_is_captured_with_the_last_item(bench, options):
     more = """
 @pytest.fixture(scope="session")
 def agentbench_runner():
@@ -113,7 +114,7 @@ def agentbench_runner():
     raise RuntimeError("no end")
 """
     dataset(bench, more=more)
-    text = bench.run().text
+    text = bench.run(*options).text
     assert "good bye" in text[text.index("Captured stdout teardown") :]
     assert "logged at the end" in text[text.index("Captured log teardown") :]
 
@@ -173,3 +174,11 @@ def pytest_configure(config):
     dataset(bench, more=more)
     bench.run()
     assert int((bench.path / "resumed.txt").read_text()) < 3 * COUNT / 2
+
+
+@pytest.mark.parametrize("plugin", ["capture", "logging", "unraisableexception", "threadexception"])
+def test_a_session_without_a_plugin_that_guards_phases(bench, plugin):
+    dataset(bench, "print('said by', case.case_id)")
+    done = bench.run("-p", f"no:{plugin}")
+    assert len(done.outcomes) == COUNT
+    assert [*done.outcomes.values()].count("failed") == 2
