@@ -208,7 +208,7 @@ class PlainImports:
 
 
 class RunTexts:
-    """What a run logs and prints: the first characters of each, for the sections of its item's report."""
+    """Keep what a run logs and prints, the first characters of each, for the sections of its item's report."""
 
     def __init__(self) -> None:
         self._parts: dict[str, io.StringIO] = {}
