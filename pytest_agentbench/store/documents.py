@@ -228,8 +228,8 @@ OUTPUT_TYPE = "workspace_file"
 _DIGITS = 16
 _FOLDER = rf"{RUNS}/(?:[a-z0-9][a-z0-9._-]*/)+run_\d+\.artifacts"
 _SHA = rf"([0-9a-f]{{{_DIGITS}}})"
-_ARCHIVE = rf"{_FOLDER}/workspace\.\w+\.{_SHA}\.tar"
-_OUTPUT = rf"{_FOLDER}/{OUTPUTS}/\w+\.{_SHA}\.[a-z0-9][a-z0-9._-]*"
+_ARCHIVE = re.compile(rf"{_FOLDER}/workspace\.\w+\.{_SHA}\.tar")
+_OUTPUT = re.compile(rf"{_FOLDER}/{OUTPUTS}/\w+\.{_SHA}\.[a-z0-9][a-z0-9._-]*")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,8}")
 
 
@@ -277,8 +277,8 @@ def find_whole_file(output: Path, path: str) -> Path | None:
     return _find_whole(output, path, _ARCHIVE) or _find_whole(output, path, _OUTPUT)
 
 
-def _find_whole(output: Path, path: str, pattern: str) -> Path | None:
-    named = re.fullmatch(pattern, path)
+def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | None:
+    named = pattern.fullmatch(path)
     if named is None or _find_link(output, os.path.dirname(path)):
         return None
     try:
@@ -295,7 +295,7 @@ def is_beside(run: str, path: str) -> bool:
     a run may name that of another.
     """
     folder = os.path.dirname(path).removesuffix(f"/{OUTPUTS}")
-    return folder == f"{run}.artifacts" and bool(re.fullmatch(_ARCHIVE, path) or re.fullmatch(_OUTPUT, path))
+    return folder == f"{run}.artifacts" and bool(_ARCHIVE.fullmatch(path) or _OUTPUT.fullmatch(path))
 
 
 def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:

@@ -170,7 +170,7 @@ def test_where_people_disagree_with_a_judge_is_listed_and_said_of_the_run(progra
         assert "1 run, by tests that the solution could change" in told
         shown.page.get_by_text("They disagree on 12 runs").click()
         shown.page.get_by_role("link", name="case-11").click()
-        marks = shown.page.locator(".marks").inner_text()
+        marks = shown.page.locator("p.marks").inner_text()
         assert "people disagree with the judge" in marks
         assert "graded in the solution's own process" in marks
 
