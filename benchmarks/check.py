@@ -24,10 +24,11 @@ import reuse
 import throughput
 from processes import ROUNDS, Bench, Places, Scenario, add_options, open_places
 from record import RESULTS, Line, Record, newest_record, record_of_this_commit, renew_page, table
+from startup import INSTALLED, PLAIN
 
 SESSIONS = {
     ("a case of a callable", "CPU"): 2.0,
-    ("a case of a callable, with what is installed", "CPU"): 2.0,
+    (f"a case of a callable{INSTALLED}", "CPU"): 2.0,
     ("a case of a callable", "modules"): 150,
     ("cases/rubric_judge", "files"): 70,
 }
@@ -44,7 +45,7 @@ def session(bench: Bench) -> Iterator[Line]:
     subprocess.run(command, stdout=subprocess.DEVNULL)  # it fails where a target is missed: here that is a line
     for each in json.loads(found.read_text(encoding="utf-8"))["sessions"]:
         name, cpu, least = each["name"], each["cpu_seconds"], each["plain_seconds"]
-        if name.startswith("plain pytest"):
+        if name.startswith(PLAIN):
             continue
         yield Line(f"{name}: CPU", cpu, "s", least, "plain pytest, one test", SESSIONS.get((name, "CPU")))
         for what, meaning in (("modules", "imported"), ("files", "whose functions run")):

@@ -8,6 +8,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -211,15 +212,15 @@ def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
 def _complete(layer: dict[str, Any]) -> None:
     """Let an editor complete and check the settings that `llm_probe` reads; others stay allowed, and null removes."""
     schema = RunnerSettings.model_json_schema(schema_generator=_DescribedSchema)
-    settings, docs = schema["properties"], _attribute_docs(RunnerSettings)
     parts = {f"#/$defs/{name}": part for name, part in schema.get("$defs", {}).items()}
     properties = layer.setdefault("properties", {})
-    for name, setting in settings.items():
+    for name, setting in schema["properties"].items():
+        description = setting.pop("description")
         alternatives = setting.get("anyOf", [{k: v for k, v in setting.items() if k not in ("default", "title")}])
         # Inline, as the layer's own schema has no such definitions
         inline = [parts[each["$ref"]] if "$ref" in each else each for each in alternatives if each != {"type": "null"}]
         title = setting.get("title", name.capitalize())
-        properties[name] = {"title": title, "description": docs[name], "anyOf": [*inline, {"type": "null"}]}
+        properties[name] = {"title": title, "description": description, "anyOf": [*inline, {"type": "null"}]}
 
 
 class _DescribedSchema(GenerateJsonSchema):
@@ -235,6 +236,7 @@ class _DescribedSchema(GenerateJsonSchema):
         return definition
 
 
+@cache
 def _attribute_docs(model: type) -> dict[str, str]:
     """Field name to the docstring under it. Read from the source only here: it would cost every import."""
     if not issubclass(model, BaseModel) or model is BaseModel:
