@@ -7,15 +7,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException
+from functools import cache
 from itertools import islice
 from math import isfinite
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import regex
 from pydantic import Field
 
 from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, drop_thoughts, normal
 from pytest_agentbench.metrics.registry import Measured, metric
+
+if TYPE_CHECKING:
+    import regex
 
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])  # nothing is raised, whatever the size
 
@@ -91,24 +94,20 @@ _DECIMAL = r"""(?:
 _CHAIN = r"""(?<!\d[./:-])(?!\d{1,3}(?:\.\d{3}(?!\d))++(?!\.\d))
     \d++(?:(?::\d++)++|(?P<mark>[./-])\d++(?:(?P=mark)\d++)++)"""
 _POWER = r"\s?(?:\^|\*\*)\s?[({]?\s?"
-# Not `re`: before Python 3.11.5 (Debian 12 has 3.11.2) possessive groups that hold others go wrong there, gh-106052
-_NUMBER = regex.compile(  # noqa: TID251 - our own
-    rf"""
-    (?:(?<!{_LETTER})(?<![\d)\]}}%])(?P<sign>[-+]))?+
-    (?:[$¢-¥฿₠-₿]\s?(?P<inner_sign>[-+])?+)?+
-    (?:(?P<chain>{_CHAIN})
-      |(?P<whole>\d++)\s(?P<part>\d++)/(?P<parts>\d++)(?![\d/.])
-      |(?<!/)(?<!/[ ])(?P<over>{_DECIMAL})\s?/\s?(?P<under>-?{_DECIMAL})(?!\s?/\s?\d)
-      |(?P<number>{_DECIMAL})
-       (?:[eE](?P<exponent>[-+]?\d++)(?!\w)
-         |\s?[×x*·]\s?10{_POWER}(?P<ten>[-+]?\d++)
-         |{_POWER}(?P<power>[-+]?\w++))?+)
-    (?:\s?(?P<sign_after>%|百?万|[千萬億亿兆만억])
-      |\s?(?P<word>(?i:per\s?cent|pct|thousand|million|billion|trillion|lakh|crore)|लाख|ألف|مليون|مليار)(?!\w)
-      |(?P<letter>[kKMB]|[bm]n)(?!\w))?+
-    """,
-    regex.VERBOSE,
-)
+_NUMBER = rf"""
+(?:(?<!{_LETTER})(?<![\d)\]}}%])(?P<sign>[-+]))?+
+(?:[$¢-¥฿₠-₿]\s?(?P<inner_sign>[-+])?+)?+
+(?:(?P<chain>{_CHAIN})
+  |(?P<whole>\d++)\s(?P<part>\d++)/(?P<parts>\d++)(?![\d/.])
+  |(?<!/)(?<!/[ ])(?P<over>{_DECIMAL})\s?/\s?(?P<under>-?{_DECIMAL})(?!\s?/\s?\d)
+  |(?P<number>{_DECIMAL})
+   (?:[eE](?P<exponent>[-+]?\d++)(?!\w)
+     |\s?[×x*·]\s?10{_POWER}(?P<ten>[-+]?\d++)
+     |{_POWER}(?P<power>[-+]?\w++))?+)
+(?:\s?(?P<sign_after>%|百?万|[千萬億亿兆만억])
+  |\s?(?P<word>(?i:per\s?cent|pct|thousand|million|billion|trillion|lakh|crore)|लाख|ألف|مليون|مليار)(?!\w)
+  |(?P<letter>[kKMB]|[bm]n)(?!\w))?+
+"""
 _TO = re.compile(r"\s?(?:-|—|~|to|through|至|到)\s?")
 
 
@@ -195,11 +194,19 @@ def _few(text: str, *, last: bool, glued: bool) -> Sequence[regex.Match[str]]:
 
 
 def _matches(text: str, glued: bool) -> Iterator[regex.Match[str]]:
-    for match in _NUMBER.finditer(text):
+    for match in _number_pattern().finditer(text):
         before = text[max(0, match.start() - 2) : match.start()]
         is_power = match["power"] is not None and match["number"] != "10"
         if not is_power and bool(_GLUED.search(before)) == glued:
             yield match
+
+
+@cache
+def _number_pattern() -> regex.Pattern[str]:
+    # Not `re`: before Python 3.11.5 (Debian 12 has 3.11.2) possessive groups that hold others go wrong there, gh-106052
+    import regex
+
+    return regex.compile(_NUMBER, regex.VERBOSE)  # noqa: TID251 - our own
 
 
 def _are_joined(text: str, pair: Sequence[regex.Match[str]]) -> bool:
