@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from functools import cache
 
 import pytest
@@ -38,4 +39,5 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
         "PYTEST_XDIST_WORKER_COUNT",
     ):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a conftest.py that a test changes within a second
     return Bench(pytester)
