@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from pydantic_core import from_json
+
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.models.dialects.base import Asked, RequestRefused
 from pytest_agentbench.models.dialects.chat import error, list_events, require_messages, wants_usage
@@ -49,12 +51,19 @@ _CHARACTERS_PER_TOKEN = 4
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a request consists of. Raises RequestRefused for anything else."""
     try:
-        request = json.loads(body)
+        request = _load(body)
     except (ValueError, RecursionError) as error:
         raise RequestRefused(400, f"the request is no JSON: {error}", "invalid_json") from error
     if not isinstance(request, dict):
         raise RequestRefused(400, "the request is to be a JSON object", "invalid_request")
     return request
+
+
+def _load(body: bytes) -> Any:
+    try:
+        return from_json(body)
+    except ValueError:  # half characters, which Python takes, among others; and it says where a mistake is
+        return json.loads(body)
 
 
 def read_request(body: bytes) -> dict[str, Any]:

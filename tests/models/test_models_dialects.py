@@ -456,7 +456,7 @@ def test_what_is_read_of_chat():
     custom = {"id": "d", "type": "custom", "custom": {"name": "p", "input": "hi"}}
     assert DIALECTS["chat"].write(told, asked)["choices"][0]["message"]["tool_calls"] == [custom]
     events = b"".join(DIALECTS["chat"].events(told, asked))
-    assert b'"custom": {"name": "p", "input": ""}' in events
+    assert b'"custom":{"name":"p","input":""}' in events
 
 
 def test_what_is_read_of_responses():

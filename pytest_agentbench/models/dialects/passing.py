@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_agentbench.models.dialects.base import Asked, JsonObject
 from pytest_agentbench.models.protocols.choice import PROTOCOLS
+from pytest_agentbench.models.spelling import write_request
 from pytest_agentbench.records.case import ApiName, Model
 
 DROPPED = ("service_tier", "user", "metadata", "safety_identifier")
@@ -46,7 +47,7 @@ def rewrite_request(
     for field, value in _spell(name, parameters).items():
         made[field] = _join(made.get(field), value)
     # Numbers that Python has no value for stay as they are only where nothing else changes
-    return body if made == given else json.dumps(made, ensure_ascii=False).encode("utf-8", "replace")
+    return body if made == given else write_request(made)
 
 
 def _join(below: Any, above: Any) -> Any:

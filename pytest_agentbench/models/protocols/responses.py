@@ -122,14 +122,21 @@ def read_response(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_output(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a response's items as the message of a chat completion."""
-    said = [item for item in output if item.get("type") == "message"]
+    said, thoughts, calls = [], [], []
+    for item in output:
+        kind = item.get("type")
+        if kind == "message":
+            said.append(item)
+        elif kind == "reasoning":
+            thoughts.append(item)
+        # One that was cut off is no call: what it asks for is not whole
+        elif kind == "function_call" and item.get("status") in (None, "completed"):
+            calls.append(item)
     message: dict[str, Any] = {"role": "assistant", "content": _join_text(said, "output_text")}
-    found = {"refusal": _join_text(said, "refusal"), "reasoning_content": _join_thoughts(output)}
-    message |= {name: text for name, text in found.items() if text}
-    # One that was cut off is no call: what it asks for is not whole
-    calls = [
-        item for item in output if item.get("type") == "function_call" and item.get("status") in (None, "completed")
-    ]
+    if refusal := _join_text(said, "refusal"):
+        message["refusal"] = refusal
+    if thought := _join_thoughts(thoughts):
+        message["reasoning_content"] = thought
     if calls:
         message["tool_calls"] = [_read_call(item) for item in calls]
     return message
@@ -159,8 +166,7 @@ def _join_text(messages: Sequence[Mapping[str, Any]], kind: str) -> str | None:
     return "\n".join(filter(None, texts)) or None
 
 
-def _join_thoughts(output: Sequence[Mapping[str, Any]]) -> str:
-    thoughts = [item for item in output if item.get("type") == "reasoning"]
+def _join_thoughts(thoughts: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(
         text
         for item in thoughts

@@ -52,7 +52,7 @@ class Pace:
 
 def is_plain(document: bytes) -> bool:
     """Return whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
-    if _separators(document) <= _MOST_VALUES:
+    if len(document) <= _MOST_VALUES or _separators(document) <= _MOST_VALUES:
         return True
     # Without escaped quotes every second piece between quotes is a text. Many quotes would take long to split at.
     document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
