@@ -46,6 +46,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_outside_packs_imports_from_packs() -> None:
     importing = {
         relative(path) for path in MODULES if any("pytest_agentbench.packs" in name for name in imported(path))
@@ -53,6 +54,7 @@ def test_nothing_outside_packs_imports_from_packs() -> None:
     assert importing == set()
 
 
+@pytest.mark.slow
 def test_nothing_outside_packs_names_a_pack() -> None:
     pattern = re.compile("|".join(f"(?i:{name})" if name.islower() else name for name in NAMES))
     naming = {}

@@ -66,6 +66,7 @@ def imported(folder: Path, arguments: Sequence[str]) -> tuple[set[str], set[str]
     return {name for name in found if name.partition(".")[0] == "pytest_agentbench"}, others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [(), PLUGINS], ids=["all of pytest", "less of pytest"])
 def test_one_case_imports_what_it_names(tmp_path: Path, off: Sequence[str]) -> None:
     make_project(tmp_path)

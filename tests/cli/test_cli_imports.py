@@ -73,6 +73,7 @@ def test_the_help_of_a_packs_command_imports_its_own_module_alone(command: str) 
     assert {name for name in ours(found) - SHARED if name.count(".") > 1} <= {module, "packs.research.stages"}
 
 
+@pytest.mark.slow
 def test_a_list_of_one_case_imports_what_reads_it(tmp_path: Path) -> None:
     make_project(tmp_path)
     found = imported(["list", str(tmp_path / "one")], expected="sum\t")
@@ -81,6 +82,7 @@ def test_a_list_of_one_case_imports_what_reads_it(tmp_path: Path) -> None:
     assert ours(found) - SHARED == (set(LISTED.split()) | rooms) - SHARED, "new here, or no longer imported"
 
 
+@pytest.mark.slow
 def test_a_list_of_the_samples_imports_nothing_that_runs_them() -> None:
     found = imported(["list", str(CASES)])
     assert not found & (HEAVY - {"pydantic", "regex", "yaml"})

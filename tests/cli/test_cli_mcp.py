@@ -63,6 +63,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.mark.slow
 def test_tools_are_listed_and_then_known_without_a_process(project: Project, run: Run) -> None:
     project.servers(Test=project.server())
 

@@ -803,6 +803,7 @@ def test_what_is_shown_steers_no_terminal(shop, store):
     assert "\x1b" not in store("show", "sum")[1]
 
 
+@pytest.mark.slow
 def test_pruning_gives_room_back(shop, store):
     for number in range(60):
         shop.run(covered(f"{number} " * 5_000))

@@ -233,6 +233,7 @@ MISSPELT = '{"id": "a", "Question": "Where?", "answer": "Paris"}\n'
 NO_ROW = "rows.jsonl:1:1: found the field 'Question' in the first row, expected 'question'; mend it, or no row"
 
 
+@pytest.mark.slow
 def test_a_misspelt_first_row_is_doubted_by_both(bench, both):
     write_case(bench)
     bench.write("cases/data/rows.jsonl", MISSPELT)

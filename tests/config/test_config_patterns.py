@@ -72,6 +72,7 @@ def test_links_that_go_in_circles_are_not_followed(folder):
     assert [path.name for path in match_files("named/*", str(folder))] == ["e.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_deep_folder_is_walked_once_however_many_wildcards_there_are(tmp_path):
     bottom = tmp_path.joinpath(*"a" * 200)
     bottom.mkdir(parents=True)

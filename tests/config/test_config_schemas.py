@@ -56,6 +56,7 @@ def test_another_class_of_the_same_name_takes_no_description_away() -> None:
     assert made["$defs"][namesake.__name__]["properties"]["file"]["description"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the conformance data are not here")
 def test_the_conformance_data_satisfy_the_schemas(schemas):
     names = {kind: name for name, kind in all_kinds().items()}

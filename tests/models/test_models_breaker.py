@@ -68,6 +68,7 @@ def test_what_never_answered_is_dead_and_asked_no_more(at_once):
     assert told == []
 
 
+@pytest.mark.slow
 def test_who_never_answered_is_given_up_in_time_whatever_the_intervals():
     patience = Patience(never=0.5, first=0.4, longest=10)
     with FaultEndpoint(lambda message, nth: "cut") as endpoint:
@@ -78,6 +79,7 @@ def test_who_never_answered_is_given_up_in_time_whatever_the_intervals():
     assert 0.5 <= max(lasted) < 1.2  # two intervals
 
 
+@pytest.mark.slow
 def test_a_model_that_is_still_being_loaded_is_waited_for():
     began = time.monotonic()
     with FaultEndpoint(lambda message, nth: "503" if time.monotonic() - began < 0.5 else "ok") as endpoint:
@@ -85,6 +87,7 @@ def test_a_model_that_is_still_being_loaded_is_waited_for():
     assert codes(outcomes) == {None}, outcomes
 
 
+@pytest.mark.slow
 def test_an_outage_takes_no_retries_and_is_told_once():
     began: list[float] = []
 
@@ -101,6 +104,7 @@ def test_an_outage_takes_no_retries_and_is_told_once():
     assert [line.partition(" did not answer for ")[0] for line in told] == [endpoint.base_url]
 
 
+@pytest.mark.slow
 def test_an_outage_without_end_ends_in_errors():
     with FaultEndpoint(lambda message, nth: "ok" if int(message) < 10 else "503") as endpoint:
         outcomes, _ = ask(endpoint, 40, at_once=1, retries=50, outage_seconds=0.3)
@@ -116,6 +120,7 @@ def test_what_answers_is_there_whatever_it_answers(fault):
     assert UNREACHABLE not in codes(outcomes)
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_too_long_says_nothing_of_the_endpoint():
     with FaultEndpoint(lambda message, nth: "hang") as endpoint:
         outcomes, _ = ask(endpoint, 6, retries=3, timeout=0.05)
@@ -174,6 +179,7 @@ def test_of_64_in_flight_in_an_outage_none_fails_and_one_at_a_time_looks_whether
     assert all(gap > least for gap, least in zip(gaps, (0.019, 0.038, 0.076, 0.095, 0.095), strict=True)), gaps
 
 
+@pytest.mark.slow
 def test_errors_without_any_success_are_an_outage_after_a_while():
     with FaultEndpoint(lambda message, nth: "ok" if message == "0" else "500") as endpoint:
         patience = Patience(quiet=0.05, first=0.02, longest=0.05)

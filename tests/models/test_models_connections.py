@@ -41,6 +41,7 @@ def ask(base_url: str, rounds: int, at_once: int) -> list[str | None]:
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_connections_are_kept_and_no_more_than_the_requests_in_flight():
     with FaultEndpoint(latency=0.01) as endpoint:
         answers = ask(endpoint.base_url, rounds=5, at_once=40)
@@ -63,6 +64,7 @@ def test_requests_go_through_the_environment_s_proxy(monkeypatch, variable):
     assert proxy.requests[0].headers["host"] == "models.invalid"
 
 
+@pytest.mark.slow
 def test_a_request_that_is_given_up_takes_its_connection_with_it_and_no_more():
     with FaultEndpoint(in_order("hang")) as endpoint:
         model = Model(model_id="m", requested_model="m", base_url=endpoint.base_url)

@@ -110,6 +110,7 @@ def test_openai_s_client_asks_in_responses(address):
         assert [model.id for model in client.models.list()] == ["demo"]
 
 
+@pytest.mark.slow
 def test_models_counts_and_what_is_not_served(address):
     root = address.removesuffix("/v1")
     asked = {"messages": [QUESTION]}

@@ -96,6 +96,7 @@ def test_a_refusal_is_not_repeated(fault, code, advice):
     assert advice in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["slow-body", "hang"])
 def test_the_timeout_bounds_the_whole_request_even_while_bytes_keep_coming(fault):
     with FaultEndpoint(in_order(fault)) as endpoint:
@@ -121,6 +122,7 @@ def test_a_key_is_sent_and_never_shown():
     assert "sk-secret" not in str(error)
 
 
+@pytest.mark.slow
 def test_retry_after_is_waited_for():
     with FaultEndpoint(in_order("429-retry-after"), retry_after=0.3) as endpoint:
         began = time.monotonic()
@@ -191,6 +193,7 @@ def test_connections_are_pooled_and_concurrency_is_kept():
     assert endpoint.connections < 40  # for 200 requests; turns between pools open a few more than are in flight
 
 
+@pytest.mark.slow
 def test_no_slot_is_held_during_back_off():
     with FaultEndpoint(lambda message, nth: "500" if message == "first" and nth == 0 else "ok") as endpoint:
         limits = Limits(max_concurrency=1)

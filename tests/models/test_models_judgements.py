@@ -140,6 +140,7 @@ def test_a_row_that_only_a_judge_knows_has_the_default_answer(tmp_path):
     assert script.replies[0].content == "No idea."
 
 
+@pytest.mark.slow
 def test_a_server_knows_the_case_by_its_question(tmp_path):
     scripts_of(tmp_path)
     scripts = ScriptTree(tmp_path)

@@ -94,6 +94,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_body_is_a_reply_or_a_failed_request(body):
     with pytest.raises(RequestFailed):

@@ -203,6 +203,7 @@ def test_the_web_is_scripted_too(tmp_path):
         scripts.search(case.case_id, "dogs")
 
 
+@pytest.mark.slow
 def test_the_schemas_accept_what_the_loader_accepts():
     import jsonschema
     import yaml
@@ -300,6 +301,7 @@ def openai_client(base_url: str):
         yield client
 
 
+@pytest.mark.slow
 def test_other_programs_find_a_case_by_its_message(tmp_path):
     write_case(tmp_path / "two_files", TWO_STEPS)
     write_dataset(tmp_path / "math", "schema_version: 1\nanswers: {q2: '4'}")
@@ -376,6 +378,7 @@ def test_one_bad_script_takes_no_other_down(tmp_path):
     assert "bad/demo.yaml:1:" in scripts.problems[1]
 
 
+@pytest.mark.slow
 def test_streaming_gives_the_same_reply_in_pieces(tmp_path):
     case = write_case(tmp_path / "two_files", TWO_STEPS)
     headers = {"X-Agentbench-Case": case.case_id}
@@ -404,6 +407,7 @@ def test_streaming_gives_the_same_reply_in_pieces(tmp_path):
         assert "".join(text) == "Quarante-deux."
 
 
+@pytest.mark.slow
 def test_latency_of_the_server_is_waited(tmp_path):
     case = write_case(tmp_path / "plain", "schema_version: 1\nreplies: [{content: x}]", "Hi")
     scripts = ScriptTree(tmp_path)

@@ -105,6 +105,7 @@ def test_an_error_says_what_broke(fault, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["stall", "stall-comments"])
 def test_silence_in_the_middle_is_given_up_whatever_keeps_the_connection_alive(fault):
     with FaultEndpoint(in_order(fault)) as endpoint:
@@ -113,6 +114,7 @@ def test_silence_in_the_middle_is_given_up_whatever_keeps_the_connection_alive(f
     assert reply.content == "answer to hello"
 
 
+@pytest.mark.slow
 def test_the_time_limit_bounds_a_stream_that_does_not_stall():
     with FaultEndpoint(always("stall-comments")) as endpoint, pytest.raises(ProviderError) as caught:
         ask(endpoint, stream=True, stall_seconds=60, timeout=0.2)

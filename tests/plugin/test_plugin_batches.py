@@ -124,6 +124,7 @@ def test_a_scenario_ends_as_it_must(bench, name):
         assert {row["adapted"][0] for row in rows.values()} == {must["adapted"]}
 
 
+@pytest.mark.slow
 def test_all_requests_of_a_model_go_in_one_batch_at_half_the_price(bench):
     states = ("validating", "in_progress", "finalizing", "completed")
     with BatchServer(states=states) as server:
@@ -138,6 +139,7 @@ def test_all_requests_of_a_model_go_in_one_batch_at_half_the_price(bench):
     assert jobs_left(bench) == []
 
 
+@pytest.mark.slow
 def test_the_option_takes_models_whose_endpoint_has_batches_and_names_the_others(bench):
     with BatchServer() as server:
         project(bench, server, batch=None, dialect="openai")
@@ -157,6 +159,7 @@ def test_an_entry_that_wants_batches_of_an_unknown_endpoint_is_refused(bench):
     assert "say batch: openai, anthropic or gemini" in finished.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["context_length_exceeded", "invalid_prompt"])
 def test_a_line_that_failed_ends_its_item_alone(bench, code):
     with BatchServer(states=("in_progress", "completed"), lines={"b": failed_line(400, code)}) as server:
@@ -167,6 +170,7 @@ def test_a_line_that_failed_ends_its_item_alone(bench, code):
     assert outcomes(finished)["b"] in ("failed", "error")
 
 
+@pytest.mark.slow
 def test_a_batch_whose_lines_all_failed_has_no_output_file(bench):
     lines = dict.fromkeys(ITEMS, failed_line(400, "invalid_prompt", "Invalid prompt: flagged"))
     with BatchServer(lines=lines) as server:
@@ -187,6 +191,7 @@ def test_lines_that_expired_go_in_a_second_batch(bench):
     assert jobs_left(bench) == []
 
 
+@pytest.mark.slow
 def test_a_batch_that_somebody_cancelled_is_not_made_again(bench):
     lines = dict.fromkeys("bcd", lost_line("batch_cancelled"))
     with BatchServer(states=("in_progress", "cancelling", "cancelled"), lines=lines) as server:
@@ -197,6 +202,7 @@ def test_a_batch_that_somebody_cancelled_is_not_made_again(bench):
     assert "batch_cancelled" in finished.runs["sums.b[m]"]["message"]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_refused_as_a_whole_is_told_to_each(bench):
     errors = ({"code": "invalid_json_line", "line": 2, "message": "bad", "param": None},)
     with BatchServer(states=("validating", "failed"), errors=errors) as server:
@@ -207,6 +213,7 @@ def test_a_batch_that_is_refused_as_a_whole_is_told_to_each(bench):
     assert "the batch was refused: invalid_json_line, line 2: bad" in finished.runs["sums.a[m]"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "direct"),
     [
@@ -226,6 +233,7 @@ def test_few_lines_that_were_not_answered_are_asked_directly(bench, lines, direc
     assert finished.runs["sums.d[m]"]["cost_usd"]["run"] == pytest.approx(0.006)
 
 
+@pytest.mark.slow
 def test_many_lines_that_were_not_answered_go_in_another_batch(bench, monkeypatch):
     monkeypatch.setattr(collector, "FEWEST", 2)
     with BatchServer(lines=dict.fromkeys("cd", failed_line(503, "overloaded"))) as server:
@@ -234,6 +242,7 @@ def test_many_lines_that_were_not_answered_go_in_another_batch(bench, monkeypatc
         assert (server.creates, server.items_of(1), server.direct) == (2, ["c", "d"], [])
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_gone_is_asked_directly(bench):
     with BatchServer(states=("in_progress", "404")) as server:
         project(bench, server)
@@ -241,6 +250,7 @@ def test_a_batch_that_is_gone_is_asked_directly(bench):
         assert (server.creates, sorted(server.direct)) == (1, [*ITEMS])
 
 
+@pytest.mark.slow
 def test_anthropic_s_results_are_read(bench):
     too_long = {"type": "invalid_request_error", "message": "prompt is too long: 1 tokens > 0 maximum"}
     lines = {
@@ -258,6 +268,7 @@ def test_anthropic_s_results_are_read(bench):
     assert "batch_cancelled" in finished.runs["sums.d[m]"]["message"]
 
 
+@pytest.mark.slow
 def test_gemini_s_results_are_read(bench):
     exceeded = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
     lines = {
@@ -371,6 +382,7 @@ def test_a_job_is_cancelled_by_its_name(bench):
     assert job.job in unknown.stderr
 
 
+@pytest.mark.slow
 def test_repetitions_are_requests_of_their_own(bench):
     with BatchServer() as server:
         project(bench, server, items="a")
@@ -390,6 +402,7 @@ def test_a_request_for_a_tool_goes_directly(bench):
         assert (server.creates, server.direct) == (0, ["t"])
 
 
+@pytest.mark.slow
 def test_judges_are_asked_in_batches_and_again_directly(bench):
     with BatchServer(answer=json.dumps({"correct": True, "reason": "yes"})) as server:
         project(bench, server, items="")
@@ -405,6 +418,7 @@ def test_judges_are_asked_in_batches_and_again_directly(bench):
     assert set(finished.outcomes.values()) == {"passed"}
 
 
+@pytest.mark.slow
 def test_a_service_that_refuses_the_key_ends_all_items(bench, monkeypatch):
     monkeypatch.setenv("BATCH_KEY", "sk-wrong")
     with BatchServer() as server:
@@ -416,6 +430,7 @@ def test_a_service_that_refuses_the_key_ends_all_items(bench, monkeypatch):
     assert jobs_left(bench) == []
 
 
+@pytest.mark.slow
 def test_a_creation_that_was_not_answered_is_looked_for_before_another(bench):
     with BatchServer() as server:
         project(bench, server)
@@ -434,6 +449,7 @@ def test_a_job_that_cannot_be_read_stops_who_could_pay_again(bench):
     assert "bad.json: found no job of a batch" in finished.text
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_forecast_goes_by_the_name_of_its_protocol(bench):
     with BatchServer() as server:
         project(bench, server, parameters={"max_tokens": 20}, api="responses")
@@ -441,6 +457,7 @@ def test_the_limit_of_a_forecast_goes_by_the_name_of_its_protocol(bench):
         assert len(server.batches[0]["items"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", ["0.02", "100"])
 def test_what_waits_for_a_batch_counts_at_its_forecast(bench, most):
     with BatchServer() as server:

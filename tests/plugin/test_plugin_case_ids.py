@@ -50,6 +50,7 @@ def test_ids_do_not_depend_on_where_pytest_is_started(bare, monkeypatch):
     assert bare.lines("sums/data/asked.txt") == ["2 + 2?"]
 
 
+@pytest.mark.slow
 def test_a_file_is_named_below_its_project_however_it_is_asked_for(bare, monkeypatch):
     bare.write("sums/pyproject.toml", "")
     bare.rows("sums/more/a.jsonl", SUM)
@@ -72,6 +73,7 @@ def test_two_files_that_nothing_tells_apart_are_an_error(bare):
     assert set(bare.run("marked", "--agentbench-output", output).outcomes) == {"one/a.q1[agent]", "two/a.q1[agent]"}
 
 
+@pytest.mark.slow
 def test_another_file_of_the_name_changes_no_id(bench):
     bench.agent(AGENT)
     bench.rows("data/a.jsonl", SUM)
@@ -158,6 +160,7 @@ def test_the_only_file_that_a_pattern_matched_named_its_rows(judged):
     assert (set(finished.outcomes), requests) == ({"sums.q1[subject]", "sums.a.item_2[subject]"}, (0, 0))
 
 
+@pytest.mark.slow
 def test_a_changed_question_is_asked_whatever_is_stored_under_earlier_ids(judged):
     bench, asked = judged
     descriptor = named(bench, "a")

@@ -119,6 +119,7 @@ def test_a_replay_is_its_recording_without_keys_and_endpoint(bench, endpoint, mo
 # -- what a replay refuses
 
 
+@pytest.mark.slow
 def test_an_unknown_request_shows_how_it_differs_from_the_nearest_one(bench, endpoint, monkeypatch):
     model(bench, endpoint)
     said = "One\nTwo\nThree of many"
@@ -487,6 +488,7 @@ def calls(*asked):
     }
 
 
+@pytest.mark.slow
 def test_tool_calls_and_web_searches_are_replayed(bench, endpoint, monkeypatch):
     def answer(body):
         results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
@@ -722,6 +724,7 @@ def test_replays_and_runs_are_not_mixed_up_in_the_store(bench, endpoint):
     assert len(endpoint.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_replay_spends_nothing(bench, endpoint):
     model(bench, endpoint)
     for case_id in ("a", "b", "c"):
@@ -733,6 +736,7 @@ def test_a_replay_spends_nothing(bench, endpoint):
     assert finished.report["totals"]["spent_usd"]["run"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_dry_run_expects_no_cost_of_a_replay(bench, endpoint):
     model(bench, endpoint)
     path = bench.case("a", rubric={"criteria": [{"name": "short"}]})
@@ -755,6 +759,7 @@ def test_a_replay_imports_no_client(bench, endpoint):
     assert "openai imported: False" in finished.text
 
 
+@pytest.mark.slow
 def test_cassettes_are_no_cases_and_no_configuration(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")

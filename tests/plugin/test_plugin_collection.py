@@ -230,6 +230,7 @@ def test_a_file_that_is_named_twice_runs_as_often_as_pytest_says(bench):
     assert finished.result.parseoutcomes()["passed"] == 2
 
 
+@pytest.mark.slow
 def test_ini_options_serve_where_the_command_line_is_silent(bench):
     bench.agent(ECHO_TO_FILE)
     bench.case("one")

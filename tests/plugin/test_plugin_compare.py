@@ -56,6 +56,7 @@ def compared(finished):
     return model
 
 
+@pytest.mark.slow
 def test_a_significant_regression_fails_the_session_and_names_its_cases(baseline, session):
     baseline("p" * 12)
     finished = session("p" * 4 + "f" * 8, *COMPARED)
@@ -71,6 +72,7 @@ def test_a_significant_regression_fails_the_session_and_names_its_cases(baseline
     finished.result.stdout.fnmatch_lines(["*regressions (5 of 8):", "    1/1 -> 0/1  cases/many.q4  *"])
 
 
+@pytest.mark.slow
 def test_failures_that_were_there_before_do_not_fail_the_session(baseline, session):
     baseline("p" * 8 + "f" * 4)
     finished = session("p" * 8 + "f" * 4, *COMPARED)
@@ -80,6 +82,7 @@ def test_failures_that_were_there_before_do_not_fail_the_session(baseline, sessi
     finished.result.stdout.fnmatch_lines(["gate passed: pass rate 0.667, completion 1.000 (wanted 0.95)"])
 
 
+@pytest.mark.slow
 def test_too_few_changes_to_tell_pass_and_say_how_many_would_do(baseline, session):
     baseline("p" * 12)
     finished = session("p" * 9 + "f" * 3, *COMPARED)
@@ -258,6 +261,7 @@ def test_another_threshold_of_a_metric_is_told(bench, baseline, session):
     assert [note.partition(":")[0] for note in notes] == ["7 of 7 cases of agent are not decided as in the baseline"]
 
 
+@pytest.mark.slow
 def test_runs_of_the_baseline_that_are_reused_are_told_as_such(bench, baseline, session):
     baseline("p" * 7)
     finished = bench.run(*COMPARED)

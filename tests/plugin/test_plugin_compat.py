@@ -33,6 +33,7 @@ def project(bench):
     del METRICS["halves"], V1_METRICS["halves"]
 
 
+@pytest.mark.slow
 def test_the_profile_decides_the_definition_of_every_metric(project):
     new = project.run("--agentbench-evaluation-profile", "new")
     assert new.outcomes == {

@@ -87,6 +87,7 @@ def test_a_key_asks_for_openais_cache(bench: Bench, suite: str | None) -> None:
     assert key == "default-m" if suite is None else len(key) == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"dialect": "openrouter", "requested_model": "google/m"}])
 def test_a_cache_that_nothing_asks_for_is_refused_at_its_line(bench: Bench, fields: dict[str, str]) -> None:
     bench.case("c")

@@ -60,6 +60,7 @@ def test_what_is_stored_is_reused_and_the_rest_is_expected_to_cost_as_much(paid)
     assert "2 of 4 runs are of cases that never ran on this model: its mean stands in" in text
 
 
+@pytest.mark.slow
 def test_each_case_is_expected_to_take_what_it_took(bench):
     bench.case("long", input=LONG)
     bench.case("short")

@@ -114,6 +114,7 @@ def test_a_failed_check_of_a_cut_answer_says_that_it_was_cut(bench: Bench) -> No
     assert "ended: cut at the token limit (3)" in finished.text
 
 
+@pytest.mark.slow
 def test_a_temperature_that_the_endpoint_does_not_take_is_an_error_before_it_is_asked(bench: Bench) -> None:
     bench.case("c")
     bench.profile("hot", runner_defaults={"temperature": 1.5})

@@ -93,6 +93,7 @@ def test_without_a_model_there_is_nobody_to_ask(bench):
     assert finished.outcomes == {"one[agent]": "error"}
 
 
+@pytest.mark.slow
 def test_variables_are_set_around_each_run_which_is_then_alone(bench, monkeypatch):
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -117,6 +118,7 @@ def test_the_runs_model_is_asked_with_its_own_key_whatever_the_variables_say(ben
         assert [request.headers["authorization"] for request in endpoint.requests] == ["Bearer sk-real"]
 
 
+@pytest.mark.slow
 def test_an_outage_that_an_agent_hides_is_its_providers_and_no_success(bench, monkeypatch):
     bench.write("conftest.py", ASKING + "def agent(case, context): ask(case, context); return 'Paris'")
     with FaultEndpoint(always("401")) as endpoint:
@@ -128,6 +130,7 @@ def test_an_outage_that_an_agent_hides_is_its_providers_and_no_success(bench, mo
     assert (run["status"], run["end_reason"]) == ("provider_error", "authentication")
 
 
+@pytest.mark.slow
 def test_an_agent_that_fails_by_an_outage_is_no_broken_agent(bench, monkeypatch):
     failing = "def agent(case, context): raise RuntimeError(ask(case, context))"
     bench.write("conftest.py", ASKING + failing)
@@ -140,6 +143,7 @@ def test_an_agent_that_fails_by_an_outage_is_no_broken_agent(bench, monkeypatch)
     assert run["status"] == "provider_error"
 
 
+@pytest.mark.slow
 def test_a_tool_that_a_provider_would_run_fails_the_run(bench):
     agent = "def agent(case, context): ask(case, context, tools=[{'type': 'web_search'}]); return 'Paris'"
     bench.write("conftest.py", ASKING + agent)

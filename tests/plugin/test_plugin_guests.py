@@ -47,6 +47,7 @@ def outcomes(finished: Finished) -> dict[str, str]:
     return {name.partition("[")[0]: outcome for name, outcome in finished.outcomes.items()}
 
 
+@pytest.mark.slow
 def test_a_guests_models_take_over_no_model_of_the_user(project: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with FaultEndpoint(answer=says_paris) as users, FaultEndpoint(answer=says_paris) as theirs:
         write_models(project, "cases", mine=users.base_url)
@@ -68,6 +69,7 @@ def test_a_guests_models_take_over_no_model_of_the_user(project: Bench, monkeypa
         assert outcomes(finished) == {"theirs": "passed"}, finished.text
 
 
+@pytest.mark.slow
 def test_a_guests_profile_replaces_none_of_the_users(project: Bench) -> None:
     shell_case(project, "cases", "mine", "echo mine")
     shell_case(project, "cases", "own", "echo own")
@@ -138,6 +140,7 @@ def test_a_guests_files_name_no_program(project: Bench) -> None:
     assert not (project.path / "escaped").exists()
 
 
+@pytest.mark.slow
 def test_of_roots_beside_each_other_the_first_that_is_asked_for_is_the_users(project: Bench) -> None:
     for root, asks in (("one", {"sandbox": "local"}), ("two", {"allow_outside_paths": True})):
         project.write(f"{root}/a/test.yaml", case_yaml(root))

@@ -67,6 +67,7 @@ def test_no_ci_takes_a_line_of_it_for_a_command(done):
     assert commands(shown) == []
 
 
+@pytest.mark.slow
 def test_reports_are_whole_and_quote_it(done, bench):
     junit = ElementTree.parse(bench.path / "junit.xml")
     text = " ".join(junit.getroot().itertext())
@@ -78,6 +79,7 @@ def test_reports_are_whole_and_quote_it(done, bench):
     assert len(done.report["runs"]) == 4
 
 
+@pytest.mark.slow
 def test_summaries_hold_no_mark_that_a_viewer_obeys(done, bench):
     summaries = [path.read_text() for path in bench.path.rglob("summary_*.md")]
     assert len(summaries) >= 2

@@ -61,6 +61,7 @@ def test_votes_are_compared_with_labels(capitals):
     assert "llm_judgement (demo): same verdict on 2 of 3 runs (66.7 %), kappa 0.40" in finished.text
 
 
+@pytest.mark.slow
 def test_other_votes_are_of_another_judge(capitals):
     labels(capitals, capitals.run("--model=demo", JUDGED).report, ["passed"] * 3)
     capitals.rows("cases/capitals.jsonl", *ROWS[:2], {**ROWS[2], "answer": "Lima, Peru"})
@@ -92,6 +93,7 @@ def judged_project(bench, folder, profile_id, *, rubric="Names the river.", prom
     bench.write(f"{folder}/cases/evaluation_profiles/{profile_id}.yaml", profile)
 
 
+@pytest.mark.slow
 def test_judge_and_rubric_are_the_same_in_another_folder_and_under_another_name(bench):
     bench.agent()
     projects = {"here": {}, "there": {}, "edited": {"rubric": "Names it."}, "prompted": {"prompt": "Be kind.\n"}}
@@ -106,6 +108,7 @@ def test_judge_and_rubric_are_the_same_in_another_folder_and_under_another_name(
     assert judged["here"]["judge"] == judged["edited"]["judge"] != judged["prompted"]["judge"]
 
 
+@pytest.mark.slow
 def test_what_no_model_judges_has_no_verdict_and_no_agreement(capitals):
     judged = capitals.run("--model=demo", JUDGED).report
     labels(capitals, judged, ["passed"] * 3)
@@ -114,6 +117,7 @@ def test_what_no_model_judges_has_no_verdict_and_no_agreement(capitals):
     assert report["human"] is None
 
 
+@pytest.mark.slow
 def test_a_run_that_was_made_anew_needs_another_label(capitals):
     labels(capitals, capitals.run("--model=demo", JUDGED).report, ["passed"] * 3)
     human = capitals.run("--model=demo", JUDGED, "--agentbench-no-reuse").report["human"]

@@ -109,6 +109,7 @@ def test_what_an_agents_fixture_asks_for_counts(bench, monkeypatch):
     assert again(bench) == {"one": BOTH}
 
 
+@pytest.mark.slow
 def test_a_fixture_counts_whose_value_tells_nothing(bench):
     """There is no looking into an iterator: the function that made it is all there is."""
     root = (
@@ -168,6 +169,7 @@ def test_agents_of_parameters_are_told_apart(bench, scope):
     assert bench.lines("runs.txt") == ["Paris", "Paris."]
 
 
+@pytest.mark.slow
 def test_a_fingerprint_names_what_the_code_cannot_show(bench):
     agent = (
         "import pytest\nfrom pathlib import Path\n"
@@ -244,6 +246,7 @@ def test_workers_find_what_one_process_made(project):
     assert reused(found) == {"one": BOTH, "two": BOTH}
 
 
+@pytest.mark.slow
 def test_a_scripted_model_reuses_until_its_own_cases_script_changes(bench):
     bench.case("one")
     bench.case("two")
@@ -257,6 +260,7 @@ def test_a_scripted_model_reuses_until_its_own_cases_script_changes(bench):
     assert again(bench, "--model", "demo") == {"one": BOTH, "two": BOTH}
 
 
+@pytest.mark.slow
 def test_a_row_has_the_script_of_its_own_id(bench):
     bench.questions(2)
     bench.write("cases/many.demo.yaml", {"schema_version": 1, "answers": {"q0": "Paris"}, "default": "Paris"})

@@ -166,6 +166,7 @@ def test_an_output_folder_that_takes_no_journal_costs_a_warning(bench):
     json.dumps(finished.report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reported", [0, 1])
 def test_an_interrupted_session_has_a_report_that_says_so(bench, reported):
     bench.agent(

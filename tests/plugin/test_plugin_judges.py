@@ -77,6 +77,7 @@ def test_votes_of_two_judges_become_their_agreement(project: Bench) -> None:
     assert "between 2 judges: alpha " in finished.text
 
 
+@pytest.mark.slow
 def test_a_judge_of_the_same_maker_is_warned_of_also_where_all_is_reused_and_merged(project: Bench) -> None:
     warning = (
         "gpt-4o judges small of its own family (OpenAI): judges favour it; take a judge of another family, or several"

@@ -57,6 +57,7 @@ def kept_votes(bench):
 # -- offline
 
 
+@pytest.mark.slow
 def test_a_script_judges_answers(bench):
     capitals(bench, {"fr": True, "jp": {"correct": False, "reason": "Kyoto is not Tokyo."}})
     finished = bench.run("--model=demo", JUDGED, "--junit-xml=junit.xml")
@@ -75,6 +76,7 @@ def test_a_script_judges_answers(bench):
     assert not kept_votes(bench)  # scripts may change
 
 
+@pytest.mark.slow
 def test_votes_and_their_agreement_are_reported(bench):
     capitals(bench, {"fr": [True, True, {"correct": False, "reason": "Too long."}], "jp": False})
     option = profile(bench, metrics=metric(repetitions=3))

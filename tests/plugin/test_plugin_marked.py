@@ -83,6 +83,7 @@ def test_case_model_and_workspace_are_fixtures(project):
     assert marked(project, body).outcomes == {"test_it[agent]": "passed"}
 
 
+@pytest.mark.slow
 def test_hand_written_assertions_decide_and_not_the_cases_checks(project):
     body = "(agentbench_run):\n    assert agentbench_run.evaluation.outcome == 'failed'"
     assert marked(project, body, "'wrong'").outcomes == {"test_it[agent]": "passed"}
@@ -91,6 +92,7 @@ def test_hand_written_assertions_decide_and_not_the_cases_checks(project):
     assert "'Paris' == 'Oslo'" in finished.text
 
 
+@pytest.mark.slow
 def test_assertions_by_hand_need_no_verdict_of_the_case(project):
     project.case("undecided", deterministic_checks=None)
     body = "(agentbench_run):\n    assert agentbench_run.output == 'Paris'"
@@ -121,6 +123,7 @@ def agentbench_runner(request):
     assert bench.lines("runs.txt") == ["Paris", "Rome"]
 
 
+@pytest.mark.slow
 def test_a_marked_test_runs_once_per_model_and_repetition(project):
     project.write(
         "tests/test_marked.py",
@@ -179,6 +182,7 @@ def test_a_wrong_mark_is_an_error_that_says_what_is_expected(project, mark, mess
     assert "Traceback" not in finished.text
 
 
+@pytest.mark.slow
 def test_a_fixture_without_a_mark_says_what_is_missing(project):
     for fixture in ("agentbench_run", "agentbench_case", "agentbench_model", "agentbench_workspace"):
         project.write("tests/test_plain.py", f"def test_it({fixture}): pass\n")

@@ -96,6 +96,7 @@ def test_state_of_a_server_is_the_run_s_own_or_the_session_s(mcp: McpBench) -> N
     assert not any(lives(pid) for _, pid in started)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_a_call_fails_this_call_only(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one"))
     mcp.case("dies", ("Test__die", {}), ("Test__echo", {"text": "back"}), servers=["Test"])
@@ -163,6 +164,7 @@ def test_the_declaration_nearest_to_the_run_wins(mcp: McpBench) -> None:
     assert who("names") == ["file", "profile", "profile", "fixture"]
 
 
+@pytest.mark.slow
 def test_files_near_the_case_win_over_those_farther_away(mcp: McpBench) -> None:
     mcp.servers(A=mcp.server("far"), B=mcp.server("far2"))
     mcp.servers("cases/c1", A=mcp.server("near"))
@@ -172,6 +174,7 @@ def test_files_near_the_case_win_over_those_farther_away(mcp: McpBench) -> None:
     assert sorted(mcp.names()) == ["far2", "near"]
 
 
+@pytest.mark.slow
 def test_a_server_that_nobody_declares_is_an_error_of_its_case(mcp: McpBench) -> None:
     mcp.servers(Weather=mcp.server("weather"), Time=mcp.server("time"))
     mcp.case("asks", servers=["Wether"])
@@ -208,6 +211,7 @@ def test_what_a_server_lacks_here_is_the_reason_of_a_skip(mcp: McpBench, strict:
     assert mcp.names() == []
 
 
+@pytest.mark.slow
 def test_a_server_whose_tools_are_known_needs_its_program_only_when_it_is_called(mcp: McpBench) -> None:
     program = mcp.bench.write("cases/python-of-mine", '#!/bin/sh\nexec python3 "$@"\n')
     program.chmod(0o755)

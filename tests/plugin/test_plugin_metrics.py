@@ -123,6 +123,7 @@ def test_votes_that_cannot_be_counted_are_refused(project, repetitions):
     refused(project, f"metric llm_judgement: args.repetitions: found {json.dumps(repetitions)}, ")
 
 
+@pytest.mark.slow
 def test_rows_datasets_and_profiles_are_refused_too(project):
     wrong = {"func": "numeric_match", "args": {"tol": 1}}
     project.rows("cases/facts.jsonl", {"id": "fr", "question": "France?", "answer": "1", "evaluator": wrong})
@@ -161,6 +162,7 @@ OSWORLD = {
 }
 
 
+@pytest.mark.slow
 def test_a_row_without_answer_is_decided_by_a_metric_of_ones_own(bench):
     bench.agent("""
 import pytest

@@ -16,6 +16,7 @@ def write(bench: Bench, files: Mapping[str, str | bytes]) -> None:
         bench.write(path, "").write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
+@pytest.mark.slow
 def test_files_of_cases_say_what_is_wrong_with_each(bench: Bench) -> None:
     """One session for all of them: a mistake in one file takes no other down."""
     projects = {f"p{number}/{wrong.file}": wrong for number, wrong in enumerate(FILES_OF_CASES)}

@@ -181,6 +181,7 @@ def test_a_thousand_runs_at_thirty_percent_faults_lose_nothing(bench):
     assert len(list((bench.path / "outputs/runs").rglob("run_1.json"))) == 1000
 
 
+@pytest.mark.slow
 def test_the_report_follows_its_schema_and_counts_right(bench):
     bench.agent(MIXED)
     for case_id in ("good", "wrong", "broken", "absent"):

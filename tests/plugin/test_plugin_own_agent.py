@@ -235,6 +235,7 @@ def around(request):
     assert bench.lines("around.txt") == ["one[agent]", "two[agent]"]
 
 
+@pytest.mark.slow
 def test_a_broken_fixture_is_an_error_of_each_case(bench):
     bench.agent(HEAD + "@pytest.fixture(scope='session')\ndef agentbench_runner():\n    raise OSError('no disk')\n")
     bench.case("one")

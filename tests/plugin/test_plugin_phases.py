@@ -47,6 +47,7 @@ def test_what_runs_print_goes_through_where_nothing_is_captured(bench):
     assert "Captured stdout" not in text
 
 
+@pytest.mark.slow
 def test_a_run_that_prints_without_end_keeps_the_beginning(bench):
     dataset(bench, "[print('x' * 1000) for _ in range(1000)]; print('the end')")
     text = bench.run().text
@@ -67,6 +68,7 @@ def pytest_runtest_{phase}(item):
     assert done.text.count(f"Captured stdout {phase}") == done.text.count(f"Captured log {phase}") == COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["function", "module"])
 def test_fixtures_of_the_user_print_into_their_phases(bench, scope):
     more = f"""
@@ -88,6 +90,7 @@ def around(request):
     assert "made" not in text.split("= ERRORS")[0]
 
 
+@pytest.mark.slow
 def test_a_runner_made_for_each_item_prints_into_its_own_phases(bench):
     more = """
 @pytest.fixture
@@ -119,6 +122,7 @@ def agentbench_runner():
     assert "logged at the end" in text[text.index("Captured log teardown") :]
 
 
+@pytest.mark.slow
 def test_exceptions_that_nobody_could_catch_are_warnings(bench):
     body = """
     class Late:

@@ -98,6 +98,7 @@ def test_what_k_deselects_was_collected(project):
     assert finished.report["session"]["warnings"] == []
 
 
+@pytest.mark.slow
 def test_reports_say_that_no_model_answered(project):
     junit = project.path / "junit.xml"
     finished = predicted(project, {"fr": "Paris"}, "cases/facts.jsonl", f"--junit-xml={junit}", name="my run.json")
@@ -130,6 +131,7 @@ def test_the_stored_run_says_where_its_answer_came_from(project):
     assert len(stored["provider"]["sha256"]) == 64
 
 
+@pytest.mark.slow
 def test_other_predictions_are_other_runs(project):
     prints = [
         predicted(project, {"fr": text}, "cases/facts.jsonl").runs["cases/facts.fr[preds]"]["fingerprint"]
@@ -168,6 +170,7 @@ def test_a_file_of_something_else_asks_for_no_repetitions(project):
     assert "2 of 2 predictions are of no case" in finished.text
 
 
+@pytest.mark.slow
 def test_repetitions_that_are_asked_for_win_over_the_number_of_samples(project):
     project.profile("twice", policy={"run_repetitions": 2})
     project.profile("silent")
@@ -209,6 +212,7 @@ def test_a_list_that_could_answer_the_wrong_questions_scores_nothing(project, pr
     assert finished.report is None
 
 
+@pytest.mark.slow
 def test_files_of_one_dataset_that_are_named_one_by_one_do_not_share_a_list(bench):
     for name in "ab":
         bench.rows(f"cases/{name}.jsonl", *({"question": f"{n}?", "answer": f"{name}{n}"} for n in range(2)))
@@ -222,6 +226,7 @@ def test_files_of_one_dataset_that_are_named_one_by_one_do_not_share_a_list(benc
     assert "cases/a.jsonl has 2 items, the list 4" in predicted(bench, answers, "cases/a.jsonl").text
 
 
+@pytest.mark.slow
 def test_a_list_cannot_answer_a_dataset_that_is_taken_in_another_order(bench):
     bench.rows("cases/facts.jsonl", *({"id": n, "question": f"{n}?", "answer": str(n)} for n in range(9)))
     described = {"schema_version": 1, "name": "facts", "files": ["facts.jsonl"]}
@@ -236,6 +241,7 @@ def test_a_list_cannot_answer_a_dataset_that_is_taken_in_another_order(bench):
     assert predicted(bench, answers).exit == 4
 
 
+@pytest.mark.slow
 def test_a_short_id_that_two_datasets_have_needs_the_full_one(project):
     project.rows("cases/more.jsonl", {"id": "fr", "question": "France?", "answer": "Paris"})
     finished = predicted(project, {"fr": "Paris", "it": "Rome", "3": "3", "one": "Paris"})
@@ -357,6 +363,7 @@ def test_what_an_answer_does_not_show_cannot_be_checked(bench, declarative):
     assert "predictions are answers only" in finished.text
 
 
+@pytest.mark.slow
 def test_what_was_answered_is_no_case_and_answers_as_predictions(project):
     asked = [("fr", "Capital of France?", "Paris"), ("it", "Capital of Italy?", "Milan"), (3, "1 + 2?", "3")]
     logs = [

@@ -17,6 +17,7 @@ def pytest_unconfigure(config):
 """
 
 
+@pytest.mark.slow
 def test_a_session_without_cases_loads_and_writes_nothing(bench):
     bench.write("conftest.py", LOOK)
     bench.write("test_plain.py", "def test_plain(): pass\n")

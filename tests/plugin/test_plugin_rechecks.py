@@ -39,6 +39,7 @@ def turned(document) -> None:
     document["outcome"] = "passed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "where"), [(forged, " (check paris)"), (turned, "")])
 def test_an_edited_verdict_is_told_again_and_that_counts(stored, change, where):
     edit(stored, "rome", change)
@@ -62,6 +63,7 @@ def test_a_verdict_from_which_results_were_taken_is_made_again(stored):
     assert len(stored.lines("ran.txt")) == 2
 
 
+@pytest.mark.slow
 def test_scores_of_metrics_are_told_again(bench):
     bench.agent(HEAD + "def agent(case):\n    return 'Rome'\n")
     bench.questions(8)
@@ -91,6 +93,7 @@ def test_what_is_stored_without_its_secrets_is_not_held_against_its_verdict(benc
     assert "the stored one counts, for the run is stored without its secrets" in told
 
 
+@pytest.mark.slow
 def test_checks_of_files_and_judges_stay_as_they_are_stored(bench):
     bench.agent(
         HEAD

@@ -72,6 +72,7 @@ def s3(tmp_path, monkeypatch):
         yield server
 
 
+@pytest.mark.slow
 def test_a_machine_with_nothing_pays_nothing(machines):
     assert machines.ask("first") == (2, 2)
     paid = machines.report
@@ -88,6 +89,7 @@ def results(output: Path) -> list[str]:
     return sorted(path.relative_to(output).as_posix() for path in files if path.is_file())
 
 
+@pytest.mark.slow
 def test_what_a_judge_was_shown_travels(machines):
     machines.ask("first")
     machines.ask("second")
@@ -111,6 +113,7 @@ def test_an_edited_rubric_asks_the_judge_only_and_once(machines):
     assert machines.ask("first") == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_suite_finds_what_the_whole_session_paid(machines):
     machines.ask("first")
     suite = {
@@ -205,6 +208,7 @@ def agentbench_runner():
 """
 
 
+@pytest.mark.slow
 def test_what_a_run_left_in_its_workspace_travels(bench, folder):
     store = f"--agentbench-store=file://{folder}"
     bench.agent(WRITER)
@@ -320,6 +324,7 @@ def that_removes(folder: Path) -> str:
     return ECHO_TO_FILE.replace("    def agent(case):", removing)
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_brought_are_kept_and_brought_later(project, folder):
     store = f"--agentbench-store=file://{folder}"
     project.agent(that_removes(folder))

@@ -195,6 +195,7 @@ def test_an_override_of_a_model_that_nobody_declares_is_an_error_of_both(bench, 
     assert "unknown model_id" not in named.text  # a name that the default endpoint knows
 
 
+@pytest.mark.slow
 def test_a_runner_that_sends_no_requests_refuses_their_fields(bench, endpoint):
     bench.agent(
         """

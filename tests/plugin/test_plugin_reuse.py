@@ -78,6 +78,7 @@ def campaign(bench):
         yield Campaign(bench, endpoint, "one", "two")
 
 
+@pytest.mark.slow
 def test_an_unchanged_session_asks_for_nothing(campaign):
     assert campaign.asked() == (2, 2)
     assert campaign.reused == [(False, False)] * 2
@@ -85,6 +86,7 @@ def test_an_unchanged_session_asks_for_nothing(campaign):
     assert campaign.reused == [(True, True)] * 2
 
 
+@pytest.mark.slow
 def test_an_edited_rubric_asks_the_judge_only(campaign):
     campaign.asked()
     campaign.case("two", good="Says Paris, and why")
@@ -93,6 +95,7 @@ def test_an_edited_rubric_asks_the_judge_only(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_an_edited_prompt_asks_both(campaign):
     campaign.asked()
     campaign.case("two", question="Which city is the capital of France?")
@@ -126,6 +129,7 @@ def test_more_repetitions_ask_for_those_that_are_missing(campaign):
     assert campaign.asked("--agentbench-repetitions=2") == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_judge_that_failed_is_asked_again_alone(campaign):
     campaign.judge_fault = "401"
     subject, judge = campaign.asked(outcome="error")
@@ -136,6 +140,7 @@ def test_a_judge_that_failed_is_asked_again_alone(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_run_that_its_provider_failed_is_made_again(campaign):
     campaign.subject_fault = "401"
     assert campaign.asked(outcome="error") == (2, 0)
@@ -144,6 +149,7 @@ def test_a_run_that_its_provider_failed_is_made_again(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_no_reuse_asks_for_all_of_it(campaign):
     campaign.asked()
     assert campaign.asked("--agentbench-no-reuse") == (2, 2)
@@ -168,6 +174,7 @@ def test_an_outage_takes_nothing_of_what_was_paid(campaign):
     assert campaign.reused == [(True, True)] * 2
 
 
+@pytest.mark.slow
 def test_an_outage_of_the_judge_takes_no_verdict(campaign):
     campaign.asked()
     campaign.judge_fault = "401"
@@ -189,6 +196,7 @@ def test_another_suite_has_what_the_whole_session_paid(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_is_made_again_unless_the_profile_reuses_it(bench):
     bench.write(
         "conftest.py",
@@ -237,6 +245,7 @@ def test_arguments_that_nest_without_end_are_paid_for_once(bench):
         assert len(endpoint.requests) == 2
 
 
+@pytest.mark.slow
 def test_hand_written_tests_share_what_cases_paid(campaign):
     campaign.asked()
     source = "import pytest\n\n@pytest.mark.agentbench('one')\ndef test_it(agentbench_run):\n"

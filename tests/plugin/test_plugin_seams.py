@@ -144,6 +144,7 @@ def test_each_seam_is_filled_by_one_file(project: Bench, workers: tuple[str, ...
     assert compared.exit == 0, compared.text
 
 
+@pytest.mark.slow
 def test_nothing_of_it_outlives_the_session(project: Bench) -> None:
     assert run(project).outcomes == {"one[demo]": "passed"}
     assert "farm" not in extension_names("sandbox")
@@ -194,6 +195,7 @@ def test_what_cannot_be_added_ends_the_session(bench: Bench, hook: str, returned
     assert "Traceback" not in finished.text
 
 
+@pytest.mark.slow
 def test_a_guests_conftest_adds_no_sandbox(project: Bench) -> None:
     project.write("cases/vendor/run_profiles/p.yaml", {"schema_version": 1, "run_profile_id": "p", "title": "P"})
     project.write("cases/vendor/theirs/test.yaml", case_yaml("theirs"))
@@ -246,6 +248,7 @@ def budget_case(bench: Bench, **fields: object) -> None:
     bench.case("one", metadata={"says": "It is Paris"}, deterministic_checks=checks, **fields)
 
 
+@pytest.mark.slow
 def test_a_part_is_written_as_a_section_of_a_test_case(budgets: Bench) -> None:
     budget_case(budgets, budget={"words": 3})
     assert budgets.run().outcomes == {"one[agent]": "passed"}

@@ -144,6 +144,7 @@ def test_what_k_and_m_leave_is_dealt(bench):
     assert list(bench.run(kept, "--agentbench-shard=2/2").runs) == ["cases/many.q2[agent]", "cases/many.q10[agent]"]
 
 
+@pytest.mark.slow
 def test_tests_that_are_no_cases_are_of_the_first_part(bench):
     bench.agent()
     bench.questions(4)

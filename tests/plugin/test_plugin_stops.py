@@ -22,6 +22,7 @@ def outcomes_of(finished, model: str) -> list[str]:
     return [row["outcome"] for row in finished.report["runs"] if row["model_id"] == model]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", [(), ("--agentbench-fail-under", "0.5", "--agentbench-min-completion", "0.1")])
 def test_three_equal_errors_stop_that_model_and_no_other(bench, gate):
     bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 4})
@@ -48,6 +49,7 @@ def test_three_equal_errors_stop_that_model_and_no_other(bench, gate):
     assert f"{alike + 1} errors" in finished.text  # pytest's own count
 
 
+@pytest.mark.slow
 def test_a_filtered_prompt_and_an_overlong_one_stop_nothing(bench):
     bench.profile("strict", policy={"stop_on_runner_error": True})
     bench.questions(20)
@@ -72,6 +74,7 @@ def test_errors_that_differ_or_are_one_cases_own_stop_nothing(bench):
     assert outcomes_of(finished, "m") == ["error"] * 2 + ["passed", "failed", "error"] + ["passed"] * 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["401", "403", "quota"])
 def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
     bench.questions(60)

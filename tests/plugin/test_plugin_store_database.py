@@ -141,6 +141,7 @@ def test_of_more_than_1000_runs_the_failed_ones_have_files(bench, workers):
     assert [*(bench.path / "outputs").rglob("run_1.json")] == [bench.path / "outputs" / failed["artifact"]]
 
 
+@pytest.mark.slow
 def test_large_answers_are_files_that_the_database_names(bench):
     bench.agent(LARGE)
     bench.questions(3)

@@ -265,6 +265,7 @@ ODD = [
 ]
 
 
+@pytest.mark.slow
 def test_rows_with_odd_names_are_told_apart(project):
     project.rows("cases/odd.jsonl", *({"id": name, "question": f"What is {name}?", "answer": "Paris"} for name in ODD))
     assert len(runs(project)) == len(ODD), project.finished.text

@@ -35,6 +35,7 @@ def runs(bench) -> int:
 RUN, VERDICT = "run_1.json", "final_result_1.json"
 
 
+@pytest.mark.slow
 def test_what_is_signed_is_taken_and_nothing_is_said(signed):
     again = signed.run(*KEYED)
     assert (again.runs["rome[agent]"]["reused"], again.runs["rome[agent]"]["evaluation_reused"]) == (True, True)
@@ -79,6 +80,7 @@ def test_another_key_takes_nothing(signed, monkeypatch):
     assert signed.run(*KEYED).runs["rome[agent]"]["reused"] is False
 
 
+@pytest.mark.slow
 def test_a_run_in_the_place_of_another_repetition_is_not_taken(signed, as_stored):
     [run] = find_stored(signed.path / "outputs", RUN)
     run.with_name("run_2.json").write_bytes(run.read_bytes())

@@ -37,6 +37,7 @@ def trace_of(bench, case_id="one"):
     return json.dumps([events, kept]), times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["local", "demo"])
 def test_runs_are_the_same_with_and_without_streams(bench, model):
     if model == "demo":
@@ -55,6 +56,7 @@ def test_runs_are_the_same_with_and_without_streams(bench, model):
     assert found[True] == found[False]
 
 
+@pytest.mark.slow
 def test_a_stream_asked_for_or_not_is_the_same_run(bench):
     with FaultEndpoint(answer=answer) as endpoint:
         project(bench, endpoint)

@@ -131,6 +131,7 @@ def test_verdicts_are_events_of_the_runs_span(bench, spans):
     assert not [event for event in collector.events if "gen_ai.evaluation.explanation" in event.attributes]
 
 
+@pytest.mark.slow
 def test_reused_runs_are_not_sent_again(bench, spans):
     bench.agent(ECHO)
     bench.questions(2)
@@ -140,6 +141,7 @@ def test_reused_runs_are_not_sent_again(bench, spans):
     assert (len(collector.spans), len(collector.events)) == (2, 4)  # outcome and metric of two
 
 
+@pytest.mark.slow
 def test_a_new_verdict_on_a_stored_run_is_an_event_of_its_first_span(bench, spans):
     bench.agent(ECHO)
     bench.questions(1)
@@ -155,6 +157,7 @@ def test_a_new_verdict_on_a_stored_run_is_an_event_of_its_first_span(bench, span
     assert {event.span_id for event in metrics} == {root.span_id}
 
 
+@pytest.mark.slow
 def test_texts_are_sent_only_where_that_is_asked_for(bench, spans, monkeypatch):
     tool_case(bench)
     collector = spans("--model=demo")

@@ -209,6 +209,7 @@ def test_nothing_decides_a_task_without_either(task: Bench) -> None:
     assert task.lines("runs.txt") == []
 
 
+@pytest.mark.slow
 def test_the_overall_score_fails_a_task_and_says_its_parts(mcp: McpBench, capsys: pytest.CaptureFixture[str]) -> None:
     """Rules 1 and axes of 0.2: 4 of 10."""
     mcp.servers(Test=mcp.server("one"))

@@ -43,6 +43,7 @@ def run(bench, *args):
     return bench.run("--agentbench-run-profile", "plain", *args)
 
 
+@pytest.mark.slow
 def test_a_verifier_passes_and_fails_cases(project):
     decided(project, "one")
     decided(project, "two", answer="41")
@@ -54,6 +55,7 @@ def test_a_verifier_passes_and_fails_cases(project):
     assert (check["check_id"], check["outcome"]) == ("verify", "passed")
 
 
+@pytest.mark.slow
 def test_several_verifiers_decide_together(project):
     passes, fails = {"command": "test -e answer.txt"}, {"command": "exit 1"}
     decided(project, verify=[passes, fails, {**passes, "check_id": "third"}])

@@ -83,6 +83,7 @@ def test_an_edited_template_makes_another_run(project):
     assert project.lines("runs.txt") == ["one", "one"]
 
 
+@pytest.mark.slow
 def test_a_run_that_changed_nothing_and_one_without_a_workspace_differ(project):
     project.case("one", workspace="template", metadata={"idle": True})
     project.run()

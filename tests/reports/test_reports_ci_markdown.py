@@ -79,6 +79,7 @@ def words(text: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", "", page.replace("<br>", " "))).split())
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("ab@.:/\\|`*_<>[]()!#&;~$^w \n-"), max_size=40) | st.text(max_size=40))
 def test_a_text_stays_what_it_is_in_a_paragraph_a_list_and_a_table(text):
     for frame in ("x {}", "- {} y", "| {} | b |\n|---|---|\n| {} | b |", "- [{}](https://a.example/b)"):
@@ -195,6 +196,7 @@ def test_what_is_in_one_report_only_is_told_behind_a_line_that_opens():
         assert line in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [2_000, 20_000, 65_000])
 def test_a_large_report_fits_and_says_what_it_leaves_out(limit):
     text = "🙂" * 200 + "<" * 100

@@ -318,6 +318,7 @@ def test_pages_of_one_name_and_several_suffixes_keep_their_own_details(stored, t
     assert all((tmp_path / unquote(address)).is_file() for address in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theirs", ["", "notes.txt", "runs-0123456789abcdef.js"])
 def test_a_folder_of_somebody_else_stays(stored, tmp_path, theirs):
     (tmp_path / "report.html_files" / theirs).mkdir(parents=True)

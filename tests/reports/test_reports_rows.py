@@ -155,6 +155,7 @@ def test_what_is_unknown_has_no_property():
 any_text = st.text(st.characters(codec=None), max_size=30)
 
 
+@pytest.mark.slow
 @given(any_text, any_text, any_text, st.floats() | st.none())
 def test_rows_survive_execnet_and_json_whatever_the_agent_wrote(case_id, said, label, number):
     evaluation = make_evaluation(

@@ -181,6 +181,7 @@ def test_sign_flip_counts_subsets():
     assert sign_flip([1.0] * 16) == (SIGN_FLIP, 2 / 2**16)
 
 
+@pytest.mark.slow
 def test_a_p_value_of_draws_is_never_0():
     """Where no drawn subset lies beyond, the sample itself does: (0 + 1) / (9999 + 1), on two sides."""
     assert sign_flip([1.0] * 17) == (SIGN_FLIP_DRAWN, 0.0002)

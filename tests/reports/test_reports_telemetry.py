@@ -167,6 +167,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(events=st.lists(EVENTS, max_size=12))
 def test_any_trace_becomes_spans_within_the_run(events):
     run = make_run(trace=tuple(events))

@@ -194,6 +194,7 @@ async def handed_over(readers: Readers, pages: int) -> list[asyncio.Task[Reading
     return tasks
 
 
+@pytest.mark.slow
 def test_pages_that_were_handed_over_together_outlive_their_process() -> None:
     async def kill() -> list[str]:
         async with Readers(1) as readers:

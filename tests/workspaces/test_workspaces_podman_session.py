@@ -240,6 +240,7 @@ def test_an_engine_that_is_neither_podman_nor_docker(tmp_path: Path, said: str) 
         in_session(tmp_path, act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("serving", ["echo no such command >&2; exit 3", "exit 3", "exit 0"])
 def test_a_podman_that_serves_nothing(tmp_path: Path, serving: str) -> None:
     program = tmp_path / "podman"

@@ -60,6 +60,7 @@ def only(finished: Finished) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 def test_five_iterations_with_five_prompts_are_kept(project: Bench, endpoint: FaultEndpoint) -> None:
     row = only(session(project))
     assert (row["outcome"], row["judge"]["grounding"]) == ("passed", 8)
@@ -78,6 +79,7 @@ def test_five_iterations_with_five_prompts_are_kept(project: Bench, endpoint: Fa
         assert told in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shuffle", "order"), [("axes", "shuffled"), ("none", None)])
 def test_votes_say_whether_each_saw_an_order_of_its_own(project: Bench, shuffle: str, order: str | None) -> None:
     finished = session(project, mcp_tasks={"shuffle": shuffle})
@@ -88,6 +90,7 @@ def test_votes_say_whether_each_saw_an_order_of_its_own(project: Bench, shuffle:
     assert swap is None if order is None else (swap["pairs"], swap["changed"]) == (10, 0)
 
 
+@pytest.mark.slow
 def test_a_second_session_asks_nothing(project: Bench, endpoint: FaultEndpoint) -> None:
     session(project)
     assert only(session(project))["reused"]
@@ -115,6 +118,7 @@ def test_what_changes_the_verdict_is_judged_again_and_not_run_again(
     assert project.lines("runs.txt") == [NAME]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "score"),
     [("all_pass", 2), ("majority_vote", 8), ("median", 7), ("mean", 6)],
@@ -156,6 +160,7 @@ def test_a_run_that_timed_out_is_judged_by_nobody_and_counted(project: Bench, en
     assert endpoint.requests == []
 
 
+@pytest.mark.slow
 def test_what_says_the_default_changes_nothing(project: Bench, endpoint: FaultEndpoint) -> None:
     session(project)
     session(project, mcp_tasks={"shuffle": "axes", "language": "en"})

@@ -74,6 +74,7 @@ def test_else_a_sample_that_is_the_same_each_time_and_another_one_for_each_task(
     assert len(first) == len(second) == 1 + 10
 
 
+@pytest.mark.slow
 def test_resident_servers_are_offered_to_all(mcp: McpBench) -> None:
     planner = {"distraction_servers": 0, "resident_servers": ["Clock"]}
 

@@ -55,6 +55,7 @@ def fingerprints(finished: Finished) -> dict[str, str]:
     return {row["case_id"]: row["fingerprint"] for row in finished.runs.values()}
 
 
+@pytest.mark.slow
 def test_the_planner_runs_a_case_and_its_runs_are_reused(project: Bench) -> None:
     finished = session(project)
     [row] = [row for row in finished.runs.values() if row["case_id"] == "mcp_planner"]

@@ -94,6 +94,7 @@ def test_a_suite_selects_tasks(tasks):
     assert collected(tasks, "--agentbench-suite", "by_tag") == ["trip_000[agent]"]
 
 
+@pytest.mark.slow
 def test_a_metric_of_the_command_line_decides_tasks(tasks):
     finished = tasks.run("--agentbench-metric", "says_maps>=1")
     assert finished.outcomes == dict.fromkeys(["maps_000[agent]", "maps_001[agent]", "trip_000[agent]"], "passed")

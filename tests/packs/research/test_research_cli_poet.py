@@ -24,6 +24,7 @@ def poet(rows: list[dict[str, Any]], *options: str) -> int:
     return main(["research", "poet", *options])
 
 
+@pytest.mark.slow
 def test_poet_over_the_results_of_other_stages(rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     stage_results(rows)
     assert poet(rows, "gpt") == 1

@@ -82,6 +82,7 @@ def test_the_evidence_is_in_the_evaluation(project):
     assert found["summary"]["task_id"] == 2
 
 
+@pytest.mark.slow
 def test_a_report_below_a_threshold_fails(project):
     project.reports(thresholds={"race": 0.5, "cost_saving_usd": 150})
     project.script({"2": {"race": race_reply(4, 6)}})
@@ -90,6 +91,7 @@ def test_a_report_below_a_threshold_fails(project):
     assert finished.runs["drb.2[gpt]"]["message"] == "metric race: expected at least 0.500, got 0.400"
 
 
+@pytest.mark.slow
 def test_a_failed_report_shows_what_its_scores_rest_on(project):
     scores = race_reply(5, 5)
     scores["insight"][0] |= {"article_1_score": 2, "article_2_score": 8, "analysis": "No \x1b[31mcause."}
@@ -113,6 +115,7 @@ def test_a_failed_report_shows_what_its_scores_rest_on(project):
     assert "insight: 2" not in text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_measured_fails_a_threshold_only(project):
     project.rows("raw/gpt.jsonl", report(1, execution_metrics=None), report(2))
     project.reports(thresholds={"time_saving": 0.1}, parts=["efficiency"])
@@ -141,6 +144,7 @@ def test_files_are_models_and_the_option_filters(project):
         assert "reports.yaml: found no stored report of gemini; its files are of claude, gpt" in finished.text
 
 
+@pytest.mark.slow
 def test_a_model_without_any_report_is_wrong_usage(project):
     finished = project.bench.run(SCRIPTED, "--model=gemini")
     assert finished.exit == pytest.ExitCode.USAGE_ERROR
@@ -150,6 +154,7 @@ def test_a_model_without_any_report_is_wrong_usage(project):
     assert "gpt.jsonl:2:1: not valid JSON" in broken.text
 
 
+@pytest.mark.slow
 def test_a_dataset_beside_is_collected_and_named_files_are_not_datasets(project):
     project.rows("raw/gpt.jsonl", report(1, question="Is this a dataset?"), report(2))
     project.rows("other.jsonl", {"id": "q", "question": "Capital of France?", "answer": "Paris"})
@@ -158,6 +163,7 @@ def test_a_dataset_beside_is_collected_and_named_files_are_not_datasets(project)
     assert set(finished.runs) == {"drb.1[gpt]", "drb.2[gpt]", "other.q[agent]"}
 
 
+@pytest.mark.slow
 def test_without_a_judge_it_is_said_what_to_do(project, monkeypatch):
     monkeypatch.delenv("OPENAI_MODEL", raising=False)
     finished = project.bench.run()
@@ -175,6 +181,7 @@ def test_parts_that_ask_nobody_need_no_judge(project, monkeypatch):
     assert finished.runs["drb.1[gpt]"]["cost_usd"]["judge"] == 0
 
 
+@pytest.mark.slow
 def test_a_language_that_is_not_supported_is_skipped_by_name(project):
     project.json("config.json", {"evaluation_settings": {"language_support": ["en"]}})
     project.reports(config="config.json")
@@ -183,6 +190,7 @@ def test_a_language_that_is_not_supported_is_skipped_by_name(project):
     assert "language_support is en, which lacks zh" in finished.runs["drb.2[gpt]"]["message"]
 
 
+@pytest.mark.slow
 def test_weights_of_the_configuration_are_honoured(project):
     weights = {"efficiency_value": 1.0, "quality_value": 0.0, "strategic_value": 0.0}
     project.json("config.json", {"poet_weights": weights, "query_selection": {"enable_dynamic_weighting": False}})

@@ -63,6 +63,7 @@ def asked(endpoint):
     return sorted(body["response_format"]["json_schema"]["name"].removeprefix("research_") for body in bodies)
 
 
+@pytest.mark.slow
 def test_a_judge_and_a_page_are_asked_once_and_paid_once(project, endpoint, site):
     first = project.bench.run(*JUDGED)
     assert first.outcomes == {"drb.1[gpt]": "passed"}
@@ -135,6 +136,7 @@ def test_a_judge_that_favours_what_it_sees_first_is_told_by_both_orders(project)
     assert swap["mean_difference"] == pytest.approx(0.6 - 0.4)
 
 
+@pytest.mark.slow
 def test_reports_are_judged_side_by_side(project, endpoint):
     endpoint.latency = 0.1
     project.rows("raw/gpt.jsonl", report(1), report(2))
@@ -195,6 +197,7 @@ def test_judge_and_pages_are_recorded_and_replayed(project, endpoint, site):
     assert asked(endpoint) == []
 
 
+@pytest.mark.slow
 def test_a_report_is_written_judged_and_measured_over_http(project, endpoint):
     project.rows("query.jsonl", {"id": 1, "prompt": report(1)["prompt"], **WHOLE})
     project.reports(reports=None, queries="query.jsonl")

@@ -92,6 +92,7 @@ def test_the_files_are_those_of_the_commands_over_the_same_inputs(project, capsy
     assert compared["comparison"]["best"] in ("gpt", "claude")
 
 
+@pytest.mark.slow
 def test_numbers_by_hand_and_what_judging_cost(project):
     session(project)
     poet("gpt")
@@ -126,6 +127,7 @@ def test_items_that_errored_count_as_failed_with_their_reason(project, capsys):
     assert "poet: 2: no composite: race:" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_report_that_was_never_written_is_lost_with_its_reason(project, capsys):
     project.reports(reports=None)
     project.bench.agent(
@@ -150,6 +152,7 @@ def agentbench_runner():
     assert f"poet: 2: {lost}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_weights_and_thresholds_are_those_that_items_were_scored_with(project):
     weights = {"efficiency_value": 1.0, "quality_value": 0.0, "strategic_value": 0.0}
     project.json("config.json", {"poet_weights": weights, "performance_thresholds": {"excellent_threshold": 0.7}})
@@ -164,6 +167,7 @@ def test_weights_and_thresholds_are_those_that_items_were_scored_with(project):
     assert report["means"]["overall_poet_score"]["mean"] == pytest.approx(0.744)
 
 
+@pytest.mark.slow
 def test_reports_that_were_scored_differently_are_not_put_together(project, capsys):
     project.json("config.json", {"performance_thresholds": {"excellent_threshold": 0.7}})
     other = ResearchProject(project.bench.path / "cases" / "other")
@@ -174,6 +178,7 @@ def test_reports_that_were_scored_differently_are_not_put_together(project, caps
     assert not (project.bench.path / "results").exists()
 
 
+@pytest.mark.slow
 def test_ids_of_several_files_of_reports_are_told_apart(project):
     ResearchProject(project.bench.path / "cases" / "other").reports(name="other")
     session(project, "--model=gpt")
@@ -215,6 +220,7 @@ def test_what_the_session_stopped_before_has_failed(project):
     assert "drb.2[gpt]: not run: " in report["lost"][-1]
 
 
+@pytest.mark.slow
 def test_parts_that_nobody_asked_for_are_missing_with_that_reason(project):
     project.reports(parts=["race"])
     session(project, "--model=gpt")
@@ -224,6 +230,7 @@ def test_parts_that_nobody_asked_for_are_missing_with_that_reason(project):
     assert {each["reason"] for each in report["missing"]["fact"]} == {"it is not among the parts that are scored"}
 
 
+@pytest.mark.slow
 def test_a_report_of_scores_in_units_of_their_own_can_be_merged(project):
     session(project)
     assert main(["merge", "outputs/report.json", "-o", "outputs/merged.json"]) == 0

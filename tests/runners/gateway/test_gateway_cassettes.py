@@ -57,6 +57,7 @@ async def run_agent(model: Model, folder: Path, mode: CassetteMode, spoken: Spok
     return gateway
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoken", SPOKEN, ids=lambda each: each.dialect)
 def test_a_recording_answers_on_another_day_and_in_its_own_dialect_only(tmp_path: Path, spoken: Spoken) -> None:
     with told(assistant(None, ("write", {"path": "a"})), assistant("Done.")) as (model, requests):

@@ -168,6 +168,7 @@ def test_the_runs_model_may_be_called_by_the_agents_name_for_it(tmp_path):
     assert requests[0]["model"] == "told-v1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "status", "code"),
     [
@@ -390,6 +391,7 @@ def test_a_script_answers_by_the_cases_own_words(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_between_turns_nothing_is_asked_and_a_turns_end_gives_up_what_is_in_flight(tmp_path):
     async def run(endpoint: FaultEndpoint) -> None:
         asked = hanging_until_second(endpoint)

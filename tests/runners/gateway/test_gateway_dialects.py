@@ -146,6 +146,7 @@ def test_one_request_more_than_may_be_is_refused(
         asyncio.run(run(model))
 
 
+@pytest.mark.slow
 @spoken
 def test_an_outage_has_the_status_that_the_agent_does_not_ask_again_after(tmp_path: Path, spoken: Spoken) -> None:
     async def run(endpoint: FaultEndpoint) -> None:
@@ -182,6 +183,7 @@ def test_silence_is_filled_until_a_failure_comes_in_an_event(
         asyncio.run(run(endpoint))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "headers", "found"),
     [
@@ -293,6 +295,7 @@ def test_side_conversations_are_numbered_and_helpers_use_up_no_step(tmp_path: Pa
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
 def test_each_refusal_is_the_error_that_openais_client_has_for_it(tmp_path: Path, dialect: str) -> None:
     async def run(model: Model) -> None:

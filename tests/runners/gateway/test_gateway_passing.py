@@ -219,6 +219,7 @@ def test_requests_and_replies_pass_byte_for_byte_and_are_counted(tmp_path, diale
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_stream_is_passed_on_as_it_comes_and_usage_that_nobody_asked_for_is_kept_back(tmp_path):
     first, *rest = [each.encode() for each in STREAMS["chat"][1:]]
 
@@ -298,6 +299,7 @@ def test_a_refusal_is_passed_on_and_the_run_goes_on(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_outage_is_told_as_one_and_nothing_is_asked_again(tmp_path):
     async def run() -> None:
         async with Upstream([("500 Oh", [b"{}"])]).serving() as upstream:
@@ -334,6 +336,7 @@ async def answered(it: Served) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_whoever_hangs_up_is_charged_all_the_same(tmp_path):
     first, *rest = [each.encode() for each in STREAMS["chat"][1:]]
 
@@ -348,6 +351,7 @@ def test_whoever_hangs_up_is_charged_all_the_same(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_whoever_resets_the_connection_leaves_no_word_in_logs(tmp_path, caplog):
     pieces = [each.encode() for each in STREAMS["chat"][1:]]
 
@@ -417,6 +421,7 @@ def test_what_passed_is_recorded_and_replayed_without_a_request(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_strict_session_translates_nothing(tmp_path):
     async def run() -> None:
         policy = GatewayPolicy(translates=False)

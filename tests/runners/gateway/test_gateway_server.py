@@ -98,6 +98,7 @@ def test_what_is_not_served_is_told(request_bytes: bytes, status: bytes, tmp_pat
     serve(tmp_path, test, refusing)
 
 
+@pytest.mark.slow
 def test_a_flood_of_the_smallest_pieces_does_not_hold_up_the_loop(tmp_path: Path) -> None:
     """The runs of a session share it."""
     stop = threading.Event()

@@ -131,6 +131,7 @@ def test_a_model_from_reports_to_statistics(site: Site, judge: FactJudge, capsys
     assert str(folder / "fact_result.txt") in printed.out
 
 
+@pytest.mark.slow
 def test_a_second_call_asks_and_fetches_nothing(site: Site, judge: FactJudge) -> None:
     write("reports.jsonl", report(1, ARTICLE.format(site=site.url)))
     arguments = ("--raw_data_path", "reports.jsonl", "--output_dir", "out", "--allow_private", "127.0.0.1")
