@@ -417,15 +417,22 @@ def _add_reported(usage: Usage, trace: Recorder) -> None:
     if "usage_source" not in trace.provider:
         trace.add_usage(usage)
         return
-    said, counted = ({name: getattr(each, name) for name in _COUNTED} for each in (usage, trace.usage))
-    trace.provider["agent_reported"] = said
-    both = {name: (said[name], counted[name]) for name in _COUNTED if None not in (said[name], counted[name])}
-    if differing := {name: pair for name, pair in both.items() if pair[0] != pair[1]}:
-        trace.event("usage_mismatch", **{name: {"reported": a, "counted": b} for name, (a, b) in differing.items()})
-        trace.warnings.append(f"usage_mismatch: an agent reported other {', '.join(differing)} than were counted")
+    said = {name: getattr(usage, f"{name}_tokens") for name in _COUNTED}
+    trace.provider["agent_reported"] = {f"{name}_tokens": count for name, count in said.items()}
+    compare_usage("the agent", {name: count for name, count in said.items() if count is not None}, trace)
 
 
-_COUNTED = ("input_tokens", "output_tokens", "total_tokens", "reasoning_tokens", "cached_tokens")
+def compare_usage(agent: str, said: Mapping[str, int], trace: Recorder) -> None:
+    """Warn where an agent counted other tokens than its gateway: `input`, `output`, `total`, `reasoning`, `cached`."""
+    counted = {name: getattr(trace.usage, f"{name}_tokens") for name in said}
+    other = {name: count for name, count in said.items() if counted[name] is not None and counted[name] != count}
+    if other:
+        trace.event("usage_mismatch", agent=other, seen={name: counted[name] for name in other})
+        shown = ", ".join(f"{name} {count:,} for {counted[name]:,}" for name, count in sorted(other.items()))
+        trace.warnings.append(f"usage_mismatch: {agent} says that it used other tokens than were seen: {shown}")
+
+
+_COUNTED = ("input", "output", "total", "reasoning", "cached")
 
 
 def _final(text: str | None, trace: Recorder) -> None:

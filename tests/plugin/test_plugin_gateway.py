@@ -168,8 +168,8 @@ def agent(case, context):
     assert run["usage"]["input_tokens"] == 11
     assert run["provider"]["agent_reported"]["input_tokens"] == 12
     [event] = [each for each in run["trace"] if each.get("name") == "usage_mismatch"]
-    assert event["data"] == {"input_tokens": {"reported": 12, "counted": 11}}
-    assert "usage_mismatch" in finished.text
+    assert event["data"] == {"agent": {"input": 12}, "seen": {"input": 11}}
+    assert "usage_mismatch: the agent says that it used other tokens than were seen: input 12 for 11" in finished.text
 
 
 @pytest.mark.slow

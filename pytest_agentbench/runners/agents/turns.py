@@ -33,7 +33,7 @@ from pytest_agentbench.runners.agents.places import (
     write_inputs,
 )
 from pytest_agentbench.runners.agents.reading import Answer, Left, make_answer, read_answer, read_usage
-from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
@@ -191,7 +191,7 @@ class _Session:
                 self.values["session"] = answer.session
             elif program.session is not None and number < len(texts) and _names_session(program):
                 return _make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
-        self._compare_usage(told)
+        compare_usage(program.name, told, trace)
         return RunOutput(output=answer.text)
 
     async def _write_files(self) -> None:
@@ -273,23 +273,6 @@ class _Session:
         if program.reported.of == "thread":
             return found or told
         return {name: told.get(name, 0) + found.get(name, 0) for name in {**told, **found}}
-
-    def _compare_usage(self, told: Mapping[str, int]) -> None:
-        """Warn where the agent counted other tokens than its gateway."""
-        usage = self.context.trace.usage
-        seen = {
-            "input": usage.input_tokens,
-            "cached": usage.cached_tokens,
-            "output": usage.output_tokens,
-            "reasoning": usage.reasoning_tokens,
-        }
-        other = {name: count for name, count in told.items() if seen[name] is not None and seen[name] != count}
-        if other:
-            self.context.trace.event("usage_mismatch", agent=other, seen={name: seen[name] for name in other})
-            shown = ", ".join(f"{name} {count:,} for {seen[name]:,}" for name, count in sorted(other.items()))
-            self.context.trace.warnings.append(
-                f"usage_mismatch: {self.prepared.program.name} says that it used other tokens than were seen: {shown}"
-            )
 
     def _judge(self, done: ExecResult, left: Left, answer: Answer, turn: str) -> RunEnd | None:
         """Return how the run ended with this turn, None where it goes on; what is nearer to the cause comes first.
