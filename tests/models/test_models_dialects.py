@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route
+from pytest_agentbench.models.dialects.base import Asked, RequestRefused, Route, write_event
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
 from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.failures import RequestFailed
@@ -442,6 +442,17 @@ def image(url: str) -> dict:
 
 
 CUSTOM = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+
+
+def test_an_event_is_ascii_whatever_it_tells():
+    """Some clients end a line at U+2028; half characters are told as they are."""
+    said = {"text": "é \u2028 \ud800 🦊"}
+    line = write_event(said, "told")
+    assert line.isascii()
+    assert line.startswith(b"event: told\ndata: {")
+    assert line.endswith(b"}\n\n")
+    assert json.loads(line.partition(b"data: ")[2]) == said
+    assert write_event({"a": [1, 0.5, None]}) == b'data: {"a":[1,0.5,null]}\n\n'
 
 
 def test_what_is_read_of_chat():

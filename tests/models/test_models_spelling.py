@@ -1,13 +1,16 @@
 """How requests are spelled for their endpoint, and which endpoint speaks which dialect."""
 
+import json
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_agentbench.config.dialects import DIALECTS, resolve_dialect
 from pytest_agentbench.config.model_entries import ModelEntry
 from pytest_agentbench.models.routes import missing_key
-from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of
+from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Dialect, DialectName, Model
 from pytest_agentbench.store.fingerprints import endpoint_input
 
@@ -154,3 +157,24 @@ def test_a_variable_of_a_header_has_to_be_set():
     model = Model(model_id="m", requested_model="m", api_key_env=None, headers={"api-key": "env:AZURE_KEY"})
     assert "AZURE_KEY is not set" in (missing_key(model, {}) or "")
     assert missing_key(model, {"AZURE_KEY": "k"}) is None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=4))
+def test_a_request_is_read_as_it_was_meant(request_body: dict) -> None:
+    assert json.loads(write_request(request_body)) == request_body
+
+
+def test_half_characters_and_deep_values_are_written_too():
+    deep: list = []
+    for _ in range(400):
+        deep = [deep]
+    assert (
+        write_request({"\ud800": "é\udfff", "deep": deep})
+        == b'{"?":"\xc3\xa9?","deep":' + b"[" * 401 + b"]" * 401 + b"}"
+    )
