@@ -197,8 +197,10 @@ class Writes:
         paths: list[str] | None = None
         if len(waiting) > 1:
             # Of a step that fails nothing is stored: then each write tells by itself whether it is the one
-            with contextlib.suppress(Exception), self._documents.writing():
-                paths = [write() for write, _ in waiting]
+            with contextlib.suppress(Exception):
+                with self._documents.writing():
+                    made = [write() for write, _ in waiting]
+                paths = made  # not before the step has ended: a disk that is full is known then
         for at, (write, stored) in enumerate(waiting):
             try:
                 path = write() if paths is None else paths[at]

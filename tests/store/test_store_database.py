@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 from support.small_disk import small_disk
@@ -20,6 +22,7 @@ from support.stored import as_files, list_stored
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.store.artifacts import Writes
 from pytest_agentbench.store.connection import VERSION, find_file_system
 from pytest_agentbench.store.database import LARGEST, Documents, open_documents
 from pytest_agentbench.store.files import DATABASE
@@ -790,3 +793,28 @@ def test_processes_that_make_the_database_at_once_all_store(tmp_path):
         said = [process.communicate(timeout=60)[1].decode() for process in processes]
         assert [process.returncode for process in processes] == [0] * 6, said
         assert len(open_documents(output).folders("runs/s/p/m")) == 6
+
+
+def test_who_stores_together_is_told_when_the_step_cannot_be_ended(documents, monkeypatch):
+    """A disk is full at the end of a step, as a rule: none of its writes is taken for stored."""
+
+    def execute(database, statement, *given):
+        if statement == "COMMIT":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return database.execute(statement, *given)
+
+    def put(name):
+        path = f"{FOLDER}/{name}"
+        documents.put(path, b"{}")
+        return path
+
+    async def store():
+        writes = Writes(documents)
+        return await asyncio.gather(*(writes.make(partial(put, name)) for name in NAMES), return_exceptions=True)
+
+    assert asyncio.run(store()) == [f"{FOLDER}/{name}" for name in NAMES]
+    for name in NAMES:
+        documents.remove(f"{FOLDER}/{name}")
+    monkeypatch.setattr("pytest_agentbench.store.database.execute", execute)
+    assert [type(each) for each in asyncio.run(store())] == [OSError, OSError]
+    assert list_stored(documents.output, "run_1*") == []
