@@ -10,7 +10,8 @@ settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # A module that a test writes anew within a second, in as many bytes, would run as it was. Ours are compiled by now
+    # A module that a test writes anew within a second, in as many bytes, would run as it was. Not before tests are
+    # collected, and so not where workers are started: what is imported by then is compiled once for all processes
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for item in items:
         item.add_marker(pytest.mark.timeout(600))  # what waits for ever fails, and the others go on
