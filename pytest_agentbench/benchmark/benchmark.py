@@ -260,7 +260,7 @@ class Benchmark:
         self.evaluation_results, self.unmatched_ids, self._summary = saved.results, [], saved.summary
 
     def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
-        """Return an object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
+        """Return an object of the file as an item; `line_num` is its line in JSONL, its position in JSON, from 1.
 
         What this raises makes the object a bad row.
         """

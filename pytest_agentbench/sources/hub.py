@@ -26,18 +26,18 @@ _MISSING = "found an hf: source, which needs the package datasets; install it wi
 
 
 def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Iterator[Item | BadItem]:
-    """Yield every row of the descriptor's source: `line` is its 1-based number, `number` its 0-based index.
+    """Yield every row of the descriptor's source: `line` and `number` are its position, counted from 1.
 
     Raises ValueError, with a reason for people, where it cannot be loaded.
     """
-    index = 0
+    number = 1
     try:
         with _quiet():
             dataset = _one_split(_load(descriptor, scope, split), split)
         for batch in dataset.with_format("arrow").iter(batch_size=_BATCH):  # images and audio stay undecoded
             for row in batch.to_pylist():
-                yield _item(index, row)
-                index += 1
+                yield _item(number, row)
+                number += 1
     except ImportError as error:
         raise ValueError(
             _MISSING if error.name == "datasets" else f"cannot be loaded: {describe_error(error)}"
@@ -47,12 +47,12 @@ def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) 
         raise ValueError(f"cannot be loaded: {reason}") from error
 
 
-def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
+def _item(number: int, row: dict[str, Any]) -> Item | BadItem:
     try:
         value = {name: _json_value(each, name) for name, each in row.items()}
-        return Item(index + 1, index, dump_item(value), value)
+        return Item(number, number, dump_item(value), value)
     except ValueError as error:
-        return BadItem(index + 1, 1, str(error))
+        return BadItem(number, 1, str(error))
 
 
 def _json_value(value: Any, path: str) -> Any:

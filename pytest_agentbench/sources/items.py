@@ -180,7 +180,7 @@ def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:
 
 
 ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
-"""`_parse_item(data, line_num)` of an object: `line_num` is the row's 1-based line in JSONL, else its 0-based index."""
+"""`_parse_item(data, line_num)` of an object: `line_num` is the line in JSONL, else the position; both count from 1."""
 
 
 def load_item_class(name: str, folder: Path) -> ItemParser:

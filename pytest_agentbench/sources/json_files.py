@@ -210,7 +210,7 @@ _INCOMPLETE = object()
 
 
 class Item(NamedTuple):
-    """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, a 0-based index in JSON).
+    """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, its position from 1 in JSON).
 
     `raw` stands `offset` bytes behind the beginning of its file; values that stand in none have 0.
     `column`, 1-based, is told of the elements of a document.
@@ -256,6 +256,16 @@ def parse_value(raw: bytes) -> Any:
     value, end = scan_value(text, 0)
     expect_end(text, end)
     return value
+
+
+def is_document(path: Path, inside: str = "items") -> bool:
+    """Return whether `read_items` reads the file as one document, False for a file of lines.
+
+    For files that `read_items` could read.
+    """
+    with open_file(path, limit=None) as file:
+        _skip_bom(path, file)
+        return not _holds_lines(*_two_lines(file), path.suffix, inside)
 
 
 def first_character(path: Path) -> str:
@@ -419,7 +429,7 @@ def _document(content: bytes, inside: str, ahead: int) -> Iterator[Item | BadIte
         return
     line, line_start, seen, offset = 1, 0, 0, ahead
     try:
-        for number, (start, end, value) in enumerate(_values(text, inside)):
+        for number, (start, end, value) in enumerate(_values(text, inside), 1):
             line += text.count("\n", seen, start)
             line_start = max(line_start, text.rfind("\n", seen, start) + 1)
             offset += len(text[seen:start].encode())

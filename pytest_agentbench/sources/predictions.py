@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.items import describe_kind, is_answered
-from pytest_agentbench.sources.json_files import BadItem, Item, first_character, read_items, repeated_keys
+from pytest_agentbench.sources.json_files import (
+    BadItem,
+    Item,
+    first_character,
+    is_document,
+    read_items,
+    repeated_keys,
+)
 
 _MOST_PROBLEMS = 20
 
@@ -60,8 +67,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
         raise ConfigError(f"{path}:1:1: found no prediction, {_EXPECTED}")
     rest = chain((first,), items)
     if isinstance(first, Item):
-        in_document = first.number == 0
-        if in_document and not isinstance(first.value, dict):
+        if not isinstance(first.value, dict) and is_document(path, inside=_RESULTS):
             if first_character(path) in "[{":
                 return _in_order(path, rest)
             raise ConfigError(f"{path}:{first.line}:1: found {describe_kind(first.value)}, {_EXPECTED}")

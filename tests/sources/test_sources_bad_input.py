@@ -111,7 +111,7 @@ def test_nothing_in_a_message_steers_the_terminal(tmp_path):
 def test_a_bom_and_windows_line_endings_change_nothing(load):
     assert load((b"\xef\xbb\xbf" + FIRST + b"\n" + LAST).replace(b"\n", b"\r\n")) == (["first", "last"], [])
     document = b'[{"question": "a"},\r\n{"question": "b"}]\r\n'
-    assert load(b"\xef\xbb\xbf" + document, "qa.json") == (["item_0", "item_1"], [])
+    assert load(b"\xef\xbb\xbf" + document, "qa.json") == (["item_1", "item_2"], [])
 
 
 @pytest.mark.parametrize("name", ["qa.jsonl", "qa.json"])

@@ -66,16 +66,16 @@ def test_tags_are_a_text_or_texts_also_in_the_metadata(write):
     assert [row.tags for row in read_rows(write(rows))] == [("math",), ("a", "b"), (), (), (), ("m",)]
 
 
-def test_default_ids_count_physical_lines_in_jsonl_and_places_in_json(write):
+def test_default_ids_count_physical_lines_in_jsonl_and_positions_from_1_in_json(write):
     rows = [{"question": "a"}, {"question": "b"}]
     assert ids(write("\n" + json.dumps(rows[0]) + "\r\n \n" + json.dumps(rows[1]))) == ["qa.item_2", "qa.item_4"]
-    assert ids(write(json.dumps(rows), "qa.json")) == ["qa.item_0", "qa.item_1"]
+    assert ids(write(json.dumps(rows), "qa.json")) == ["qa.item_1", "qa.item_2"]
     assert ids(write(json.dumps({"name": "x", "items": rows, "by": "y"}, indent=2), "qa.json")) == [
-        "qa.item_0",
         "qa.item_1",
+        "qa.item_2",
     ]
-    assert ids(write(json.dumps(rows[0], indent=2), "qa.json")) == ["qa.item_0"]
-    assert ids(write(json.dumps(rows[0]), "qa.json")) == ["qa.item_0"]
+    assert ids(write(json.dumps(rows[0], indent=2), "qa.json")) == ["qa.item_1"]
+    assert ids(write(json.dumps(rows[0]), "qa.json")) == ["qa.item_1"]
     assert ids(write(json.dumps(rows[0]))) == ["qa.item_1"]
 
 
@@ -231,7 +231,7 @@ def test_a_bad_first_line_does_not_make_it_a_document(write):
 
 def test_a_document_is_read_up_to_its_first_error(write):
     dataset = write('[{"question": "a"},\n {"question": "b"}\n {"question": "c"}]', "qa.json")
-    assert ids(dataset) == ["qa.item_0", "qa.item_1"]
+    assert ids(dataset) == ["qa.item_1", "qa.item_2"]
     assert bad(dataset) == ["3:2: not valid JSON: expecting ',' delimiter"]
     assert bad(write('[{"question": "a"}] [', "qa.json")) == ["1:21: not valid JSON: extra data"]
     assert bad(write(b'[\n {"question": "caf\xe9"}]', "qa.json")) == [

@@ -76,8 +76,8 @@ def test_a_folder_of_csv_files_with_splits(hub, place):
     dataset = hub("hf:./table", split="test", fields=fields, few_shot={"split": "train", "count": 1, "shuffle_seed": 1})
     found = good(dataset)
     assert [(row.case_id, row.line, row.index, row.path) for row in found] == [
-        ("data.item_0", 1, 0, place / "dataset.yaml"),
-        ("data.item_1", 2, 1, place / "dataset.yaml"),
+        ("data.item_1", 1, 0, place / "dataset.yaml"),
+        ("data.item_2", 2, 1, place / "dataset.yaml"),
     ]
     case = row_case(dataset, found[1])
     assert (case.messages[-1].content, case.reference, case.path) == ("1 + 1?", "2", place / "dataset.yaml")
@@ -143,7 +143,7 @@ def test_a_row_with_an_image_is_an_error_that_names_the_field(datasets, hub, pla
     ).cast_column("image", datasets.Image())
     made.save_to_disk(str(place / "saved"))
     dataset = hub("hf:./saved")
-    assert [row.case_id for row in good(dataset)] == ["data.item_1"]
+    assert [row.case_id for row in good(dataset)] == ["data.item_2"]
     (message,) = bad(dataset)
     assert "dataset.yaml:2:9: source: row 1: image.bytes: found binary data (400 bytes), such as an image" in message
 
@@ -151,7 +151,7 @@ def test_a_row_with_an_image_is_an_error_that_names_the_field(datasets, hub, pla
 def test_limit_and_bad_rows(hub, place):
     (place / "rows.jsonl").write_text('{"question": "a"}\n{"question": null}\n{"question": "c"}\n{"question": "d"}\n')
     dataset = hub("hf:./rows.jsonl", limit=2)
-    assert [(row.case_id, row.index) for row in good(dataset)] == [("data.item_0", 0), ("data.item_2", 2)]
+    assert [(row.case_id, row.index) for row in good(dataset)] == [("data.item_1", 0), ("data.item_3", 2)]
     assert bad(dataset)[0].endswith(
         "source: row 2: question: found null, expected a text; this is what the agent is asked"
     )
