@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.machinery import PathFinder
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 
 def as_raised(error: BaseException) -> BaseException:
@@ -104,10 +104,19 @@ class DaemonThreads:
 
 _LONGEST_STEP = 1.0
 """Seconds that a step may take before it is told."""
-_CALLER = "pytest_agentbench.engine.run"
-"""What calls agents: what it calls is theirs wherever it was installed."""
-_LIBRARIES = tuple(
-    {f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib")}
+_CALLERS = frozenset(
+    {
+        "pytest_agentbench.checks.run",
+        "pytest_agentbench.engine.running",
+        "pytest_agentbench.metrics.registry",
+        "pytest_agentbench.runners.subjects",
+        "pytest_agentbench.tools.toolbox",
+    }
+)
+"""Modules that call agents, runners, tools, metrics and checks: the packages that they call are the user's code."""
+_INSTALLED, _PYTHON = (
+    tuple({f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in names})
+    for names in (("purelib", "platlib"), ("stdlib",))
 )
 
 
@@ -170,20 +179,26 @@ class LoopWatch:
 
 
 def _agent_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the outermost frame that is an agent's."""
-    found = None
+    """Return the outermost frame of a user's code: the project's, or that of a package that one of _CALLERS calls."""
+    outermost = None
     while frame is not None and frame.f_back is not None:
-        caller = frame.f_back.f_globals.get("__name__", "")
-        own = frame.f_globals.get("__name__", "").startswith("pytest_agentbench.")
-        if not own and (caller == _CALLER or not _is_library(frame.f_code.co_filename)):
-            found = frame
+        owner = _owner(frame)
+        if owner == "project" or (owner == "installed" and frame.f_back.f_globals.get("__name__") in _CALLERS):
+            outermost = frame
         frame = frame.f_back
-    return found
+    return outermost
 
 
-def _is_library(file: str) -> bool:
-    # <string> is code that dataclasses and pydantic write: rooms that are imported on the loop are no agent's fault
-    return file.startswith(("<frozen", "<string>")) or os.path.realpath(file).startswith(_LIBRARIES)
+def _owner(frame: FrameType) -> Literal["project", "installed", "other"]:
+    """Return whose code a frame runs; `other` is this package and Python itself."""
+    file = frame.f_code.co_filename
+    # <string> is code that dataclasses and pydantic write: modules that are imported on the loop are no agent's fault
+    if frame.f_globals.get("__name__", "").startswith("pytest_agentbench.") or file.startswith(("<frozen", "<string>")):
+        return "other"
+    path = os.path.realpath(file)
+    if path.startswith(_INSTALLED):  # first: where Python is no virtual environment, this folder is below Python's own
+        return "installed"
+    return "other" if path.startswith(_PYTHON) else "project"
 
 
 class PlainImports:
