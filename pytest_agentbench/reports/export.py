@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +63,7 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     """Return the table's columns: the same for all reports, then one for each score and group field of this one.
 
     `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for groups of a dataset.
+    A section's figure with a value that its kind cannot hold is a column of text: JSON, but for values that are text.
     """
     rows = report["runs"]
     found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
@@ -73,17 +75,41 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
         found += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]
     for key, section in sections_in(rows).items():
         for name in _list_names(rows, key):
-            found.append(Column(f"{key}.{name}", section.column_kinds.get(name, "number"), (key, name)))
+            values = [row[key].get(name) for row in rows if row.get(key) is not None]
+            kind = section.column_kinds.get(name, "number")
+            found.append(Column(f"{key}.{name}", kind if _fits(kind, values) else "text", (key, name)))
     groups = [group["field"] for each in report["datasets"] for group in each["breakdown"]]
     fields = [name for name in dict.fromkeys(groups) if name != TAG]
     return found + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]
+
+
+def _fits(kind: Kind, values: Iterable[Any]) -> bool:
+    """Return whether a column of this kind can hold all values of a section's figure, which may be any JSON values."""
+    accepts = _ACCEPTED[kind]
+    return all(value is None or accepts(value) for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    # `float` raises OverflowError for whole numbers beyond its range
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max)
+
+
+_ACCEPTED: dict[Kind, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    # JSON may write a whole number as a fraction; Arrow's integers have 64 bits
+    "integer": lambda value: _is_number(value) and -(2**63) <= value < 2**63 and value == int(value),
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+}
+"""Whether a column of a kind can hold a value as it is."""
 
 
 def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the table as CSV (RFC 4180, `\\n` as the end of a line), in parts of many lines.
 
     Text cannot become a formula (a `'` stands before what would) nor break a line: control characters are escaped.
-    Lists are JSON. What is unknown is an empty cell.
+    Lists and objects are JSON. What is unknown is an empty cell.
     """
     found = columns(report)
     buffer = io.StringIO()
@@ -163,6 +189,8 @@ def _read_value(row: Mapping[str, Any], column: Column) -> Any:
     found: Any = row
     for key in column.path:
         found = None if found is None else found.get(key)
+    if column.kind == "text" and not isinstance(found, str | None):
+        return json.dumps(found, ensure_ascii=False)
     if found is None or column.kind not in _NUMBERS:
         return found
     # JSON may write either as the other; Arrow takes no float for an int64

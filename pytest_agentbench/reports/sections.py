@@ -41,7 +41,8 @@ class ReportSection:
     """Section that a system adds to reports. A subclass overwrites what it has; values are JSON values."""
 
     column_kinds: Mapping[str, Kind] = {}
-    """The kinds of its columns in tables, by the figures of a row; others are numbers."""
+    """The kinds of its columns in tables, by the figures of a row; others are numbers. A column with a value that its
+    kind cannot hold becomes text."""
     page: PageTable | None = None
     """What the page shows of it."""
 

@@ -144,3 +144,59 @@ def test_whole_numbers_that_json_writes_as_fractions_stay_whole(tmp_path):
     write_parquet(report, tmp_path / "runs.parquet")
     (found,) = pyarrow_parquet.read_table(tmp_path / "runs.parquet").to_pylist()
     assert (table(report)[0]["line"], found["line"], found["final_score"]) == ("3", 3, 8.0)
+
+
+ANY_VALUES = {
+    "text": ("=1+1", "'=1+1", "=1+1"),
+    "whole number": (3, "3", 3.0),
+    "fraction": (0.5, "0.5", 0.5),
+    "beyond 64 bits": (2**63, "9.223372036854776e+18", float(2**63)),
+    "beyond all fractions": (10**400, str(10**400), str(10**400)),
+    "list": ([1, "two"], '[1, "two"]', '[1, "two"]'),
+    "texts": (["one"], '["one"]', '["one"]'),
+    "object": ({"a": {"b": [None]}}, '{"a": {"b": [null]}}', '{"a": {"b": [null]}}'),
+    "null": (None, "", None),
+}
+"""Values of a section's figure, with the cell of CSV, and the value of Parquet."""
+
+
+@pytest.mark.parametrize(("value", "cell", "stored"), ANY_VALUES.values(), ids=ANY_VALUES)
+def test_any_value_of_a_section_is_exported(value, cell, stored, tmp_path):
+    row = {**make_row("passed"), "tool_use": {"rules": value}}
+    report = {"runs": [row], "datasets": []}
+    write_parquet(report, tmp_path / "runs.parquet")
+    (found,) = pyarrow_parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert table(report)[0]["tool_use.rules"].removesuffix(".0") == cell
+    assert found["tool_use.rules"] == stored
+
+
+@pytest.mark.parametrize(
+    ("figure", "values", "stored"),
+    [
+        ("servers", [1, 2.0, None], [1, 2, None]),
+        ("servers", [1, 2.5, None], ["1", "2.5", None]),
+        ("servers", [1, 2**63], ["1", str(2**63)]),
+        ("servers", [-(2**63), 2**63 - 1], [-(2**63), 2**63 - 1]),
+        ("completed", [True, None], [True, None]),
+        ("completed", [True, "yes", {}], ["true", "yes", "{}"]),
+        ("rules", [1, "x", [1], None], ["1", "x", "[1]", None]),
+    ],
+)
+def test_a_figure_whose_kind_cannot_hold_a_value_is_a_column_of_text(figure, values, stored, tmp_path):
+    rows = [{**make_row("passed", f"c{i}"), "tool_use": {figure: value}} for i, value in enumerate(values)]
+    rows.append(make_row("error", "without"))
+    write_parquet({"runs": rows, "datasets": []}, tmp_path / "runs.parquet")
+    found = pyarrow_parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert [row[f"tool_use.{figure}"] for row in found] == [*stored, None]
+
+
+@pytest.mark.parametrize("ids", [[1, 2], ["a", 2**70]])
+def test_ids_of_research_reports_are_text(ids, tmp_path):
+    rows = [{**make_row("passed", f"c{i}"), "research": {"row_id": i, "evaluation": "0f"}} for i in ids]
+    report = build_report(rows, {})
+    write_parquet(report, tmp_path / "runs.parquet")
+    found = pyarrow_parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert [row["research.row_id"] for row in found] == [*map(str, ids)]
+    assert [(row["research.row_id"], row["research.evaluation"]) for row in table(report)] == [
+        (str(each), "0f") for each in ids
+    ]

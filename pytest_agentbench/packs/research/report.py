@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, CriterionScore, ResearchScores, task_of_case
 from pytest_agentbench.packs.research.stages import PARTS, SCORES
-from pytest_agentbench.reports.sections import ReportSection
+from pytest_agentbench.reports.sections import Kind, ReportSection
 from pytest_agentbench.terminal_text import sendable
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _ROW_SCHEMA = {
 
 class ResearchSection(ReportSection):
     """Section `research` of report.json."""
+
+    # Whole numbers in some files and text in others: one kind of column, so that tables of both can be joined
+    column_kinds: Mapping[str, Kind] = {"row_id": "text", "evaluation": "text"}
 
     def page_script(self) -> str:
         """Return what the page shows of a report's verdict and of the models' means."""
