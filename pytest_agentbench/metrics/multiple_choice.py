@@ -7,10 +7,9 @@ import string
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from pytest_agentbench.metrics.passages import drop_thoughts, folded, normal
+from pytest_agentbench.metrics.passages import FONT, drop_thoughts, folded, normal
 from pytest_agentbench.metrics.registry import Measured, metric
 
-_FONT = re.compile(r"\\(?:text|math)[a-z]{0,6}\s?\{([^{}\\]*)\}")
 _MARKUP = re.compile(r"[*`$]+|\\[()\[\],;! ]|(?<!\w)_+|_+(?!\w)")
 _BOX = re.compile(r"\\f?box(?:ed)?\s?\{([^{}\\]*)\}")
 
@@ -81,7 +80,7 @@ def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[obj
 
 def _clean(text: str) -> str:
     """Return the text without fonts, emphasis and formula marks, and with single blanks within its lines."""
-    text = _MARKUP.sub("", _FONT.sub(r"\1", normal(text)))
+    text = _MARKUP.sub("", FONT.sub(r"\1", normal(text)))
     return "\n".join(line for line in (" ".join(each.split()) for each in text.splitlines()) if line)
 
 

@@ -21,6 +21,9 @@ UNSPACED = (
 )
 """Scripts whose words are not set apart by blanks, as ranges of a character class."""
 
+FONT = re.compile(r"\\(?:text|math)[a-z]{0,6}\s?\{([^{}\\]*)\}")
+"""A command of LaTeX that sets its argument in a font: \\text{...}, \\mathrm{...}."""
+
 _ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 

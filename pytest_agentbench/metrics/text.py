@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.metrics.passages import (
+    FONT,
     UNSPACED,
     answer_tokens,
     drop_thoughts,
@@ -30,10 +31,21 @@ if TYPE_CHECKING:
 
 
 _WORD = rf"[^\W{UNSPACED}]"
-# A number or version with the letters after it; or a word, which C++ and C# are too.
-_TOKEN = re.compile(rf"(?:(?<!\w)-)?\d++(?:\.\d++)*+{_WORD}*+|{_WORD}++(?:\+\+|#)?")
+# A whole number with the letters after it: 4.5, 1/2, 1 1/2, 12-13, 10:30, 2020-05-06, 3.11.2, 10^6, 1e-5; or a word,
+# which C++ and C# are too. Blanks, digits and marks exclude each other, so that nothing is read twice.
+_TOKEN = re.compile(
+    rf"(?:(?<!\w)-)?(?:\d{{1,3}} (?=\d+/\d+(?![\d/.])))?(?:\d+|(?<!\w)\.\d+)(?:(?: ?/ ?|[.:^—-]|\^-)\d+)*"
+    rf"(?:e[-+]\d+)?{_WORD}*|{_WORD}+(?:\+\+|#)?"
+)
+_VULGAR = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+_POWER = re.compile(r"(?<=\d)(?=[⁰¹²³⁴-⁹⁺⁻])")
+# Emphasis and tags around words. Between two letters or digits a mark is a part of the name: snake_case, 2*3.
+_MARKUP = re.compile(
+    rf"(?<!{_WORD})(?<![*_`])[*_`]++(?! )|(?<! )(?<![*_`])[*_`]++(?!{_WORD})"
+    r"|</?(?:b|i|u|em|strong|code|mark|span|font)(?:\s[a-z-]+=[^<>]{0,200})?>"
+)
 _THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})++(?!,?\d)")
-_SAME = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u2018\u2019\u201c\u201d", "-----''\"\"")
+_SAME = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u2044\u2018\u2019\u201c\u201d", "-----/''\"\"")
 _CLOSING = ".,;:!?。、，；：！？"
 
 
@@ -54,30 +66,40 @@ def similarity(ground_truth: str, prediction: str) -> float:
 
 @metric("contains_answer")
 def contains_answer(ground_truth: str, prediction: str) -> float:
-    """1 where the answer stands in the prediction as whole tokens: "14" and "-4" do not contain "4".
+    """1 where the answer stands in the prediction as whole tokens: "14", "-4" and "4/5" do not contain "4".
 
-    Case, width, runs of white space, the forms of hyphens and quotes and the commas of thousands do not count, nor does
-    punctuation that closes the answer. A number is one token with its sign and decimals; Chinese, Japanese, Korean and
-    Thai are compared by character. An empty answer is contained nowhere.
+    Case, width, runs of white space, the forms of hyphens and quotes and the commas of thousands do not count, nor do
+    markup around words of the prediction and punctuation that closes the answer. A number is one token with its sign,
+    decimals and power, and so is a fraction, a range, a time or a date; Chinese, Japanese, Korean and Thai are compared
+    by character. An empty answer is contained nowhere.
     """
     answer, text = _plain(ground_truth), _plain(drop_thoughts(prediction))
     answer = answer.rstrip(_CLOSING).rstrip() or answer
-    if not answer:
-        return 0.0
+    # As it is written comes first: in an answer such as `__init__` the marks are no markup.
+    return float(bool(answer) and (_contains(text, answer) or _contains(_without_markup(text), answer)))
+
+
+def _contains(text: str, answer: str) -> bool:
     start = text.find(answer)
     if start < 0:
-        return 0.0
+        return False
     tokens = [match.span() for match in _TOKEN.finditer(text)]
     while start >= 0:
         if _is_edge(text, tokens, start) and _is_edge(text, tokens, start + len(answer)):
-            return 1.0
+            return True
         start = text.find(answer, start + 1)
-    return 0.0
+    return False
 
 
 def _plain(text: str) -> str:
+    text = _POWER.sub("^", _VULGAR.sub(" ", text))
     text = " ".join(folded(text).translate(_SAME).split())
     return _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
+
+
+def _without_markup(text: str) -> str:
+    """Return the text without emphasis, fonts of LaTeX and inline tags of HTML."""
+    return " ".join(_MARKUP.sub("", FONT.sub(r"\1", text)).split())
 
 
 def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:

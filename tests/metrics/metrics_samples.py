@@ -6,12 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-_VECTORS = Path(__file__).parents[3] / "shared" / "data" / "datasets" / "metric_vectors.sample.jsonl"
+import pytest
+
+_SHARED = Path(__file__).parents[3] / "shared" / "data"
+_VECTORS = _SHARED / "datasets" / "metric_vectors.sample.jsonl"
 
 
 def vectors() -> list[dict[str, Any]]:
     """The recorded scores of the original metrics, none where the conformance data is not here."""
     return [json.loads(line) for line in _VECTORS.read_text().splitlines()] if _VECTORS.exists() else []
+
+
+def reported(folder: str) -> list[Any]:
+    """The rows of a folder of public bug reports as (row, prediction); one that is skipped if they are not here."""
+    place = _SHARED / "reports" / folder
+    if not place.is_dir():
+        return [pytest.param({}, "", marks=pytest.mark.skip(reason="the shared data is not here"))]
+    predictions = json.loads((place / "p.json").read_text(encoding="utf-8"))
+    rows = map(json.loads, (place / "d.jsonl").read_text(encoding="utf-8").splitlines())
+    return [pytest.param(row, predictions[row["id"]], id=row["id"]) for row in rows]
 
 
 LENGTH = 40_000
@@ -45,6 +58,13 @@ HOSTILE = {
     "labels": "x: A" * (LENGTH // 4),
     "conclusions": "So it is A, " * (LENGTH // 12),
     "listed options": "A. x\n" * (LENGTH // 5),
+    "emphasis": "**a" * (LENGTH // 3),
+    "marks of emphasis": "*" * LENGTH,
+    "tags": "<span a=" * (LENGTH // 8),
+    "digits and blanks": "999 9/" * (LENGTH // 6),
+    "powers": "1^-" * (LENGTH // 3),
+    "exponents": "1e" * (LENGTH // 2),
+    "fonts": "\\text{" * (LENGTH // 6),
     "Chinese": "".join(chr(0x4E00 + n % 5000) for n in range(LENGTH // 3)),
 }
 """Texts on which a careless regular expression takes a time that grows with their square."""

@@ -5,6 +5,7 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metrics_samples import reported
 
 from pytest_agentbench.metrics.scoring import score
 
@@ -63,6 +64,94 @@ def test_a_number_is_not_found_inside_a_longer_one(answer, digit):
 )
 def test_contains_answer_compares_whole_tokens(answer, text, expected):
     assert score("contains_answer", answer, text) == expected
+
+
+@pytest.mark.parametrize(("row", "prediction"), reported("contains_answer"))
+def test_contains_answer_scores_rows_of_public_reports_right(row, prediction):
+    assert score("contains_answer", row["answer"], prediction) == row["want"]
+
+
+MARKED = """
+_Paris_
+__Paris__
+*Paris*
+**Paris**
+***Paris***
+`Paris`
+_**Paris**_
+<b>Paris</b>
+<em class="x">Paris</em>
+\\textbf{Paris}
+It is **Paris**.
+"_Paris_"
+(_Paris_)
+"""
+
+
+@pytest.mark.parametrize("text", MARKED.strip().splitlines())
+def test_markup_around_a_word_does_not_hide_it(text):
+    assert score("contains_answer", "Paris", text) == 1
+    assert score("contains_answer", "Pari", text) == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected"),
+    [
+        ("New York", "New _York_", 1),
+        ("New York", "<i>New</i> <b>York</b>", 1),
+        ("New York", "\\textbf{New} York", 1),
+        ("北京市", "**北京**市", 1),
+        ("__init__", "the method `__init__`", 1),
+        ("__init__", "init", 0),
+        ("snake_case", "**snake_case**", 1),
+        ("snake", "snake_case", 0),
+        ("23", "2*3", 0),
+        ("2 * 3", "it is 2 * 3", 1),
+        ("*", "a * b", 1),
+        ("a<b", "if a<b and c>d", 1),
+    ],
+)
+def test_marks_within_a_name_or_between_numbers_are_no_markup(answer, text, expected):
+    assert score("contains_answer", answer, text) == expected
+
+
+COMPOUND = """
+1/2
+1 / 2
+2/1
+-1/2
+½
+2½
+2 1/2
+1–2
+1—2 or 2-1
+1:2
+2:1
+1:2:3
+1/2/2020
+2020-1-2
+1.2.3
+2^1
+2¹
+1^2
+1²
+1e-2
+1^-2
+2.1
+.1
+"""
+
+
+@pytest.mark.parametrize("text", COMPOUND.strip().splitlines())
+def test_a_number_is_not_found_in_a_fraction_range_time_date_version_or_power(text):
+    for sentence in (text, f"It is {text}.", f"**{text}** km", f"({text})"):
+        assert score("contains_answer", "1", sentence) == 0, sentence
+        assert score("contains_answer", text, sentence) == 1, sentence
+
+
+@pytest.mark.parametrize("text", ["1", "1.", "1: yes", "1, 2", "1,2,3", "(1)", "1-fold", "$1", "1 %", "x=1", "2 or 1"])
+def test_a_number_next_to_words_and_punctuation_is_whole(text):
+    assert score("contains_answer", "1", text) == 1
 
 
 def test_exact_match_ignores_only_the_white_space_around():
