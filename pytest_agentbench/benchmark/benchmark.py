@@ -24,8 +24,8 @@ from pytest_agentbench.config.dataset_file import find_only_field
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import missing_extra, wrong_names
-from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.metrics.registry import missing_extra, require_compat, wrong_names
+from pytest_agentbench.records.case import Compat, MetricSpec
 from pytest_agentbench.sources.case_source import BadRow
 from pytest_agentbench.sources.dataset import EXACT_MATCH, Dataset
 from pytest_agentbench.sources.discovery import open_questions
@@ -97,6 +97,12 @@ def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
 
 PathLike = str | os.PathLike[str]
 
+_REFUSED_OVERRIDES = {
+    "_compute_metric": "override _get_metric_function, which returns the function of a metric's name",
+    "_get_metric_details": "let the metric return Measured(score, details)",
+}
+"""Methods of the original that have no counterpart here, and what to use in their place."""
+
 _SHOWN = 5
 _PACKAGE = f"{__name__.partition('.')[0]}."
 
@@ -108,8 +114,9 @@ class BenchmarkWarning(UserWarning):
 class Benchmark:
     """Questions with their answers, and how predictions compare with them.
 
-    Override `_parse_item` for rows of another shape. `dataset` is what was loaded (None: nothing), `load_errors` says
-    which rows could not be used and why, `file:line:column: reason` each. `evaluation_results` are those of the last
+    Override `_parse_item` for rows of another shape, `_exact_match` and the like to redefine a metric. `dataset` is
+    what was loaded (None: nothing), `load_errors` says which rows could not be used and why, `file:line:column:
+    reason` each. `evaluation_results` are those of the last
     `evaluate`, and `unmatched_ids` the ids of its predictions that no item has.
     """
 
@@ -118,6 +125,9 @@ class Benchmark:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name, remedy in _REFUSED_OVERRIDES.items():
+            if name in cls.__dict__:
+                raise ConfigError(f"{cls.__qualname__}.{name}: found an override that is never called; {remedy}")
         own = cls.__dict__.get("_get_metric_function")
         if own is not None and not isinstance(own, MetricLookup):
             cls._get_metric_function = MetricLookup(own)
@@ -182,6 +192,10 @@ class Benchmark:
         """Return the questions of all items, in order."""
         return [item.question for item in self.items]
 
+    def get_answers(self) -> list[str]:
+        """Return the right answers of all items, in order."""
+        return [item.answer for item in self.items]
+
     def evaluate(
         self,
         predictions: Mapping[Any, Any] | Sequence[Any],
@@ -190,7 +204,7 @@ class Benchmark:
         max_workers: int | None = None,
         *,
         missing: Literal["zero", "skip"] = "zero",
-        compat: Literal["v1"] | None = None,
+        compat: Compat | None = None,
         progress: Callable[[int, int], None] | None = None,
         output: PathLike = "outputs",
         **kwargs: Any,
@@ -201,7 +215,7 @@ class Benchmark:
         true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
         what the dataset asks for first, else exact_match; `kwargs` are the metric's own options. A row with an
         `evaluator` is decided by that. `missing` says whether an item without a prediction counts as 0. `compat="v1"`
-        picks the original's definitions.
+        picks the original's definitions, "v2" those of its rewrite for rollouts.
 
         Up to `max_workers` items are scored at the same time (default: of metrics that ask models 16, else as many as
         `concurrent.futures` takes), one after the other without `concurrent`. `progress` gets the number of finished
@@ -210,7 +224,7 @@ class Benchmark:
         Raises ConfigError for an unknown metric, one whose package is missing, and predictions of a wrong shape.
         """
         _expect(missing in ("zero", "skip"), f"missing: found {missing!r}, expected 'zero' or 'skip'")
-        _expect(compat in (None, "v1"), f"compat: found {compat!r}, expected None or 'v1'")
+        require_compat(compat)
         _expect(
             max_workers is None or (isinstance(max_workers, int) and max_workers >= 1),
             f"max_workers: found {max_workers!r}, expected a whole number, at least 1",
@@ -270,7 +284,7 @@ class Benchmark:
         self.items, self._by_id = items, {item.id: item for item in items}
         self._places, self._rows = [*range(len(items))], len(items)
 
-    def _spec(self, metric: str | MetricSpec | None, compat: Literal["v1"] | None, args: dict[str, Any]) -> MetricSpec:
+    def _spec(self, metric: str | MetricSpec | None, compat: Compat | None, args: dict[str, Any]) -> MetricSpec:
         if metric is None:
             metric = self.metrics[0]
         if not isinstance(metric, (str, MetricSpec)) or not metric:

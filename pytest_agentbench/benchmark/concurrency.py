@@ -147,9 +147,10 @@ class Desk:
         from pytest_agentbench.models.client import Endpoints
         from pytest_agentbench.models.routes import missing_key, resolve_model
 
+        model_id = model_id or os.environ.get("OPENAI_MODEL")
         if model_id is None:
             raise ConfigError(
-                "no model to ask; name one: evaluate(..., model=...), or --model of `agentbench evaluate`"
+                "no model to ask; name one: evaluate(..., model=...), --model of `agentbench evaluate`, or OPENAI_MODEL"
             )
         if model_id not in self._clients:
             model = resolve_model(model_id, models=self.root.models())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pytest_agentbench.benchmark.concurrency import Desk, Pending
 from pytest_agentbench.benchmark.results import EvaluationResult
@@ -26,7 +26,7 @@ from pytest_agentbench.metrics.registry import (
     measure_async,
     takes_trace,
 )
-from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
+from pytest_agentbench.records.case import Case, Compat, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckResult, MetricResult
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
@@ -87,9 +87,13 @@ class MetricLookup:
         return found
 
 
-def find_registered(_: object, name: str) -> Metric | None:
-    """Return the metric that is registered under the name."""
-    return METRICS.get(name)
+def find_registered(benchmark: object, name: str) -> Metric | None:
+    """Return the benchmark's own method `_<name>` for a metric that ships with the package, else the registered metric.
+
+    Subclasses of the original override `_exact_match` and the like: `(self, ground_truth, prediction, **options)`.
+    """
+    own = getattr(benchmark, f"_{name}", None) if name in BUILTIN_METRICS else None
+    return own if callable(own) else METRICS.get(name)
 
 
 _ASSIGNED = "_metric_lookups"
@@ -112,7 +116,7 @@ def find_deciders(
     return deciders(dataset, row, metadata)
 
 
-async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Literal["v1"] | None) -> CheckResult:
+async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Compat | None) -> CheckResult:
     """Return what the check finds in a prediction. Never raises: its own error is an outcome."""
     case = Case(
         case_id=item.id,
@@ -222,7 +226,7 @@ def _score_by_check(
     item: BenchmarkItem,
     output: str | tuple[str, ...],
     check: Check,
-    compat: Literal["v1"] | None,
+    compat: Compat | None,
     details: dict[str, Any],
 ) -> Pending:
     if not isinstance(output, str):

@@ -8,7 +8,7 @@ import stat
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from pytest_agentbench.bounded.files import FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
@@ -17,7 +17,7 @@ from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.metrics.registry import Metric
-    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.records.case import Case, Compat
     from pytest_agentbench.records.check_specs import Check
     from pytest_agentbench.records.evaluation import CheckOutcome
     from pytest_agentbench.records.run import RunArtifact
@@ -116,7 +116,7 @@ class CheckContext(NamedTuple):
     artifact: RunArtifact
     workspace: Workspace | None
     metrics: Mapping[str, Metric]
-    compat: Literal["v1"] | None = None
+    compat: Compat | None = None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = _run_in_thread
 
 

@@ -40,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="score with this metric (repeatable); an item passes from T on. Default: what the dataset asks for, else "
         "exact_match>=1",
     )
-    parser.add_argument("--compat", choices=("v1",), help="use the original benchmark's definitions")
+    parser.add_argument("--compat", choices=("v1", "v2"), help="use the original's definitions, or its rewrite's")
     parser.add_argument(
         "--missing",
         choices=("zero", "skip"),

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.records.base import AtLeastOne, Record, Tags, Text
-from pytest_agentbench.records.case import MetricSpec, RunnerSpec
+from pytest_agentbench.records.case import Compat, MetricSpec, RunnerSpec
 
 """What the files of questions end in."""
 
@@ -267,8 +267,8 @@ class DatasetDescriptor(ConfigFile):
     """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
     """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
-    compat: Literal["v1"] | None = None
-    """`v1`: the metrics as the original benchmark defines them."""
+    compat: Compat | None = None
+    """`v1`: the metrics as the original benchmark defines them; `v2`: as its rewrite for rollouts does."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)

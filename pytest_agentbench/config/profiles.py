@@ -36,7 +36,7 @@ from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.sections import PlacedServers, SectionedFile, SettingsLayer, find_temperature_problems
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, Text
-from pytest_agentbench.records.case import McpServer, SandboxChoice, SandboxSettings
+from pytest_agentbench.records.case import Compat, McpServer, SandboxChoice, SandboxSettings
 from pytest_agentbench.records.check_specs import Fraction
 
 if TYPE_CHECKING:
@@ -317,8 +317,8 @@ class EvaluationProfile(SectionedFile):
     """The judge's system prompt."""
     metrics: Metrics = ()
     """Metrics of every case that has a reference."""
-    compat: Literal["v1"] | None = None
-    """Compute metrics as the original benchmark did."""
+    compat: Compat | None = None
+    """Compute metrics as the original benchmark did (`v1`), or its rewrite for rollouts (`v2`)."""
     on_filtered: Literal["fail", "skip", "error"] = "fail"
     """What becomes of a run whose prompt or answer a provider's filter withheld."""
     judge_sees_reasoning: StrictBool = False

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from numbers import Real
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
@@ -95,6 +95,14 @@ V1_METRICS = MetricTable(
 )
 """The original benchmark's definitions (seed 001), for `compat="v1"`."""
 
+V2_METRICS = MetricTable(
+    dict.fromkeys(("exact_match", "f1_score", "contains_answer", "numeric_match", "similarity"), "rollout")
+)
+"""The definitions of the original's rewrite for rollouts, for `compat="v2"`."""
+
+COMPAT_METRICS: Mapping[object, MetricTable] = {"v1": V1_METRICS, "v2": V2_METRICS}
+"""Definitions that replace the default ones, by `compat`."""
+
 _LONG = 20_000  # characters of both texts
 
 _REQUIRED: dict[str, str] = {}
@@ -136,7 +144,7 @@ class MetricContext(NamedTuple):
 def metric(
     name: str,
     *,
-    compat: Literal["v1"] | None = None,
+    compat: Compat | None = None,
     requires: str | None = None,
     samples: bool = False,
     slow: bool = False,
@@ -157,7 +165,7 @@ def metric(
     def register(function: M) -> M:
         if trace and asks_model(function):
             raise ConfigError(f"metric {name!r}: a metric of a trace is a plain function, it cannot ask a model")
-        home = V1_METRICS if compat else METRICS
+        home = COMPAT_METRICS.get(compat, METRICS)
         holder = home.setdefault(name, function)
         if _identity(holder) != _identity(function):
             raise ConfigError(f"metric {name!r} is registered twice: {_identity(holder)} and {_identity(function)}")
@@ -253,24 +261,31 @@ def takes_trace(function: Metric | None) -> bool:
     return id(function) in _OF_TRACES
 
 
-def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
-    """Return the function of the name. Raises ConfigError for an unknown one."""
+def find_metric(name: str, metrics: Mapping[str, Metric], compat: Compat | None = None) -> Metric:
+    """Return the function of the name. Raises ConfigError for an unknown name or `compat`."""
     function = metrics.get(name)
     if function is None:
         from pytest_agentbench.config.base import suggest
 
         raise ConfigError(f"unknown metric {name!r}{suggest(name, metrics)}")
-    return V1_METRICS.get(name, function) if compat == "v1" else function
+    require_compat(compat)
+    return function if compat is None else COMPAT_METRICS[compat].get(name, function)
 
 
-def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
+def require_compat(compat: object) -> None:
+    """Raise ConfigError for a `compat` that names no definitions."""
+    if compat is not None and compat not in COMPAT_METRICS:
+        raise ConfigError(f"compat: found {compat!r}, expected None, 'v1' or 'v2'")
+
+
+def missing_extra(name: str, compat: Compat | None = None) -> str | None:
     """Return why the metric cannot be computed here: the package that it needs is not installed.
 
     None when all is well.
     """
     METRICS.get(name)  # what it needs is known once its module is imported
     module = _REQUIRED.get(name)
-    if module is None or (compat == "v1" and name in V1_METRICS) or importlib.util.find_spec(module) is not None:
+    if module is None or name in COMPAT_METRICS.get(compat, ()) or importlib.util.find_spec(module) is not None:
         return None
     return f"the metric {name} needs the module {module}; install it with: pip install 'pytest-agentbench[metrics]'"
 
@@ -291,9 +306,9 @@ def apply(
     return function(ground_truth, prediction, **kwargs)
 
 
-def with_compat(function: Metric, options: Mapping[str, Any], compat: Literal["v1"] | None) -> Mapping[str, Any]:
-    """Return the options of a metric that asks a model, and `compat` where it has a definition for it."""
-    known = compat is not None and "compat" in inspect.signature(function).parameters
+def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | None) -> Mapping[str, Any]:
+    """Return the options of a metric that asks a model, and `compat` if the metric has the original's definition."""
+    known = compat == "v1" and "compat" in inspect.signature(function).parameters
     return {**options, "compat": compat} if known else options
 
 
@@ -358,7 +373,7 @@ def _applies(metric: MetricSpec, case: Case) -> bool:
 
 
 def refusal(
-    spec: MetricSpec, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None, *, checked: bool = False
+    spec: MetricSpec, metrics: Mapping[str, Metric], compat: Compat | None = None, *, checked: bool = False
 ) -> str | None:
     """Return what is wrong with a metric as `spec` asks for it, None where nothing is. `checked`: by a check of a case.
 
@@ -383,15 +398,13 @@ def refusal(
 
 
 def metric_problems(
-    specs: Iterable[MetricSpec], compat: Literal["v1"] | None, metrics: Mapping[str, Metric]
+    specs: Iterable[MetricSpec], compat: Compat | None, metrics: Mapping[str, Metric]
 ) -> list[tuple[Loc, str]]:
     """Return why metrics of a case, file or profile cannot be computed, each at its place there."""
     return _refused(((("metrics", index), spec) for index, spec in enumerate(specs)), compat, metrics)
 
 
-def case_metric_problems(
-    case: Case, compat: Literal["v1"] | None, metrics: Mapping[str, Metric]
-) -> list[tuple[Loc, str]]:
+def case_metric_problems(case: Case, compat: Compat | None, metrics: Mapping[str, Metric]) -> list[tuple[Loc, str]]:
     """Return why metrics, and checks of metrics, of a case cannot be computed, each at its field."""
     checked: Iterable[tuple[Loc, MetricSpec]] = (
         (("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args))
@@ -403,7 +416,7 @@ def case_metric_problems(
 
 def _refused(
     placed: Iterable[tuple[Loc, MetricSpec]],
-    compat: Literal["v1"] | None,
+    compat: Compat | None,
     metrics: Mapping[str, Metric],
     *,
     checked: bool = False,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import (
@@ -22,6 +23,7 @@ from pytest_agentbench.metrics.registry import (
     metric,
     with_compat,
 )
+from pytest_agentbench.records.case import Compat
 from pytest_agentbench.statistics.estimates import pass_at_k, pass_hat_k
 
 if TYPE_CHECKING:
@@ -32,13 +34,14 @@ def score(
     name: str,
     ground_truth: str,
     prediction: str | Sequence[str],
-    compat: Literal["v1"] | None = None,
+    compat: Compat | None = None,
     **kwargs: object,
 ) -> float:
     """Return what the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own
     options.
 
-    A metric that asks a model takes its id as `model`, and the `question`; nothing is kept of what it is told.
+    A metric that asks a model takes its id as `model` (default: OPENAI_MODEL), and the `question`; nothing is kept of
+    what it is told.
     Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
     """
     function = find_metric(name, METRICS, compat)
@@ -84,8 +87,12 @@ async def _ask(
     endpoints = Endpoints()
 
     def client(model_id: str | None) -> ChatClient:
+        model_id = model_id or os.environ.get("OPENAI_MODEL")
         if model_id is None:
-            raise ConfigError(f"the metric {name} asks a model: name one, as in score({name!r}, ..., model='gpt-4o')")
+            raise ConfigError(
+                f"the metric {name} asks a model: name one, as in score({name!r}, ..., model='gpt-4o'), or set "
+                "OPENAI_MODEL"
+            )
         model = resolve_model(model_id, models=ModelsFile(schema_version=1))
         if (reason := missing_key(model)) is not None:
             raise ConfigError(reason)

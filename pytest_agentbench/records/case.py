@@ -389,6 +389,10 @@ COMPARING_METRICS = frozenset(
 """This package's metrics that compare with an answer, so that they say nothing where there is none."""
 
 
+Compat = Literal["v1", "v2"]
+"""Definitions of metrics: of the original benchmark (seed 001), or of its rewrite for rollouts."""
+
+
 class MetricSpec(Record):
     """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails.
 
@@ -401,8 +405,8 @@ class MetricSpec(Record):
     """The score from which it passes, 0 to 1; null only reports it."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Options of the metric."""
-    compat: Literal["v1"] | None = None
-    """`v1` for the definition of the original benchmark."""
+    compat: Compat | None = None
+    """`v1` for the definition of the original benchmark, `v2` for that of its rewrite for rollouts."""
 
 
 class Thresholds(Record):

@@ -57,7 +57,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
 
     Shapes, told by content: an object `{id: prediction}`, a list of predictions, a list or JSONL lines of objects with
     an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`, `predicted_answer`; in a run's
-    log its `answer`), and saved results (seed 001) with such objects as `evaluation_results`. What a prediction is,
+    log its `answer`), and saved results (seed 001): an object with one list of such objects. What a prediction is,
     `as_prediction` says: one of a wrong type is no error here.
     Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
     """
@@ -111,6 +111,9 @@ def _by_key(path: Path, item: Item) -> dict[str, Any]:
     repeated = repeated_keys(item)
     _raise([f"{path}:{line}:1: {_duplicate(key, first)}" for key, first, line in repeated])
     predictions: dict[str, Any] = item.value
+    lists = [key for key, value in predictions.items() if _is_list_of_records(value)]
+    if len(lists) == 1:  # the original's rollouts keep results in an evaluation, under a key of their own
+        return _records(path, read_items(path, inside=lists[0]))
     if said := [key for key in _OF_EVALUATIONS if key in predictions]:
         found = f"found an evaluation ({', '.join(said)}) that holds no list of results"
         raise ConfigError(f"{path}:{item.line}:1: {found}, {_EXPECTED}")
@@ -148,6 +151,12 @@ def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> I
 
 def _is_record(value: dict[str, Any]) -> bool:
     return any(key in value for key in (*_ID_KEYS, *_PREDICTION_KEYS))
+
+
+def _is_list_of_records(value: object) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(element, dict) and _is_record(element) for element in value)
 
 
 def _record(value: Any) -> tuple[str, Any]:

@@ -88,7 +88,7 @@ def test_predictions_of_a_wrong_shape_are_refused(load, predictions, said):
     [
         ({"metric": "exact_mach"}, "unknown metric 'exact_mach'; did you mean 'exact_match'"),
         ({"missing": "ignore"}, "missing: found 'ignore', expected 'zero' or 'skip'"),
-        ({"compat": "v2"}, "compat: found 'v2'"),
+        ({"compat": "v3"}, "compat: found 'v3', expected None, 'v1' or 'v2'"),
         ({"max_workers": 0}, "max_workers: found 0, expected a whole number, at least 1"),
         ({"max_workers": "4"}, "max_workers: found '4', expected a whole number"),
         ({"metric": ""}, "metric: found '', expected a name"),

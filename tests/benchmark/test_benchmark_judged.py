@@ -62,12 +62,19 @@ def test_blank_prediction_is_wrong_and_a_missing_one_missing(benchmark):
     [({}, "no model to ask"), ({"model": "gpt-4o"}, "needs a key: the environment variable OPENAI_API_KEY")],
 )
 def test_without_a_model_or_key_nothing_is_scored(benchmark, monkeypatch, options, said):
+    monkeypatch.delenv("OPENAI_MODEL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.warns(BenchmarkWarning, match=said):
         results = benchmark.evaluate(["Paris", "Tokyo"], "llm_judgement", **options)
     assert [result.score for result in results] == [None, None]
     assert benchmark.get_summary()["average_score"] is None
+
+
+def test_the_model_of_the_environment_judges_if_no_model_is_named(benchmark, monkeypatch):
+    monkeypatch.setenv("OPENAI_MODEL", "demo")
+    results = benchmark.evaluate(["It is Paris.", "Kyoto"], "llm_judgement")
+    assert [(result.score, result.details["model"]) for result in results] == [(1.0, "demo"), (1.0, "demo")]
 
 
 @pytest.mark.slow

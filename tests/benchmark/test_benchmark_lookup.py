@@ -126,3 +126,33 @@ def test_registered_metrics_are_found():
         assert score("benchmark_lookup_length", "ab", "cd") == 1.0
     finally:
         del METRICS["benchmark_lookup_length"]
+
+
+def test_a_subclass_overrides_a_metric_by_its_method(tmp_path):
+    class Lenient(Benchmark):
+        def _exact_match(self, ground_truth, prediction, **kwargs):
+            return float(ground_truth.lower() == prediction.lower())
+
+    (tmp_path / "rows.jsonl").write_text('{"id": "a", "question": "?", "answer": "Paris"}\n')
+    assert [result.score for result in Lenient(tmp_path / "rows.jsonl").evaluate(["PARIS"])] == [1.0]
+    assert [result.score for result in Benchmark(tmp_path / "rows.jsonl").evaluate(["PARIS"])] == [0.0]
+    assert Lenient()._get_metric_function("similarity") is METRICS["similarity"]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("_compute_metric", "override _get_metric_function"),
+        ("_get_metric_details", r"return Measured\(score, details\)"),
+    ],
+)
+def test_an_override_that_would_never_be_called_is_refused_by_its_name(name, remedy):
+    with pytest.raises(ConfigError, match=rf"Mine\.{name}: found an override that is never called; .*{remedy}"):
+        type("Mine", (Benchmark,), {"__qualname__": "Mine", name: lambda self: None})
+
+
+def test_get_answers_returns_the_answers_in_order(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(
+        '{"question": "a?", "answer": "b"}\n{"question": "c?", "answer": 4}\n{"question": "e?", "answer": "f"}\n'
+    )
+    assert Benchmark(tmp_path / "rows.jsonl").get_answers() == ["b", "4", "f"]

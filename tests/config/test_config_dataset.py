@@ -105,7 +105,7 @@ def test_what_a_descriptor_may_say(errors, text):
         (FILES + "few_shot: {examples: [{question: q}]}\n", "few_shot.examples[0].answer: missing; add it"),
         (FILES + "benchmark: module.Class\n", "3:12: benchmark: found 'module.Class', expected module:Class"),
         (FILES + "benchmark: m:C\nfields: {question: x}\n", "4:20: fields.question: the class of `benchmark` says"),
-        (FILES + "compat: v2\n", "3:9: compat: found 'v2', expected 'v1'"),
+        (FILES + "compat: v3\n", "3:9: compat: found 'v3', expected 'v1' or 'v2'"),
         (
             FILES + "runner: {type: llm_probe, temperature: 3}\n",
             "runner.temperature: found 3, expected at most 2",

@@ -36,6 +36,16 @@ def problems(path):
 
 
 BY_ID = {"q1": "Paris", "q2": 4, "q3": None, "q4": ["a", "b"], "q5": {"wrong": "type"}}
+ROLLOUT = {
+    "benchmark_name": "qa",
+    "metric": "exact_match",
+    "average_score": 0.5,
+    "results": [
+        {"task_id": key, "question": "?", "predicted_answer": value, "ground_truth": "", "score": 0.0}
+        for key, value in BY_ID.items()
+    ],
+}
+"""An evaluation as the original's rollouts write it."""
 
 
 @pytest.mark.parametrize(
@@ -51,8 +61,13 @@ BY_ID = {"q1": "Paris", "q2": 4, "q3": None, "q4": ["a", "b"], "q5": {"wrong": "
         ("preds.txt", lines(*({"id": key, "prediction": value} for key, value in BY_ID.items()))),
         ("preds.json", json.dumps({"evaluation_results": [{"item_id": k, "prediction": v} for k, v in BY_ID.items()]})),
         ("preds.json", "\ufeff" + json.dumps(BY_ID)),
+        ("evaluation_qa.json", json.dumps(ROLLOUT)),
+        ("evaluation_qa.json", json.dumps(ROLLOUT, indent=2)),
     ],
-    ids=["object", "pretty", "object-jsonl", "list", "pretty-list", "jsonl", "case-ids", "suffix", "results", "bom"],
+    ids=[
+        *("object", "pretty", "object-jsonl", "list", "pretty-list", "jsonl", "case-ids", "suffix", "results", "bom"),
+        *("rollout", "pretty-rollout"),
+    ],
 )
 def test_predictions_by_id_come_in_many_shapes(write, name, content):
     assert read_predictions(write(content, name)) == BY_ID
