@@ -304,7 +304,9 @@ class Benchmark:
     def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
         dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
         # Options such as "{{ answer }}" differ from row to row, and are rendered for each
-        by_row = dataset.recipe is not None and any(find_only_field(value) for value in asked.spec.args.values())
+        args, descriptor = asked.spec.args, dataset.descriptor
+        by_row = dataset.recipe is not None and any(find_only_field(value) for value in args.values())
+        by_row = by_row or (descriptor is not None and descriptor.answer_is is not None)
         return Scorer(asked, self._get_metric_function, dataset, by_row, missing)
 
     def _score(

@@ -112,7 +112,7 @@ def find_deciders(
 ) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
     """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
     metadata = item.metadata or {}
-    row = {"id": item.id, "question": item.question, "answer": item.answer, "metadata": metadata}
+    row = {"id": item.id, "question": item.question, "answer": item.row_answer, "metadata": metadata}
     return deciders(dataset, row, metadata)
 
 
@@ -177,7 +177,7 @@ class Scorer:
     """A scorer of items by `asked`, or by what their own `evaluator` asks for. `find` finds a metric by name.
 
     `dataset` is asked what decides a row that says so itself, `by_row` whether every row does: the metric's arguments
-    are fields of it. `missing` is the score of an item without a prediction.
+    are fields of it. So does a row whose answer is no text. `missing` is the score of an item without a prediction.
     """
 
     asked: Asked
@@ -201,7 +201,7 @@ class Scorer:
             return self._score_by_row(item, output, {"evaluator": evaluator})
         if asked.needs_answer and not item.answer:
             return _make_failed(item, output, asked.spec.name, _NOTHING)
-        if self.by_row and item.answer:
+        if item.answer and (self.by_row or item.typed_answer is not None):
             return self._score_by_row(item, output, {})
         return _score_by_metric(item, output, asked, item.answer, {})
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from pytest_agentbench.cli.columns import (
     normalize_name,
     take_last_name,
 )
+from pytest_agentbench.cli.numbered_answers import Numbering, decide_numbering
+from pytest_agentbench.sources.items import look_up
 
 QUESTION = (
     *("question", "questionstem", "problem", "problemstatement", "prompt", "instruction", "query", "input", "text"),
@@ -91,6 +93,8 @@ class DatasetGuess:
     tags_from: tuple[str, ...] = ()
     answers_are: str = "short"
     """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
+    numbering: Numbering | None = None
+    """What the answers are, if they are numbers that stand for choices."""
 
     @property
     def parts(self) -> dict[str, GuessedField]:
@@ -141,6 +145,20 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         tags_from=_guess_groups(columns, taken | find_fields_below(columns, (*CHOICES, *ANSWER))),
         answers_are="choice" if chosen else _classify_answers(columns[answer.field]) if answer is not None else "short",
     )
+
+
+def with_numbering(guess: DatasetGuess, rows: Iterable[Mapping[str, Any]]) -> DatasetGuess:
+    """Return the guess with what all rows say of answers that are numbers and stand for choices.
+
+    The rows are read only if the guess has such answers.
+    """
+    choices, answer = guess.choices, guess.answer
+    if guess.answers_are != "choice" or choices is None or choices.lettered or answer is None:
+        return guess
+    numbering = decide_numbering((look_up(row, answer.field), look_up(row, choices.field)) for row in rows)
+    if numbering is None:
+        return guess
+    return replace(guess, numbering=numbering, answer=GuessedField(answer.field))
 
 
 def _guess_question(
@@ -387,6 +405,8 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         comments = [_METRICS[guess.answers_are][2]]
         comments += [f"instead: {_INSTEAD[guess.answers_are]}"] if guess.answers_are in _INSTEAD else []
         yield "metrics", [metric], comments
+    if guess.numbering is not None:
+        yield "answer_is", guess.numbering.answer_is, [guess.numbering.reason]
     if guess.tags_from:
         yield "tags_from", list(guess.tags_from), ["for -k and -m, and as groups in the report"]
     if guess.split is not None and len(guess.splits) > 1:

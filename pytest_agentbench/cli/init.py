@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import distribution
 from itertools import islice
 from pathlib import Path
@@ -170,14 +170,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _begin_dataset(given: Path, to: Path | None) -> None:
-    from pytest_agentbench.cli.dataset_guesses import descriptor_text
+    from pytest_agentbench.cli.dataset_guesses import descriptor_text, with_numbering
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.cli.schema import schema_line
     from pytest_agentbench.errors import ConfigError
 
     (file,) = require_existing([given])
     rows = _read_first_rows(file)
-    guess = _guess_rows(file, rows)
+    guess = with_numbering(_guess_rows(file, rows), _read_all_rows(file))
     output = _choose_output(file, to)
     _refuse_second(file)
     text = schema_line("dataset", output) + descriptor_text(guess, os.path.relpath(file, output.parent), len(rows))
@@ -210,6 +210,15 @@ def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     raise ConfigError(
         f"{file}:{place}: {reason or 'found no object'}, expected rows that are objects with a question each"
     )
+
+
+def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the file, which is opened when the first one is asked for."""
+    from pytest_agentbench.sources.json_files import BadItem, read_items
+
+    for item in read_items(file):
+        if not isinstance(item, BadItem) and isinstance(item.value, dict):
+            yield item.value
 
 
 def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
@@ -280,4 +289,6 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
         print(f"  tags from  {', '.join(map(escape_name, guess.tags_from))}")
     if (metric := metric_of(guess)) is not None:
         print(f"  metric     {metric['name']} >= {metric['threshold']:g}")
+    if guess.numbering is not None:
+        print(f"  answer is  {guess.numbering.answer_is}: {guess.numbering.reason}")
     print(f"read it, then:\n  agentbench validate {path}\n  pytest {path} --model <id>")

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -267,6 +267,10 @@ class DatasetDescriptor(ConfigFile):
     """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
     """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
+    answer_is: Literal["index", "index1", "letter", "text"] | None = None
+    """How multiple_choice reads the answers: index from 0, index1 from 1; default: a number is an index from 0 if it is
+    in range, a text is a letter, else an option's text.
+    """
     compat: Compat | None = None
     """`v1`: the metrics as the original benchmark defines them; `v2`: as its rewrite for rollouts does."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Literal
 
 from pytest_agentbench.metrics.passages import FONT, drop_thoughts, folded, normal
 from pytest_agentbench.metrics.registry import Measured, metric
@@ -60,19 +61,28 @@ _ALONE = re.compile(
 _LEADING = re.compile(r"(?:[(\[](?P<framed>[A-Za-z])[)\]]|(?P<closed>[A-Z])(?:[.):]|\s[-—–]))\s?(?=\S)")
 
 
+AnswerIs = Literal["index", "index1", "letter", "text", "integer"]
+"""What a ground truth is. `integer`, of a number in JSON: an index from 0 in the range of the choices, else a text."""
+
+
 @metric("multiple_choice")
-def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[object] | None = None) -> Measured:
+def multiple_choice(
+    ground_truth: str,
+    prediction: str,
+    *,
+    choices: Sequence[object] | None = None,
+    answer_is: AnswerIs | None = None,
+) -> Measured:
     r"""1 where the answer chose the letter of the ground truth: the last \boxed{B}, else the last line that names one.
 
     A line names a letter by standing alone ("**B**"), by a phrase ("the answer is (B)", "答案是B"); failing those, by
     beginning with one ("B. Paris"). Two letters in that line, or lines that begin with different ones, are no choice.
     With `choices`, the options' texts in order, the ground truth may also be an option's text or its index from 0, the
-    prediction the text. Details: `expected`, `chosen`. Raises ValueError for a ground truth that is none of these.
+    prediction the text. `answer_is` says which of these the ground truth is; index1 counts from 1. Details: `expected`,
+    `chosen`. Raises ValueError for a ground truth that is none of these.
     """
-    options = [_clean(str(choice)) for choice in choices or ()]
-    if len(options) > len(_ALPHABET):
-        raise ValueError(f"multiple_choice: found {len(options)} choices, expected at most {len(_ALPHABET)}")
-    expected = _expected(ground_truth, options)
+    options = _clean_options(choices)
+    expected = _expected(ground_truth, options, answer_is)
     chosen = _chosen(_clean(drop_thoughts(prediction)), options)
     letter = (chosen.pop() or None) if len(chosen) == 1 else None
     return Measured(float(letter == expected), {"expected": expected, "chosen": letter})
@@ -84,17 +94,99 @@ def _clean(text: str) -> str:
     return "\n".join(line for line in (" ".join(each.split()) for each in text.splitlines()) if line)
 
 
-def _expected(ground_truth: str, options: Sequence[str]) -> str:
+def find_readings(
+    ground_truth: str, choices: Sequence[object] | None, answer_is: AnswerIs | None = None
+) -> dict[str, str]:
+    """Return the letter that each reading of the ground truth leads to, by `letter`, `text` and `index`.
+
+    More than one letter: without `answer_is` nobody but the author knows which one is right. An integer is no letter.
+    """
+    text, options = _clean(ground_truth), _clean_options(choices)
+    readings = {"letter": _read_letter, "text": _read_text, "index": _read_index}
+    if answer_is is not None:
+        readings = {name: read for name, read in readings.items() if name in _AMBIGUOUS.get(answer_is, ())}
+    found = {name: read(text, options) for name, read in readings.items()}
+    return {name: letter for name, letter in found.items() if letter}
+
+
+def _clean_options(choices: Sequence[object] | None) -> list[str]:
+    options = [_clean(str(choice)) for choice in choices or ()]
+    if len(options) > len(_ALPHABET):
+        raise ValueError(f"multiple_choice: found {len(options)} choices, expected at most {len(_ALPHABET)}")
+    return options
+
+
+def _expected(ground_truth: str, options: Sequence[str], answer_is: AnswerIs | None) -> str:
     text = _clean(ground_truth)
-    last = _letter(len(options or _ALPHABET) - 1)
-    for named in (_alone(text), _option(text, options), _chosen(text, options)):
-        letter = named.pop() if len(named) == 1 else ""
-        if "A" <= letter <= last:
+    for read in _READINGS[answer_is]:
+        if letter := read(text, options):
             return letter
-    if text.isdecimal() and len(text) < 3 and int(text) < len(options):
-        return _letter(int(text))
-    kinds = "a letter, the text of one option or its index from 0" if options else "a letter"
-    raise ValueError(f"multiple_choice: the ground truth is {ground_truth[:80]!r}, expected {kinds}")
+    expected = _KINDS.get(answer_is, "a letter")
+    if not answer_is and options:
+        expected = "a letter, the text of one option or its index from 0"
+    raise ValueError(f"multiple_choice: the ground truth is {ground_truth[:80]!r}, expected {expected}")
+
+
+def _read_letter(text: str, options: Sequence[str]) -> str:
+    return _only(_alone(text), options)
+
+
+def _read_text(text: str, options: Sequence[str]) -> str:
+    return _only(_option(text, options), options)
+
+
+def _read_phrase(text: str, options: Sequence[str]) -> str:
+    return _only(_chosen(text, options), options)
+
+
+def _read_said_letter(text: str, options: Sequence[str]) -> str:
+    """Return the letter that a phrase names, which is never an option's text."""
+    return _only(_chosen(text, ()), options)
+
+
+def _read_index(text: str, options: Sequence[str]) -> str:
+    """Return the letter of an index into the options, empty if there are none: a range is needed."""
+    return _letter(int(text)) if _is_number(text) and int(text) < len(options) else ""
+
+
+def _read_said_index(text: str, options: Sequence[str]) -> str:
+    """Return the letter of what is said to be an index, which without options may be that of any letter."""
+    return _read_index(text, options or _ALPHABET)
+
+
+def _read_said_index1(text: str, options: Sequence[str]) -> str:
+    return _read_said_index(str(int(text) - 1), options) if _is_number(text) else ""
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 3
+
+
+def _only(letters: set[str], options: Sequence[str]) -> str:
+    """Return the only letter, empty if there are several or it is beyond the options."""
+    letter = letters.pop() if len(letters) == 1 else ""
+    return letter if "A" <= letter <= _letter(len(options or _ALPHABET) - 1) else ""
+
+
+_READINGS: Mapping[AnswerIs | None, Sequence[Callable[[str, Sequence[str]], str]]] = {
+    None: (_read_letter, _read_text, _read_phrase, _read_index),
+    "integer": (_read_index, _read_text),
+    "index": (_read_said_index,),
+    "index1": (_read_said_index1,),
+    "letter": (_read_letter, _read_said_letter),
+    "text": (_read_text,),
+}
+"""How a ground truth is read, in order of precedence."""
+
+_KINDS: Mapping[AnswerIs | None, str] = {
+    "integer": "the index of an option from 0 or the text of one; metrics: args: choices names the options",
+    "index": "the index of an option from 0, as answer_is: index says",
+    "index1": "the number of an option from 1, as answer_is: index1 says",
+    "letter": "the letter of an option, as answer_is: letter says",
+    "text": "the text of one option, as answer_is: text says",
+}
+_AMBIGUOUS: Mapping[AnswerIs, Sequence[str]] = {"integer": ("text", "index")}
+"""What a ground truth may still be, by what it is said to be."""
 
 
 def _chosen(text: str, options: Sequence[str]) -> set[str]:

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,14 @@ class BenchmarkItem:
     question: str
     answer: str = ""
     metadata: dict[str, Any] | None = None
+    typed_answer: Any = field(default=None, repr=False, compare=False)
+    """The answer of a row if it is no text; `answer` is its text."""
+
+    @property
+    def row_answer(self) -> Any:
+        """Return the answer as a row holds it; the text, if that has been changed since."""
+        is_same = self.typed_answer is not None and answer_of({"answer": self.typed_answer}) == self.answer
+        return self.typed_answer if is_same else self.answer
 
 
 # The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
@@ -94,6 +102,12 @@ def answer_of(item: Mapping[str, Any]) -> str | None:
     return "" if answer is None else str(answer)
 
 
+def typed_answer_of(item: Mapping[str, Any]) -> Any:
+    """Return the answer if it is no text, else None."""
+    answer = item.get("answer")
+    return None if isinstance(answer, str) else answer
+
+
 _PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
 
 
@@ -126,6 +140,7 @@ def parse_item(data: Any, line_num: int) -> BenchmarkItem:
         question=data["question"],
         answer=answer_of(data) or "",
         metadata=metadata_of(data),
+        typed_answer=typed_answer_of(data),
     )
 
 
@@ -219,7 +234,7 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
     if not isinstance(metadata, dict):
         raise ValueError(f"{called}: metadata: found {type(metadata).__name__}, expected a dict")
     standard = {"id": item.id, "question": item.question, "metadata": metadata}
-    return standard if item.answer is None else {**standard, "answer": item.answer}
+    return standard if item.answer is None else {**standard, "answer": item.row_answer}
 
 
 def describe_error(error: BaseException) -> str:

@@ -48,6 +48,7 @@ from pytest_agentbench.sources.items import (
     metadata_of,
     require_item,
     texts_of,
+    typed_answer_of,
 )
 from pytest_agentbench.sources.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.sources.recipe import Recipe
@@ -71,14 +72,15 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
         metrics, recipe = dataset.metrics, dataset.recipe
         if not answer:
             metrics = tuple(metric for metric in metrics if metric.name not in COMPARING_METRICS)
-        return (), metrics if recipe is None else recipe.metrics(metrics, item), answer
+        metrics = metrics if recipe is None else recipe.metrics(metrics, item)
+        return (), tuple(_reading_choices(dataset, metric, item) for metric in metrics), answer
     if not isinstance(evaluator, dict) or not isinstance(evaluator.get("func"), str) or evaluator.keys() - _EVALUATOR:
         raise ValueError(
             f"evaluator: found {json.dumps(evaluator)[:80]}, expected "
             "{func: a registered check or metric, args: {...}}"
         )
     try:
-        return _evaluated(dataset, evaluator["func"], evaluator.get("args") or {}, answer)
+        return _evaluated(dataset, evaluator["func"], evaluator.get("args") or {}, item)
     except ValidationError as error:
         reasons = "; ".join(
             f"args.{each['loc'][-1]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
@@ -98,7 +100,7 @@ def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
     return None if is_osworlds else found
 
 
-def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> Deciders:
+def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) -> Deciders:
     """Return the check or metric of an evaluator.
 
     A metric's `args` may hold `threshold` (default 1.0) and `reference` (default: the answer); the rest is its own.
@@ -108,17 +110,29 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
     known = dataset.known
     if name in BUILTIN_KINDS or name in (known.checks or ()):
         check = Check.model_validate({"check_id": "evaluator", "declarative": {**args, "kind": name}})
-        return (check,), (), answer
+        return (check,), (), answer_of(item)
     if known.metrics is not None and name not in known.metrics:
         names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
         raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
     own = dict(args)
-    reference = answer_of({"answer": own.pop("reference")}) if "reference" in own else answer
+    if "reference" in own:
+        item = {"answer": own.pop("reference")}
+    reference = answer_of(item)
     if not reference and name in COMPARING_METRICS:
         raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
     compat = dataset.descriptor.compat if dataset.descriptor is not None else None
     metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
-    return (), (metric,), reference
+    return (), (_reading_choices(dataset, metric, item),), reference
+
+
+def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
+    """Return the metric; multiple_choice with what the descriptor says answers are, or that this one is a number."""
+    if metric.name != "multiple_choice" or "answer_is" in metric.args:
+        return metric
+    kind: str | None = dataset.descriptor.answer_is if dataset.descriptor is not None else None
+    # The reference is a text: that the answer is a number in the row is known here only.
+    kind = kind or ("integer" if type(item.get("answer")) is int else None)
+    return metric if kind is None else metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})
 
 
 _MOST_SPLITS = 20
@@ -372,6 +386,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
         question=item["question"] if dataset.recipe is None else dataset.recipe.prompt(item),
         answer=answer_of(item) or "",
         metadata=metadata_of(item),
+        typed_answer=typed_answer_of(item),
     )
 
 

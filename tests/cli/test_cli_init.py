@@ -115,11 +115,26 @@ def test_what_is_not_sure_is_said(init, tmp_path):
     assert "# not sure of question: no field has a usual name" in (tmp_path / "dataset.yaml").read_text()
 
 
-def test_places_that_begin_with_one_are_doubtful(init):
-    doubt = "not sure: its numbers seem to count the choices from 1"
-    assert doubt not in init(many(question="q{n}", choices=["x", "y"], answer=(0, 1)), name="a.jsonl")[1]
-    name = {"name": "b.jsonl", "written": "b.dataset.yaml"}
-    assert doubt in init(many(question="q{n}", choices=["x", "y"], answer=(1, 2)), **name)[1]
+@pytest.mark.parametrize(
+    ("answers", "answer_is", "reason"),
+    [
+        ((0, 1), "index", "in all 8 rows the answer is a number from 0"),
+        ((1, 2), "index1", "2 is no index from 0 into 2 choices, and in all 8 rows the answer counts"),
+    ],
+)
+def test_the_numbering_of_choices_is_written_with_its_reason(init, tmp_path, answers, answer_is, reason):
+    _, printed, descriptor = init(many(question="q{n}", choices=["x", "y"], answer=answers))
+    assert descriptor["answer_is"] == answer_is
+    assert f"# {reason}" in (tmp_path / "dataset.yaml").read_text()
+    assert f"answer is  {answer_is}: {reason}" in printed
+    assert "not sure" not in printed
+
+
+def test_rows_behind_the_first_200_decide_the_numbering_too(init):
+    rows = [{"question": f"q{n}", "choices": ["1", "2", "3"], "answer": n % 2 + 1} for n in range(250)]
+    _, printed, descriptor = init([*rows, {"question": "last", "choices": ["1", "2", "3"], "answer": 3}])
+    assert descriptor["answer_is"] == "text"
+    assert "3 is no index from 0 into 3 choices" in printed
 
 
 def test_without_an_answer_it_says_so(init, capsys):

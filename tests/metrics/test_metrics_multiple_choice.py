@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_agentbench.metrics.multiple_choice import find_readings
 from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
@@ -198,3 +199,24 @@ def test_a_ground_truth_that_names_no_option_is_an_error(ground_truth, choices, 
 @pytest.mark.parametrize("text", ["<think>The answer is B.", "<think>The answer is B.</think>\nI cannot say."])
 def test_thoughts_choose_nothing(text):
     assert chosen(text) is None
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "answer_is", "letters"),
+    [
+        ("2", None, {"text": "B", "index": "C"}),
+        ("2", "integer", {"text": "B", "index": "C"}),
+        ("3", "integer", {"index": "D"}),
+        ("8", "integer", {"text": "D"}),
+        ("B", None, {"letter": "B"}),
+        ("2", "index", {}),
+        ("2", "text", {}),
+        ("nine", None, {}),
+    ],
+)
+def test_the_readings_of_a_ground_truth(ground_truth, answer_is, letters):
+    assert find_readings(ground_truth, ["1", "2", "4", "8"], answer_is) == letters
+
+
+def test_a_letter_that_is_the_text_of_another_option_reads_two_ways():
+    assert find_readings("A", ["B", "A"]) == {"letter": "A", "text": "B"}
