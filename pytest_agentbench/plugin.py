@@ -164,12 +164,22 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     _ask_plugins(session.config, "case_sources")
     try:
         return (yield)
+    except pytest.UsageError as error:
+        raise pytest.UsageError(*error.args, *_describe_tables(session.config, str(error))) from error
     finally:
         if collecting and not gc.isenabled():
             gc.enable()
             gc.freeze()
             session.config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
             gc.set_threshold(_GARBAGE)
+
+
+def _describe_tables(config: pytest.Config, error: str) -> list[str]:
+    """Return what to do with each file of CSV or Parquet that pytest was asked for, and of which it made nothing."""
+    from pytest_agentbench.sources.names import describe_expected_rows, is_table
+
+    paths = [os.path.join(config.invocation_params.dir, argument) for argument in config.args]
+    return [describe_expected_rows(path) for path in paths if is_table(path) and path in error]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -52,6 +52,7 @@ from pytest_agentbench.sources.discovery import (
     suite_problems,
     unmatched_tags,
 )
+from pytest_agentbench.sources.names import describe_expected_rows, is_table
 from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal
@@ -137,6 +138,8 @@ class Checker:
             yield given, None
         elif (kind := kind_of(given)) is not None or find_source(given) is not None or _is_described(given):
             yield given, kind
+        elif is_table(given.name):
+            self.errors.append(describe_expected_rows(str(given)))
         else:
             self.errors.append(
                 f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "

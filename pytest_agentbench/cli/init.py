@@ -193,11 +193,10 @@ def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     """Return the first objects of the file. Raises ConfigError where there is none."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.json_files import BadItem, read_items
+    from pytest_agentbench.sources.names import describe_expected_rows
 
     if file.suffix not in (".json", ".jsonl"):
-        raise ConfigError(
-            f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: hf:./<path>`"
-        )
+        raise ConfigError(describe_expected_rows(str(file)))
     # Only as far as needed: the file may be large.
     items = list(islice(read_items(file), ROWS))
     rows = [item.value for item in items if not isinstance(item, BadItem) and isinstance(item.value, dict)]

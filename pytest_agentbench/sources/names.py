@@ -9,6 +9,7 @@ a conftest or plugin as the key of what its hook `pytest_agentbench_case_sources
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,6 +42,17 @@ class SourceName(NamedTuple):
 def source_names(file_name: str) -> list[SourceName]:
     """Return the sources whose patterns fit the name of a file, the first to be asked first. Raises ConfigError."""
     return [each for each in _table() if any(fnmatchcase(file_name, pattern) for pattern in each.patterns)]
+
+
+def is_table(file_name: str) -> bool:
+    """Return whether a file holds rows that only a dataset.yaml reads: CSV or Parquet."""
+    return file_name.lower().endswith((".csv", ".parquet"))
+
+
+def describe_expected_rows(file: str) -> str:
+    """Return the error for a file that is no JSON, where a file of rows is expected."""
+    source = f"hf:./{os.path.basename(file) if is_table(file) else '<path>'}"
+    return f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: {source}`"
 
 
 def load_source(name: SourceName) -> CaseSource:

@@ -42,6 +42,7 @@ def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
 
 _ID_KEYS = ("id", "item_id", "case_id", "task_id")
 _PREDICTION_KEYS = ("prediction", "predictions", "predicted_answer")
+_RECORD_KEYS = frozenset({*_ID_KEYS, *_PREDICTION_KEYS, "question", "answer", "metadata"})
 _OF_EVALUATIONS = ("benchmark_info", "evaluation_results", "average_score", "evaluated_items")
 _RESULTS = "evaluation_results"
 _MOST_REPORTED = 20
@@ -55,10 +56,10 @@ _EXPECTED_VALUE = "expected a text, a number, a boolean, null, or a list of thes
 def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
     """Return the predictions of a file as it has them: by item id, or, without ids, in item order.
 
-    Shapes, told by content: an object `{id: prediction}`, a list of predictions, a list or JSONL lines of objects with
-    an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`, `predicted_answer`; in a run's
-    log its `answer`), and saved results (seed 001): an object with one list of such objects. What a prediction is,
-    `as_prediction` says: one of a wrong type is no error here.
+    Shapes, told by content: an object `{id: prediction}`, whose ids may be any text, a list of predictions, a list or
+    JSONL lines of objects with an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`,
+    `predicted_answer`; in a run's log its `answer`), and saved results (seed 001): an object with one list
+    of such objects. What a prediction is, `as_prediction` says: one of a wrong type is no error here.
     Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
     """
     items = read_items(path, inside=_RESULTS)
@@ -150,13 +151,22 @@ def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> I
 
 
 def _is_record(value: dict[str, Any]) -> bool:
-    return any(key in value for key in (*_ID_KEYS, *_PREDICTION_KEYS))
+    """Return whether the only object of a file is one prediction, or lacks a part of it, and maps no ids.
+
+    An item's id may be any text, `id` and `prediction` too: one such key alone does not make a record.
+    """
+    try:
+        _record(value)
+    except ValueError:
+        return bool(value) and value.keys() <= _RECORD_KEYS
+    return True
 
 
 def _is_list_of_records(value: object) -> bool:
     if not isinstance(value, list) or not value:
         return False
-    return all(isinstance(element, dict) and _is_record(element) for element in value)
+    keys = (*_ID_KEYS, *_PREDICTION_KEYS)
+    return all(isinstance(element, dict) and any(key in element for key in keys) for element in value)
 
 
 def _record(value: Any) -> tuple[str, Any]:

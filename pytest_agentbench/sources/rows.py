@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -136,6 +138,8 @@ def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, An
 
 
 _MOST_SPLITS = 20
+_MOST_FIELDS = 10
+_STANDARD_FIELDS = frozenset({"id", "answer", "tags", "metadata"})
 _Place = int | tuple[Path, int]
 
 
@@ -240,7 +244,7 @@ def _row(
             held = field_of(item, "tags") if "metadata" in item else item.get("tags")
             tags = () if held is None else _shared_tags(tuple(texts_of(held)))
     except ValueError as error:
-        return _bad(dataset, path, value, str(error))
+        return _bad(dataset, path, value, f"{error}{_advise_descriptor(dataset, item)}")
     own_id = item.get("id")
     identifier = str(own_id) if own_id is not None else _default_id(dataset, path, number)
     case_id = f"{dataset.name}.{legal_id(identifier)}"
@@ -250,6 +254,18 @@ def _row(
         return _bad(dataset, path, value, reason)
     firsts[case_id] = line if recipe is None else (path, line)
     return Row(line, case_id, tags, raw, path, index)
+
+
+def _advise_descriptor(dataset: Dataset, item: Any) -> str:
+    """Return the fields of a row that no dataset.yaml describes and that has no question, and what writes one."""
+    if dataset.recipe is not None or dataset.parse is not None or not isinstance(item, dict) or "question" in item:
+        return ""
+    unknown = [repr(name) for name in item if name not in _STANDARD_FIELDS]
+    if not unknown or is_answered(item):
+        return ""
+    more = f" and {len(unknown) - _MOST_FIELDS} more" if len(unknown) > _MOST_FIELDS else ""
+    command = f"agentbench init dataset {shlex.quote(os.path.relpath(dataset.path))}"
+    return f"; found {', '.join(unknown[:_MOST_FIELDS])}{more}: `{command}` writes a dataset.yaml that names the fields"
 
 
 def standard_item(dataset: Dataset, value: Any, number: int) -> Any:

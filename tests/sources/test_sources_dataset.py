@@ -94,6 +94,32 @@ def test_items_of_a_document_know_their_own_lines(write):
     assert bad(dataset) == ["6:1: question: found none, expected a text; this is what the agent is asked"]
 
 
+ADVICE = "question: found none, expected a text; this is what the agent is asked; found "
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"problem": "1 + 1?", "solution": "2", "id": 1, "answer": "2"}, "'problem', 'solution': "),
+        ({"Question": "1 + 1?", "answer": "2", "metadata": {}}, "'Question': "),
+        (
+            dict.fromkeys("abcdefghijkl", 1),
+            "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j' and 2 more: ",
+        ),
+    ],
+)
+def test_rows_without_a_question_name_their_fields_and_what_describes_them(write, row, found):
+    dataset = write([row], "my rows.jsonl")
+    command = f"agentbench init dataset '{os.path.relpath(dataset.path)}'"
+    assert bad(dataset) == [f"1:1: {ADVICE}{found}`{command}` writes a dataset.yaml that names the fields"]
+
+
+@pytest.mark.parametrize("row", [{"id": 1}, {"answer": "2", "tags": ["a"]}, {"question": 5, "problem": "1 + 1?"}])
+def test_rows_without_unknown_fields_get_no_advice(write, row):
+    [problem] = bad(write([row]))
+    assert problem.endswith("this is what the agent is asked")
+
+
 @pytest.mark.parametrize(
     ("answer", "reference"),
     [

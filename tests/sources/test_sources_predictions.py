@@ -87,6 +87,36 @@ def test_an_id_may_be_called_items(write):
     assert read_predictions(write('{"q1": "a", "items": ["b", "c"]}')) == {"q1": "a", "items": ["b", "c"]}
 
 
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        {"de": "ja", "id": "ya", "fr": "oui"},
+        {"id": "ya", "in": "haan"},
+        {"item_id": "a", "q1": ["b"]},
+        {"case_id": None, "task_id": 3, "q1": True},
+        {"prediction": "a", "q1": "b"},
+        {"predictions": ["a"], "q1": "b"},
+        {"question": "a", "answer": "b", "q1": "c"},
+    ],
+)
+@pytest.mark.parametrize("name", ["preds.json", "preds.jsonl"])
+def test_an_id_may_be_a_key_of_records(write, predictions, name):
+    assert read_predictions(write(json.dumps(predictions), name)) == predictions
+
+
+@pytest.mark.parametrize("extra", [{}, {"answer": "x"}, {"score": 1.0}, {"predicted": 1, "model": "m"}])
+def test_one_object_with_an_id_and_a_prediction_is_one_prediction(write, extra):
+    assert read_predictions(write(json.dumps({"id": "q1", "prediction": "a", **extra}))) == {"q1": "a"}
+
+
+def test_the_reported_map_with_the_id_of_indonesian_is_read():
+    folder = Path(__file__).parents[3] / "shared" / "data" / "reports" / "predictions_id_key"
+    if not folder.is_dir():
+        pytest.skip("the reported files are not here")
+    rows = map(json.loads, (folder / "d.jsonl").read_text().splitlines())
+    assert read_predictions(folder / "p.json") == {row["id"]: row["answer"] for row in rows}
+
+
 def test_saved_results_of_the_original_are_predictions():
     path = SHARED / "evaluation_Benchmark_math_demo.jsonl.json"
     if not path.is_file():
@@ -113,6 +143,7 @@ def test_saved_results_of_the_original_are_predictions():
         ('[{"prediction": "a"}]', ["1:1: found an object with 'prediction', expected an id (`id`, "]),
         ('[{"id": 1, "answer": "a"}]', ["1:1: found an object with 'id', 'answer', expected an id"]),
         ('{"prediction": "a"}', ["1:1: found an object with 'prediction'"]),
+        ('{"id": "q1", "answer": "a"}', ["1:1: found an object with 'id', 'answer', expected an id"]),
         ('[{"q1": "a"}]', ["1:1: found an object with 'q1'"]),
         ('[{"id": 1, "prediction": "a", "predictions": ["a"]}]', ["1:1: found an object with 'id', 'prediction', "]),
         ('[{"id": null, "prediction": "a"}]', ["1:1: id: found null, expected the item's id"]),

@@ -1,0 +1,31 @@
+"""A file of CSV or Parquet that is named on the command line is refused with what reads it."""
+
+from __future__ import annotations
+
+import pytest
+from support.bench import Bench
+
+from pytest_agentbench.cli import main
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "ROWS.PARQUET"])
+def test_pytest_and_validate_say_of_a_table_what_init_dataset_says(
+    bench: Bench, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    bench.write(name, "question,answer\n1 + 1?,2\n")
+    expected = (
+        f"{name}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: hf:./{name}`"
+    )
+    finished = bench.pytester.runpytest_inprocess(name)
+    assert finished.ret == pytest.ExitCode.USAGE_ERROR
+    finished.stderr.fnmatch_lines([f"*{bench.path / name}*", f"ERROR: *{expected}"])
+    capsys.readouterr()
+    for command in (["init", "dataset", name], ["validate", name]):
+        assert main(command) != 0
+        printed = capsys.readouterr()
+        assert expected in printed.out + printed.err
+
+
+def test_a_missing_file_gets_no_advice(bench: Bench) -> None:
+    finished = bench.pytester.runpytest_inprocess("gone.csv")
+    assert "dataset.yaml" not in finished.stderr.str()
