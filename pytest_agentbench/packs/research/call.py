@@ -460,8 +460,12 @@ class Call:
             return await work
         except AgentbenchError as error:
             self.warn(f"{self._named(stage)}: {error}")
-            self.ends.append(StageOutcome(self._named(stage), 0, 0, 0, broken=True))
+            self.mark_skipped(stage)
             return None
+
+    def mark_skipped(self, stage: str) -> None:
+        """Count a stage as one that could not be run, in the end summary and the exit status."""
+        self.ends.append(StageOutcome(self._named(stage), 0, 0, 0, broken=True))
 
     def mark_broken(self, why: str) -> None:
         """Tell that the stage that has just ended came to nothing; the exit status tells it too."""

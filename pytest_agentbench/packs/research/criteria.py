@@ -369,4 +369,6 @@ async def make_criteria_file(call: Call, queries: Path, output: Path, *, regener
 
 async def prepare_queries(call: Call) -> None:
     """Make the criteria that the pipeline's file of criteria lacks; where that fails, only RACE cannot go on."""
-    await call.attempt("criteria", make_criteria_file(call, call.args.query_file, call.args.criteria_file))
+    # Without queries the criteria that are there have to do.
+    if call.args.query_file is not None:
+        await call.attempt("criteria", make_criteria_file(call, call.args.query_file, call.args.criteria_file))

@@ -34,7 +34,7 @@ from pytest_agentbench.packs.research.fact.command import add_pages
 from pytest_agentbench.packs.research.inputs import warn_of_unused
 from pytest_agentbench.packs.research.race import add_judging
 from pytest_agentbench.packs.research.select_queries import add_threshold
-from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, STAGES
+from pytest_agentbench.packs.research.stages import ANNOTATED, PART_STAGES, PARTS, STAGES, Part
 from pytest_agentbench.packs.research.strategic import add_knowledge_base
 
 # Shell scripts set flags in all of these ways, and to the option itself.
@@ -92,13 +92,23 @@ def target_models(args: argparse.Namespace) -> list[str]:
     return named or sorted(file.stem for file in args.raw_data_dir.glob("*.jsonl"))
 
 
-def require_inputs(call: Call, models: Sequence[str]) -> None:
-    """Raise ConfigError with every file that is missing: which stage needs it, and how it comes about."""
-    if problems := list(_problems(call, models)):
-        raise ConfigError("\n".join(problems))
+def plan_parts(call: Call, models: Sequence[str]) -> list[Part]:
+    """Return the parts that can be run. Those that cannot, as a file that they need is missing, are told.
+
+    Raises ConfigError with all that is missing if one of these parts, or one of the files, was named in the command, or
+    if a file is wrong: a named part or file that is left out would only be noticed after the others are paid for.
+    """
+    parts: Sequence[Part] = call.args.parts or PARTS
+    problems, missing = list(_problems(call, models, parts)), list(_missing_inputs(call.args, parts))
+    if problems or (missing and call.args.parts):
+        raise ConfigError("\n".join([*problems, *(text for _, text in missing)]))
+    for part, text in missing:
+        call.warn(f"{part} is not run: {text}")
+    return [part for part in parts if part not in dict(missing)]
 
 
-def _problems(call: Call, models: Sequence[str]) -> Iterator[str]:
+def _problems(call: Call, models: Sequence[str], parts: Sequence[Part]) -> Iterator[str]:
+    """Yield what is wrong with the files that the command names, or that every part reads."""
     args = call.args
     if not models:
         yield f"{args.raw_data_dir}: found no reports <model>.jsonl; name their folder: --raw-data-dir"
@@ -110,20 +120,12 @@ def _problems(call: Call, models: Sequence[str]) -> Iterator[str]:
         )
     if args.enable_query_selection:
         yield from _missing(args.raw_query_file, "the selection scores these raw queries; name them: --raw-query-file")
-    else:
-        yield from _missing(
-            args.query_file,
-            "criteria are made for these queries: JSONL with id, prompt, domain and complexity_level, which "
-            "--enable-query-selection makes of raw queries",
-        )
-    if args.reference_file is not None:
-        yield from _missing(
-            args.reference_file,
-            "RACE compares reports with these: JSONL with id, prompt and article; --pointwise judges without",
-        )
+    elif args.query_file is not None:
+        yield from _missing(args.query_file, _QUERIES_NEEDED)
+    if args.reference_file is not None and "race" in parts:
+        yield from _missing(args.reference_file, _REFERENCES_NEEDED)
     folder = args.annotation_dir or ANNOTATIONS
-    if not folder.is_dir():
-        yield f"{folder}: there is no such folder; efficiency needs its annotations; name it: --annotation-dir"
+    if not set(parts) & set(ANNOTATED) or (args.annotation_dir is None and not folder.is_dir()):
         return
     try:
         annotations_of(folder, call.config)
@@ -131,11 +133,33 @@ def _problems(call: Call, models: Sequence[str]) -> Iterator[str]:
         yield str(error)
 
 
+def _missing_inputs(args: argparse.Namespace, parts: Sequence[Part]) -> Iterator[tuple[Part, str]]:
+    """Yield the parts that cannot be run without a file of the usual place, with the file and how it comes about."""
+    if "race" in parts:
+        # Criteria that are there need no queries; others are made of them.
+        if not (args.enable_query_selection or args.query_file or args.criteria_file.is_file()):
+            for text in _missing(QUERIES, _QUERIES_NEEDED):
+                yield "race", text
+        if not (args.pointwise or args.reference_file):
+            for text in _missing(REFERENCES, _REFERENCES_NEEDED):
+                yield "race", text
+    if "efficiency" in parts and args.annotation_dir is None and not ANNOTATIONS.is_dir():
+        text = f"{ANNOTATIONS}: there is no such folder; efficiency needs its annotations; name it: --annotation-dir"
+        yield "efficiency", text
+
+
 def _missing(path: Path, need: str) -> Iterator[str]:
     if not path.is_file():
         yield f"{path}: there is no such file; {need}"
 
 
+_QUERIES_NEEDED = (
+    "criteria are made for these queries: JSONL with id, prompt, domain and complexity_level, which "
+    "--enable-query-selection makes of raw queries"
+)
+_REFERENCES_NEEDED = (
+    "RACE compares reports with these: JSONL with id, prompt and article; --pointwise judges without them"
+)
 RAW_QUERIES = Path("query_analysis/raw_query.md")
 
 
@@ -158,6 +182,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="MODEL",
         help="whose reports: the files <raw_data_dir>/<model>.jsonl (default: all that are there)",
     )
+    add(
+        parser,
+        "--parts",
+        type=_parts,
+        metavar="PART,...",
+        help=f"what is scored, of {', '.join(PARTS)} (default: all whose files are there)",
+    )
     _add_selection(parser)
     _add_files(parser)
     add_judging(parser)
@@ -165,6 +196,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_pages(parser)
     add_rows(parser)
     add_judge(parser)
+
+
+def _parts(text: str) -> list[Part]:
+    named = _names(text)
+    if not named or not {*named} <= {*PARTS}:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {','.join(PARTS)}")
+    return [part for part in PARTS if part in named]
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -205,38 +243,45 @@ def run(args: argparse.Namespace) -> int:
     heed_environment(args, os.environ)
     # One folder: later stages read what earlier ones have written there.
     args.results_dir = args.output_dir
-    args.query_file = args.query_file or QUERIES
-    args.reference_file = None if args.pointwise else args.reference_file or REFERENCES
     call = Call("run", args)
     if args.threshold is None:
         args.threshold = call.config.query_selection.threshold
     models = target_models(args)
     # All that is missing in one go, before criteria are paid for that nothing can use.
-    require_inputs(call, models)
+    parts = plan_parts(call, models)
+    # Not before: files of the usual places may be missing, named ones may not.
+    if args.query_file is None and (args.enable_query_selection or QUERIES.is_file()):
+        args.query_file = QUERIES
+    args.reference_file = None if args.pointwise else args.reference_file or REFERENCES
     warn_of_unused(call)
-    return call.run(lambda: _pipeline(call, models))
+    return call.run(lambda: _pipeline(call, models, parts))
 
 
-async def _pipeline(call: Call, models: list[str]) -> None:
+async def _pipeline(call: Call, models: list[str], parts: Sequence[Part]) -> None:
     args = call.args
-    # The judge is opened once for all stages, by the reports: their folder's models and script count.
-    await call.asking(args.raw_data_dir / f"{models[0]}.jsonl")
+    if args.enable_query_selection or any(PART_STAGES[part].asks for part in parts):
+        # The judge is opened once for all stages, by the reports: their folder's models and script count.
+        await call.asking(args.raw_data_dir / f"{models[0]}.jsonl")
     for stage in STAGES:
-        if stage.name not in PARTS:
+        if stage.name not in PARTS and (stage.prepares is None or stage.prepares in parts):
             await stage.load().prepare_queries(call)
     outcomes = {}
     for model in models:
         call.begin_model(model if len(models) > 1 else None)
-        if (outcome := await _score(call, model)) is not None:
+        if (outcome := await _score(call, model, parts)) is not None:
             outcomes[model] = outcome
     write_models_comparison(call, outcomes, args.output_dir / "poet")
 
 
-async def _score(call: Call, model: str) -> Outcome | None:
+async def _score(call: Call, model: str, parts: Sequence[Part]) -> Outcome | None:
     """Return the business report's rows of one model; a part that cannot be had keeps no other from being scored."""
     reports, results = call.args.raw_data_dir / f"{model}.jsonl", call.args.output_dir
     outcome = None
-    for part, stage in PART_STAGES.items():
+    for part in call.args.parts or PARTS:
+        stage = PART_STAGES[part]
+        if part not in parts:
+            call.mark_skipped(part)
+            continue
         # Each for itself: reports without references still get their citations checked.
         found = await call.attempt(part, stage.load().score_reports(call, reports, results / stage.folder / model))
         outcome = found if isinstance(found, Outcome) else None

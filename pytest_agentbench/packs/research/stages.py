@@ -42,6 +42,8 @@ class Stage:
     """Fields of reports.yaml that it cannot do without."""
     made_of: tuple[Part, ...] = ()
     """Parts whose scores it puts together; graded after these, and always: their metrics show its row too."""
+    prepares: Part | None = None
+    """Of a stage of queries: the only part that uses what it makes."""
     metrics: tuple[str, ...] = ()
     main_metric: str = ""
     """The one that stands for the part where it failed, and has what judging it used."""
@@ -72,6 +74,7 @@ STAGES = (
         summary="make RACE's criteria for queries",
         module="criteria",
         asks=("weights", "criteria"),
+        prepares="race",
     ),
     Stage(
         name="race",

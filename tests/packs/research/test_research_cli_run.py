@@ -17,6 +17,7 @@ import yaml
 from pytest_agentbench.cli import main
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.pipeline import heed_environment
+from pytest_agentbench.packs.research.stages import PARTS
 
 SAMPLE = Path(__file__).parents[3] / "cases" / "research"
 SCRIPT = SAMPLE / "reports.demo.yaml"
@@ -140,6 +141,7 @@ def test_what_is_missing_is_said_before_anything_is_asked(project: Path, capsys:
     shutil.rmtree(project / "data" / "annotation")
     (project / "data/reference/reference.jsonl").unlink()
     (project / "data/prompt_data/query.jsonl").unlink()
+    (project / "data/criteria_data/criteria.jsonl").unlink()
     assert main([*RUN, "--target-models", "quick", "other"]) == 1
     found = capsys.readouterr()
     assert found.out == ""
@@ -154,9 +156,73 @@ def test_what_is_missing_is_said_before_anything_is_asked(project: Path, capsys:
     assert not (project / "results").exists()
 
 
+RACE_AND_FACT = ["race", "extract", "deduplicate", "scrape", "validate", "stat"]
+
+
+def test_named_parts_need_no_files_of_others(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(project / "data" / "annotation")
+    assert main([*RUN, "--parts", "fact,race"]) == 0
+    found = capsys.readouterr()
+    assert list(table(found.out)) == ["criteria", *RACE_AND_FACT]
+    assert set(table(found.out).values()) == {("2", "2", "0")}
+    assert found.err == ""
+
+
+def test_parts_without_a_judge_ask_for_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN[:2], *RUN[6:], "--parts", "efficiency"]) == 0
+    stages = table(capsys.readouterr().out)
+    assert (stages["efficiency"], len(stages.keys() & {"criteria", *PARTS})) == (("2", "2", "0"), 1)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told", "broken"),
+    [
+        (["annotation"], ["efficiency is not run: data/annotation: there is no such folder"], ["efficiency"]),
+        (["reference"], ["race is not run: data/reference/reference.jsonl: there is no such file"], ["race"]),
+        (["criteria_data", "prompt_data"], ["race is not run: data/prompt_data/query.jsonl: there is no"], ["race"]),
+        (["criteria_data"], [], []),
+    ],
+)
+def test_parts_without_their_files_are_named_and_the_others_run(
+    missing: list[str], told: list[str], broken: list[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in missing:
+        shutil.rmtree(project / "data" / name)
+    assert main(RUN) == 1
+    found = capsys.readouterr()
+    said = [line.split("run: ", 1)[1] for line in found.err.splitlines() if "is not run" in line]
+    assert [line[: len(start)] for line, start in zip(said, told, strict=True)] == told
+    stages = table(found.out)
+    assert [name for name, counts in stages.items() if "could not be run" in counts] == broken
+    assert stages["stat"] == ("2", "2", "0")
+
+
+def test_a_named_part_without_its_files_ends_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(project / "data" / "annotation")
+    assert main([*RUN, "--parts", "race,efficiency"]) == 1
+    assert "data/annotation: there is no such folder; efficiency needs" in capsys.readouterr().err
+    assert not (project / "results").exists()
+
+
+def test_criteria_that_are_there_need_no_queries(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "data/prompt_data/query.jsonl").unlink()
+    assert main([*RUN, "--parts", "race"]) == 0
+    assert table(capsys.readouterr().out) == {"race": ("2", "2", "0")}
+
+
+@pytest.mark.parametrize("parts", ["", "race,facts", "stat"])
+def test_unknown_parts_are_wrong_usage(parts: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*RUN, "--parts", parts])
+    assert "expected some of race,fact,efficiency,strategic,interaction,poet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"options": ["--query_file", "none.jsonl"]}, "none.jsonl: there is no such file; criteria are made"),
+        ({"options": ["--reference_file", "none.jsonl"]}, "none.jsonl: there is no such file; RACE compares"),
+        ({"options": ["--annotation_dir", "none"]}, "none/domain_expert_data.json: is missing"),
         ({"options": ["--enable_query_selection"]}, "query_analysis/raw_query.md: there is no such file"),
         ({"options": ["--raw_data_dir", "nowhere"]}, "nowhere: found no reports <model>.jsonl"),
         ({"options": ["--config", "none.json"]}, "none.json"),
