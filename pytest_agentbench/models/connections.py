@@ -271,8 +271,8 @@ async def _read_events(
                     heard = now
                     silence.reschedule(now + most * 17 / 16)
     except TimeoutError as error:
-        if not reader.complete:
+        if not (reader.complete or reader.ended):
             raise stalled(stall_seconds) from error
     except (httpx2.HTTPError, httpx2.StreamError):
-        if not reader.complete:
+        if not (reader.complete or reader.ended):
             raise

@@ -122,9 +122,12 @@ FINISHES: Mapping[EndReason, frozenset[str]] = {
         }
     ),
     "provider_error": frozenset({"error", "insufficient_system_resource", "network_error", "reason_time_limit"}),
+    "aborted": frozenset({"abort", "aborted", "cancel", "cancelled", "canceled"}),
     "rejected": frozenset({"pause_turn", "compaction"}),
 }
 """Finish reasons in lower case, without the prefixes."""
+GIVEN_UP: frozenset[EndReason] = frozenset({"provider_error", "aborted", "rejected"})
+"""Meanings of finish reasons by which the endpoint gave up the generation: its text is no answer."""
 CALLS = frozenset({"tool_calls", "tool_use", "tool_call", "function_call"})
 """Finish reasons of a reply that calls tools."""
 _UNTELLING = frozenset({"", "other", "finish_reason_unspecified"})

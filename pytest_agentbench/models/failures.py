@@ -154,18 +154,25 @@ _REPLIES: Mapping[ApiName, str] = {
 }
 
 
-def broken_off(finish: str, partial: str | None, *, retryable: bool) -> RequestFailed:
-    """Return the failure of a generation that the endpoint gave up, by its finish reason."""
-    advice = _LATER if retryable else "The endpoint waits for what no case offers, such as tools of its own."
+def broken_off(finish: str, partial: str | None, reason: EndReason) -> RequestFailed:
+    """Return the failure of a generation that the endpoint gave up, by its finish reason and the meaning of that."""
+    said = "the server stopped generating" if reason == "aborted" else "the generation broke off"
+    retryable = reason != "rejected"
     return RequestFailed(
         "broken_off",
-        f"the generation broke off (finish_reason: {clip(finish)})",
-        advice,
+        f"{said} (finish_reason: {clip(finish)})",
+        _LATER if retryable else "The endpoint waits for what no case offers, such as tools of its own.",
         retryable=retryable,
-        reason="provider_error" if retryable else "rejected",
+        reason=reason,
         detail=EndDetail(raw=clip(finish)),
         partial=partial,
     )
+
+
+def cut_off(how: str) -> RequestFailed:
+    """Return the failure of a stream that ended before its reply did."""
+    summary = f"the server stopped generating: {how}"
+    return RequestFailed("broken_off", summary, _LATER, retryable=True, reason="aborted")
 
 
 def refused_reply(why: str) -> RequestFailed:

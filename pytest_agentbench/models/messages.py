@@ -8,11 +8,11 @@ import json
 import random
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from pytest_agentbench.models.ends import CALLS, is_known_finish, read_finish
+from pytest_agentbench.models.ends import CALLS, GIVEN_UP, is_known_finish, read_finish
 from pytest_agentbench.records.run import EndDetail, EndReason
 
 REASONING = ("reasoning_content", "reasoning")
@@ -88,7 +88,7 @@ def _find_end(
     plain: str,
     meant: EndReason | None,
 ) -> EndReason | None:
-    if meant in ("provider_error", "rejected", "filtered", "context_exceeded"):
+    if meant in GIVEN_UP or meant in ("filtered", "context_exceeded"):
         return meant
     if calls:
         return None
@@ -169,6 +169,42 @@ def _list_details(details: object) -> Iterator[str]:
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, Mapping):
             yield from filter(None, (take_string(detail.get(name)) for name in ("text", "summary")))
+
+
+_CALL_MARKS = re.compile(
+    # <tool_call>, <|tool_calls_begin|>, <minimax:tool_call>, <｜DSML｜function_calls>, <function=f>, <invoke name="f">
+    r"<[|｜]?(?:\w{1,20}[:|｜])?(?:(?:tool|function)[_▁]?calls?|function=|invoke name=)"
+    r"|\[tool_calls?\]|<\|(?:python_tag|action_start|start_action|channel)\|>|functools\[|```tool_c(?:ode|all)",
+    re.IGNORECASE,
+)
+"""The beginnings of what models write to call a tool, which a server's tool parser makes calls of."""
+_BARE_CALL = re.compile(r"\[?\s*([\w.-]{1,128})\(.*\)\s*\]?", re.DOTALL)
+
+
+def is_call_as_text(text: str, tools: Collection[str]) -> bool:
+    """Return whether a text calls one of `tools`: with the markup of any model, or as JSON or Python and nothing else.
+
+    So come the calls of a server that has no parser for them.
+    """
+    mark = _CALL_MARKS.search(text)
+    if mark is not None:
+        return any(name in text[mark.end() :] for name in tools)
+    body = text.strip()
+    if body.startswith("```") and body.endswith("```"):
+        body = body[3:-3].partition("\n")[2].strip()
+    if bare := _BARE_CALL.fullmatch(body):
+        return bare[1] in tools
+    if not body.startswith(("{", "[")):
+        return False
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    calls = [call for call in (found if isinstance(found, list) else [found]) if isinstance(call, dict)]
+    return any(call.keys() & _ARGUMENTS and str(call.get("name")) in tools for call in calls)
+
+
+_ARGUMENTS = frozenset({"arguments", "parameters"})
 
 
 def read_tool_call(call: Mapping[str, Any]) -> ToolCall:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.ends import read_filter_results
+from pytest_agentbench.models.ends import GIVEN_UP, read_filter_results
 from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid_reply, status_failed
 from pytest_agentbench.models.messages import ToolCall, read_message, read_text, take_string
 from pytest_agentbench.models.protocols.choice import protocol_of
@@ -119,9 +119,8 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         read = read_message(message, finish, take_string(choice.get("native_finish_reason")))
     except (TypeError, KeyError, AttributeError) as error:
         raise invalid_reply("its tool calls are malformed", body, model) from error
-    if read.end in ("provider_error", "rejected"):
-        partial = take_string(read.content)
-        raise broken_off(read.detail.raw or "", partial, retryable=read.end == "provider_error")
+    if read.end in GIVEN_UP:
+        raise broken_off(read.detail.raw or "", take_string(read.content), read.end)
     detail = read.detail
     if read.end == "filtered":
         categories = read_filter_results(choice.get("content_filter_results"))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_agentbench.models.failures import cut_off
 from pytest_agentbench.models.replies import RawReply, StreamTimes
 
 EVENT_STREAM = "text/event-stream"
@@ -27,6 +28,9 @@ def ask_for_stream(body: bytes, fields: Mapping[str, Any]) -> bytes:
 class EventReader:
     """Reads a stream as it comes. `complete` says that all of the answer has come, `ended` that nothing more will.
 
+    A stream that has ended and is not complete was cut off. `[DONE]` alone completes no answer, as servers send it
+    after an abort too, unless the stream has `counted` the tokens of the whole answer: some never tell why they end.
+
     What the events say is up to a subclass, which adds each and joins them. An event that cannot be read ends the
     stream, and becomes the reply: it is refused as one that is no JSON. An error takes the place of all else.
     """
@@ -35,7 +39,7 @@ class EventReader:
     """The sentence of a stream that breaks off."""
 
     def __init__(self) -> None:
-        self.complete = self.ended = False
+        self.complete = self.ended = self.counted = False
         self._began = time.perf_counter()
         self._first: float | None = None
         self._first_text: float | None = None
@@ -53,6 +57,11 @@ class EventReader:
     def join(self) -> dict[str, Any]:
         """Return the reply that the events make together. Raises ValueError where they make none."""
         raise NotImplementedError
+
+    def end(self) -> None:
+        """Note that the stream says that nothing more comes."""
+        self.ended = True
+        self.complete |= self.counted
 
     def note_piece(self, at: float, *, is_text: bool = False) -> None:
         """Note when a piece of the answer came."""
@@ -72,14 +81,14 @@ class EventReader:
         return found
 
     def finish(self, status: int, headers: Mapping[str, str]) -> RawReply:
-        """Return the reply that the events make together. Raises ConnectionError where they break off."""
+        """Return the reply that the events make together. Raises RequestFailed if they end before the reply does."""
         self._take_line(b"".join(self._line).rstrip(b"\r"))
         self._take_line(b"")
         headers = {**headers, "content-type": "application/json"}  # what is broken is refused as broken JSON
         if self._broken is not None:
             return RawReply(status, headers, self._broken)
         if not self.complete:
-            raise ConnectionError(self.unfinished)
+            raise cut_off(self.unfinished)
         times = StreamTimes(self._first, self._first_text, self._last)
         try:
             whole = self.join() if self._error is None else {**self.join(), "error": self._error}
@@ -105,7 +114,7 @@ class EventReader:
 
     def _take_event(self, data: bytes, event: bytes) -> None:
         if data == b"[DONE]":
-            self.complete = self.ended = True
+            self.end()
             return
         try:
             chunk = json.loads(data.decode("utf-8", "replace"))
@@ -125,7 +134,7 @@ class EventReader:
 class StreamReader(EventReader):
     """Reads the chunks of a chat completion."""
 
-    unfinished = "its stream ended without a finish_reason and without [DONE]"
+    unfinished = "its stream ended without a finish_reason"
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,6 +162,7 @@ class StreamReader(EventReader):
             if name != "choices" and (value or name not in top):
                 top[name] = value
         choices = chunk.get("choices")
+        self.counted |= bool(chunk.get("usage")) and not choices
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not choice.get("index"):
                 self._add_choice(choice, at)

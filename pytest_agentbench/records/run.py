@@ -205,6 +205,7 @@ EndReason = Literal[
     "timed_out",
     "unsupported",
     "provider_error",
+    "aborted",
     "rejected",
     "authentication",
     "quota",
@@ -214,6 +215,8 @@ EndReason = Literal[
 ]
 """How a run ended, whoever's words it was told in. The last two are the word of a user's own agent: it reported a
 failure, or returned what no runner may."""
+CALL_AS_TEXT = "tool_call_as_text"
+"""Name of the runner event of a reply whose text calls a tool that was offered."""
 STEADY_ENDS: frozenset[EndReason] = frozenset({"filtered", "context_exceeded", "length", "max_turns"})
 """Ends of failed runs that would be the same again: their runs count as results and are reused."""
 
@@ -266,6 +269,8 @@ def describe_end(
         return f"no readable tool call: {detail.raw or 'no text and no tool call'}"
     if reason == "no_text":
         return f"the answer has no text, only {detail.raw or 'other media'}"
+    if reason == "aborted":
+        return "the server stopped generating"
     return {"refused": "refused", "empty": "blank answer"}.get(reason, reason.replace("_", " "))
 
 
@@ -313,9 +318,15 @@ class RunArtifact(Record):
 
     @property
     def ending(self) -> str | None:
-        """Return how the run ended in a few words, None for an answer and where nobody knows."""
+        """Return how the run ended in a few words; None for a plain answer, and if nobody knows."""
+        # Of each kind of runner event the number of the request that its last one is of
+        last = {event.name: event.data.get("number") for event in self.trace if isinstance(event, RunnerEvent)}
+        if CALL_AS_TEXT in last:
+            return "a tool call came as text: the endpoint seems to have no tool parser"
         if self.end_reason in (None, "answered"):
             return None
+        if self.end_reason == "empty" and "reasoning" in last and last["reasoning"] == last.get("reply"):
+            return "blank answer: all text came as reasoning, so the endpoint's reasoning parser may have taken it"
         parameters = self.request.get("parameters") or {}
         return describe_end(
             self.end_reason or "",

@@ -243,6 +243,7 @@ _ENDS = {
     "timed_out": "timed out",
     "unsupported": "not supported by the endpoint",
     "provider_error": "ended by the provider",
+    "aborted": "stopped by the server",
     "rejected": "rejected by the endpoint",
     "authentication": "without a valid key",
     "quota": "out of quota",

@@ -17,13 +17,13 @@ from pytest_agentbench.config.base import YAML_SUFFIXES
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
-from pytest_agentbench.models.ends import is_known_finish, messages_fit, read_finish
+from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
-from pytest_agentbench.models.messages import digest_media, read_message, read_text
+from pytest_agentbench.models.messages import digest_media, is_call_as_text, read_message, read_text
 from pytest_agentbench.models.spelling import dialect_of
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
-from pytest_agentbench.records.run import EndDetail, EndReason, RunError, Usage, describe_end
+from pytest_agentbench.records.run import CALL_AS_TEXT, EndDetail, EndReason, RunError, Usage, describe_end
 from pytest_agentbench.runners.base import Recorder, RunContext, RunEnd
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ class Requests:
         reply = self._tell_calls_apart(reply)
         self._note(reply, number)
         self._watch_prompt(messages, reply, number)
+        self._watch_calls(tools, reply, number)
         return reply
 
     async def send_last(
@@ -280,6 +281,20 @@ class Requests:
                 "server a larger context"
             )
 
+    def _watch_calls(self, tools: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
+        """Note that a call came as text: what the model wrote was right, and nothing made a call of it."""
+        text = reply.content or reply.thoughts
+        if not tools or reply.tool_calls or not text:
+            return
+        functions = (tool.get("function") for tool in tools)
+        names = {name for each in functions if isinstance(each, Mapping) and isinstance(name := each.get("name"), str)}
+        if is_call_as_text(text, names):
+            self._trace.event(CALL_AS_TEXT, number=number)
+            self._trace.warnings.append(
+                "a tool call came as text: the endpoint seems to have no tool parser (vLLM: --enable-auto-tool-choice "
+                "and --tool-call-parser)"
+            )
+
     def _note(self, reply: ChatReply, number: int) -> None:
         trace = self._trace
         trace.add_usage(reply.usage)
@@ -301,6 +316,8 @@ class Requests:
             trace.event("filter_did_not_run", number=number)
             trace.warnings.append("the provider's content filter did not run on some of what was asked or answered")
         finish = reply.finish_reason
+        if finish is None and reply.times is not None:
+            trace.warnings.append("a stream ended without a finish reason: its answer may have been cut off")
         if reply.detail is not None and finish and not is_known_finish(read_finish(finish)[0]):
             trace.warnings.append(
                 f"unknown finish reason {finish!r}, taken for {'a call' if reply.tool_calls else 'a stop'}"
@@ -331,7 +348,7 @@ class Requests:
         metadata: dict[str, Any] = {"finish_reason": reply.finish_reason}
         if forced:
             metadata["forced_final_answer"] = True
-            if reason not in ("filtered", "context_exceeded"):
+            if reason not in ("filtered", "context_exceeded", *GIVEN_UP):
                 reason = "max_turns"
         # Where tools may be called no more, a reply that calls one is no answer beyond its text
         reason = reason or "answered"
@@ -356,6 +373,7 @@ _STATUS_BY_END: Mapping[EndReason, RunStatus] = {
     "context_exceeded": "failed",
     "malformed_reply": "invalid",
     "no_text": "invalid",
+    **dict.fromkeys(GIVEN_UP, "provider_error"),
 }
 
 

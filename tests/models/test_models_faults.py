@@ -96,6 +96,27 @@ def test_a_refusal_is_not_repeated(fault, code, advice):
     assert advice in str(error)
 
 
+@pytest.mark.parametrize("finish", ["abort", "aborted", "cancelled", "canceled", "Abort", "error"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_generation_that_the_server_gave_up_is_asked_again_and_then_an_error(finish, stream):
+    half = {"role": "assistant", "content": "Par", "finish_reason": finish}
+    told = []
+
+    def note(reason, wait, partial=None):
+        told.append((reason, partial))
+
+    with FaultEndpoint(answer=lambda body: half) as endpoint:
+        [error] = ask(endpoint, "hello", retries=1, stream=stream, on_retry=note)
+    assert isinstance(error, ProviderError), error
+    reason, said = "aborted", "the server stopped generating"
+    if finish == "error":
+        reason, said = "provider_error", "the generation broke off"
+    assert (error.code, error.reason, error.retryable) == ("broken_off", reason, True)
+    assert (len(endpoint.requests), error.partial, error.detail.raw) == (2, "Par", finish)
+    assert told == [(f"{said} (finish_reason: {finish})", "Par")]
+    assert f"{said} (finish_reason: {finish}) (2 attempts" in str(error)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["slow-body", "hang"])
 def test_the_timeout_bounds_the_whole_request_even_while_bytes_keep_coming(fault):

@@ -603,7 +603,7 @@ def test_pieces_of_streams_have_times():
 
 def test_a_stream_may_break_or_fail():
     for api, unfinished in (("responses", "response.completed"), ("messages", "message_stop")):
-        with pytest.raises(ConnectionError, match=unfinished):
+        with pytest.raises(RequestFailed, match=unfinished):
             join(api, {"type": "ping"})
     said = {"type": "overloaded_error", "message": "x"}
     with pytest.raises(RequestFailed, match="HTTP 529: x"):

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import genai_prices
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.messages import ToolCall, digest_media
+from pytest_agentbench.models.messages import ToolCall, digest_media, is_call_as_text
 from pytest_agentbench.models.replies import price_by_library, price_by_table, read_reply, read_usage
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import Usage
@@ -292,3 +293,68 @@ def test_large_binary_parts_are_told_by_size_and_hash():
         "audio": {"data": told},
     }
     assert digest_media({"content": word}) == {"content": word}
+
+
+OFFERED = ("write_file", "get.weather-now")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt"}}\n</tool_call>',
+        'I will write it.\n<tool_call>{"name": "write_file", "arguments": {}}</tool_call>',
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>a.txt</arg_value>\n</tool_call>",
+        '<function=write_file>{"path": "a.txt"}</function>',
+        '<function_calls>\n<invoke name="write_file">\n<parameter name="path">a.txt</parameter>\n</invoke>',
+        '<minimax:tool_call>\n<invoke name="write_file"></invoke>\n</minimax:tool_call>',
+        '<｜DSML｜function_calls><｜DSML｜invoke name="write_file">',
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write_file",
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>{"path": 1}',
+        '<|tool_call|>[{"name": "write_file", "arguments": {}}]',
+        '<|python_tag|>{"name": "write_file", "parameters": {"path": "a.txt"}}',
+        '<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{"path": "a.txt"}',
+        '[TOOL_CALLS][{"name": "write_file", "arguments": {"path": "a.txt"}}]',
+        '[TOOL_CALLS]write_file[ARGS]{"path": "a.txt"}',
+        'functools[{"name": "write_file", "arguments": {}}]',
+        '```tool_code\nwrite_file(path="a.txt")\n```',
+        '{"name": "write_file", "parameters": {"path": "a.txt"}}',
+        '[{"name": "get.weather-now", "arguments": "{}"}]',
+        '```json\n{"name": "write_file", "arguments": {}}\n```',
+        '[write_file(path="a.txt", content="b")]',
+        'write_file(path="a.txt")',
+    ],
+)
+def test_a_call_in_any_markup_is_a_call_as_text(text):
+    assert is_call_as_text(text, OFFERED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Paris",
+        "I would use write_file for it.",
+        "It was written (see a.txt).",
+        '<tool_call>{"name": "delete_file", "arguments": {}}</tool_call>',
+        "write_file begins with <tool_call>",
+        '{"name": "write_file"}',
+        '{"name": "Ada", "arguments": {}}',
+        '[{"arguments": {}}, "write_file", 1]',
+        '{"name": ["write_file"], "arguments": {}}',
+        "[write_file]",
+        "print(1)",
+        "[" * 100_000,
+        "```\n```",
+        "```",
+    ],
+)
+def test_other_text_is_no_call(text):
+    assert not is_call_as_text(text, OFFERED)
+
+
+@pytest.mark.parametrize("text", ["write_file(" + ") " * 200_000 + "x", "```x" + " " * 200_000 + "y", "<|" * 200_000])
+def test_hostile_text_is_searched_for_calls_in_no_time(text):
+    began = time.monotonic()
+    assert not is_call_as_text(text, OFFERED)
+    assert time.monotonic() - began < 1

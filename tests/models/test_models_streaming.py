@@ -10,7 +10,8 @@ from support.fault_endpoint import FaultEndpoint, always, in_order
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
-from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.failures import Backoff, RequestFailed
+from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.streaming import StreamReader
 from pytest_agentbench.records.case import Model
@@ -83,7 +84,7 @@ def test_a_stream_of_calls_alone_has_a_first_token_and_no_first_text():
     assert reply.times.first_text is None
 
 
-@pytest.mark.parametrize("fault", ["cut-stream", "ended-stream", "error-chunk", "garbage-chunk"])
+@pytest.mark.parametrize("fault", ["cut-stream", "ended-stream", "done-stream", "error-chunk", "garbage-chunk"])
 def test_what_breaks_in_the_middle_is_asked_again(fault):
     with FaultEndpoint(in_order(fault)) as endpoint:
         reply = ask(endpoint, stream=True, retries=1)
@@ -93,7 +94,8 @@ def test_what_breaks_in_the_middle_is_asked_again(fault):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("ended-stream", "ended without a finish_reason and without [DONE]"),
+        ("ended-stream", "the server stopped generating: its stream ended without a finish_reason"),
+        ("done-stream", "the server stopped generating: its stream ended without a finish_reason"),
         ("error-chunk", "Provider disconnected"),
         ("garbage-chunk", "{half"),
         ("429", "Rate limit reached"),
@@ -265,6 +267,55 @@ def test_errors_without_a_name_are_errors(error):
 )
 def test_events_of_any_shape_are_joined_to_something(event):
     join(event, event, delta(finish="stop"))
+
+
+DONE = b"data: [DONE]\n\n"
+COUNTED = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
+
+
+@pytest.mark.parametrize("counts", [{}, {"usage": {"prompt_tokens": 10, "completion_tokens": 1}}], ids=["no", "each"])
+@pytest.mark.parametrize("ends", [(), (DONE,)], ids=["cut", "done"])
+def test_a_stream_without_a_finish_reason_was_cut_off(counts, ends):
+    with pytest.raises(RequestFailed) as caught:
+        join({**delta(content="Par"), **counts}, ends=ends)
+    assert (caught.value.code, caught.value.reason, caught.value.is_transient) == ("broken_off", "aborted", True)
+
+
+def test_a_stream_that_has_counted_all_tokens_and_says_that_it_is_done_is_whole():
+    assert join(delta(content="Paris"), COUNTED)["choices"][0]["finish_reason"] is None
+    with pytest.raises(RequestFailed):
+        join(delta(content="Paris"), COUNTED, ends=())
+
+
+RESPONSE = {"id": "r", "object": "response", "output": [], "status": "completed"}
+STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+USED = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 5}}
+STARTED = {"type": "message_start", "message": {"role": "assistant", "content": []}}
+
+
+@pytest.mark.parametrize(
+    ("api", "events", "whole"),
+    [
+        ("responses", [{"type": "response.created", "response": RESPONSE}], False),
+        ("responses", [{"type": "response.completed", "response": RESPONSE}], True),
+        ("messages", [STARTED, {"type": "message_stop"}], False),
+        ("messages", [STARTED, STOPPED], True),
+        ("messages", [STARTED, USED, {"type": "message_stop"}], True),
+        ("gemini", [{"candidates": [{"content": {"parts": [{"text": "Par"}]}}]}], False),
+        ("gemini", [{"candidates": [{"content": {"parts": [{"text": "Paris"}]}, "finishReason": "STOP"}]}], True),
+    ],
+)
+def test_a_stream_of_any_protocol_is_whole_once_it_says_why_it_ended(api, events, whole):
+    reader = open_reader(api)
+    for event in events:
+        reader.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
+    reader.feed(DONE)
+    if whole:
+        reader.finish(200, {})
+        return
+    with pytest.raises(RequestFailed) as caught:
+        reader.finish(200, {})
+    assert caught.value.reason == "aborted"
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])

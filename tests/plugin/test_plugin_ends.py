@@ -221,3 +221,43 @@ def test_calls_that_a_case_tells_of_have_ids_that_the_endpoint_takes(bench: Benc
     sent = asked["tool_calls"][0]["id"]
     assert sent == answered["tool_call_id"]
     assert re.fullmatch("[A-Za-z0-9]{9}" if nine else "call_1", sent)
+
+
+CALL_AS_TEXT = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reply", "named", "warned"),
+    [
+        (says(None, reasoning_content="Paris"), "ended: blank answer: all text came as reasoning", False),
+        (says(CALL_AS_TEXT), "ended: a tool call came as text: the endpoint seems to have no tool parser", True),
+    ],
+)
+def test_a_failure_names_what_the_endpoint_seems_to_lack(
+    bench: Bench, reply: dict[str, Any], named: str, warned: bool
+) -> None:
+    tools = {"messages": [{"role": "user", "content": "Go."}], "context": {"llm_probe": {"tools": ["write_file"]}}}
+    bench.case("c", input=tools)
+    with ReplayEndpoint([scenario(reply)]) as endpoint:
+        reached(bench, endpoint)
+        finished = bench.run("--model", "m")
+    assert finished.outcomes == {"c[m]": "failed"}
+    assert named in finished.text
+    assert any("--tool-call-parser" in each for each in finished.report["session"]["warnings"]) is warned
+
+
+@pytest.mark.slow
+def test_an_aborted_generation_is_an_error_of_the_endpoint(bench: Bench) -> None:
+    bench.case("c")
+    bench.profile("once", runner_defaults={"retries": 1})
+    with ReplayEndpoint([scenario(says("Paris", "abort"))]) as endpoint:
+        reached(bench, endpoint)
+        finished = bench.run("--model", "m", "--agentbench-run-profile=once")
+        assert len(endpoint.requests["m"]) == 2
+        bench.run("--model", "m", "--agentbench-run-profile=once")
+        assert len(endpoint.requests["m"]) == 4
+    row = finished.runs["c[m]"]
+    assert (row["outcome"], row["status"], row["end_reason"]) == ("error", "provider_error", "aborted")
+    assert finished.report["models"][0]["ends"] == {"aborted": 1}
+    assert "1 stopped by the server" in finished.text

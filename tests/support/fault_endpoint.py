@@ -210,7 +210,9 @@ class FaultEndpoint:
                 event = b"data: {half\n\n"
             if at == 2 and fault == "cut-stream":
                 return False
-            if at == 2 and fault == "ended-stream":
+            if at == 2 and fault == "done-stream":
+                await write(b"data: [DONE]\n\n")
+            if at == 2 and fault in ("ended-stream", "done-stream"):
                 break
             while at == 2 and fault == "endless":
                 await write(b": PROCESSING" + b"." * 2**20 + b"\n\n")

@@ -51,7 +51,7 @@ class ReplayEndpoint:
         return Counter({name: len(bodies) for name, bodies in self.requests.items()})
 
     def __enter__(self) -> ReplayEndpoint:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:

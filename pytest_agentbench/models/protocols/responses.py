@@ -23,7 +23,7 @@ STATUSES = {
     "image_file_not_found": 400,
 }
 """Codes of a response that failed, by openai 3.57; those of a policy are a filter's whatever their status."""
-_FINISHED = {"completed": "stop", "failed": "error", "cancelled": "error"}
+_FINISHED = {"completed": "stop", "failed": "error", "cancelled": "cancelled"}
 _TRANSLATED = frozenset(
     {"messages", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "response_format", "verbosity"}
     | {"reasoning_effort", "text", "reasoning"}

@@ -69,9 +69,10 @@ class MessageReader(EventReader):
             if isinstance(counted, dict):
                 told = {name: value for name, value in counted.items() if value is not None}
                 self._message["usage"] = {**(self._message.get("usage") or {}), **told}
+                self.counted = True
             self.complete |= bool(delta.get("stop_reason"))
         elif kind == "message_stop":
-            self.complete = self.ended = True
+            self.end()
 
     def _add_piece(self, index: int, delta: Mapping[str, Any]) -> None:
         if delta.get("type") == "citations_delta":
