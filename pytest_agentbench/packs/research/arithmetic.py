@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.records import count_article
 
 TIME, COST, AUTOMATION = 0.4, 0.3, 0.3
 
@@ -320,20 +319,39 @@ def overall_strategic_score(scores: Mapping[str, float]) -> float:
 _NO_EXPERT = Expert(2.0, 100.0)
 
 
-def compat_expert(annotations: Annotations | None, domain: str | None, level: int | str | None) -> Expert:
-    """Return the expert of a domain under its very name, else one of 2 hours at 100 USD."""
+def compat_expert(
+    annotations: Annotations | None, domain: str | None, level: int | str | None, task_type: str | None = None
+) -> Expert:
+    """Return the original's expert: hours by the type of task, else by domain and level; USD per hour by domain.
+
+    A domain counts under its very name. One that is not annotated takes 2 hours at 100 USD.
+    """
+    if annotations is None:
+        return _NO_EXPERT
     # Under its very name: the original does not know that healthcare and medical are one.
-    found = annotations.domains.get(domain or "") if annotations is not None else None
+    found = annotations.domains.get(domain or "")
     expert = _NO_EXPERT if found is None else Expert(found.avg_task_time_hours, found.avg_hourly_rate_usd)
-    known = annotations.levels.get(level) if annotations is not None and isinstance(level, int) else None
+    kind = annotations.task_types.get(task_type or "")
+    if kind is not None:
+        # Without the level's multiplier: a type of task has its own level.
+        return replace(expert, hours=kind.expert_time_hours)
+    known = annotations.levels.get(level) if isinstance(level, int) else None
     return replace(expert, hours=expert.hours * (1.0 if known is None else known.expert_time_multiplier))
 
 
-def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:
-    """Return the task with what the original puts in place of what was not recorded.
+def compat_success_rate(rates: Sequence[float | None]) -> float | None:
+    """Return the original's success rate of tool calls: the plain mean of `rates`, None without any.
 
-    Where nothing of the interaction was `measured`, words stand for tokens and the rest is made up: the values of row 0
-    of golden_examples/web_interaction.jsonl, which is all that is known of the original's estimates.
+    It ignores how many calls an entry stands for. An entry without a rate counts as successful.
+    """
+    return sum(1.0 if rate is None else rate for rate in rates) / len(rates) if rates else None
+
+
+def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:
+    """Return the task with the original's estimates in place of values that were not recorded.
+
+    Where no interaction was `measured`, time, tokens and cost follow from the number of words; the other estimates are
+    constants (row 0 of golden_examples/web_interaction.jsonl).
     """
     found = _DEFAULTS if measured else _estimates(task, prompt, article)
     absent = [each.name for each in fields(task) if getattr(task, each.name) is None]
@@ -341,17 +359,21 @@ def compat_interaction(task: Interaction, prompt: str, article: str, *, measured
 
 
 _DEFAULTS: dict[str, Any] = {"first_response_time_seconds": 0.0, "successful_tool_rate": 1.0}
+_LEAST_SECONDS, _SECONDS_PER_WORD = 60.0, 0.5
+"""Estimated seconds of a report: at least, and per word."""
+_THINKING_SHARE, _MOST_THINKING_SECONDS = 0.1, 30.0
 
 
 def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
-    # The original splits at blanks, so that a Chinese article has a handful of words; `count_article` is for its
-    # other figures.
-    words, length = len(article.split()), count_article(article)
-    seconds = 60.0 if task.total_duration_seconds is None else task.total_duration_seconds
+    # The original splits at blanks, so that a Chinese article has a handful of words.
+    words = len(article.split())
+    seconds = task.total_duration_seconds
+    if seconds is None:
+        seconds = max(_LEAST_SECONDS, _SECONDS_PER_WORD * words)
     asked, said = int(1.3 * len(prompt.split())), int(1.3 * words)
     return {
         "total_duration_seconds": seconds,
-        "thinking_time_seconds": 0.1 * seconds,
+        "thinking_time_seconds": min(_THINKING_SHARE * seconds, _MOST_THINKING_SECONDS),
         "first_response_time_seconds": 5.0,
         "total_input_tokens": asked,
         "total_output_tokens": said,
@@ -365,8 +387,9 @@ def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
         "search_queries_count": 3,
         "successful_tool_rate": 0.9,
         "word_count": words,
-        "citation_count": length.citations,
-        "sources_used": length.sources,
+        # By the bracket and the scheme alone: `count_article` reads markers such as [3].
+        "citation_count": article.count("["),
+        "sources_used": max(1, article.count("http")),
         "coverage_completeness": 0.75,
         "user_satisfaction_rating": 3.5,
         "user_interruptions": 0,

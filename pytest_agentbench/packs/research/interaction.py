@@ -17,6 +17,7 @@ from pytest_agentbench.packs.research.arithmetic import (
     Interaction,
     compat_expert,
     compat_interaction,
+    compat_success_rate,
     cost_saving,
     interaction_efficiency,
     interaction_strategy,
@@ -119,6 +120,7 @@ class _Quality(_Part):
 
 class _TaskMetadata(_Part):
     title: str = ""
+    task_type: str | None = None
 
 
 class Recorded(_Part):
@@ -159,14 +161,14 @@ def interaction_of(
     Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for those that the
     annotations do not have, and for recorded values that cannot be. `compat` fills in what the original estimates.
     """
+    found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
     expert = None
     if compat:
-        expert = compat_expert(annotations, domain, level)
+        expert = compat_expert(annotations, domain, level, found.task_metadata.task_type)
     # Without an expert the rest is scored all the same: this stage compares where it can.
     elif annotations is not None and domain is not None and level is not None:
         expert = task_of(annotations, config, domain, level).expert
-    found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
-    task = _interaction(report, found, _checked(_Flat, recorded, "execution_metrics."), expert)
+    task = _interaction(report, found, _checked(_Flat, recorded, "execution_metrics."), expert, compat=compat)
     if compat:
         task = compat_interaction(task, report.prompt, report.article, measured=found.interaction_metrics is not None)
     elif task.model_name is None:
@@ -175,7 +177,9 @@ def interaction_of(
     return _score(str(report.id), found.task_metadata.title, task)
 
 
-def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert | None) -> Interaction:
+def _interaction(
+    report: Report, recorded: Recorded, flat: _Flat, expert: Expert | None, *, compat: bool
+) -> Interaction:
     """Return what was recorded, wherever it stands."""
     metrics, usage = report.metrics, report.metrics.token_usage
     more = recorded.interaction_metrics or _Interactions()
@@ -189,6 +193,10 @@ def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert
     # A call of the original's may stand for several (`call_count`).
     calls = None if details.tool_calls is None else sum(each.call_count for each in details.tool_calls)
     queries = None if details.search_queries is None else len(details.search_queries)
+    if compat:
+        success = compat_success_rate([each.success_rate for each in details.tool_calls or ()])
+    else:
+        success = _success(details.tool_calls or ())
     return Interaction(
         # What `execution_metrics` has comes first: that is what all other stages score by.
         total_duration_seconds=_first(metrics.total_duration_seconds, timing.total_duration_seconds),
@@ -204,7 +212,7 @@ def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert
         retry_count=_first(flat.retry_count, performance.retry_count),
         tool_calls_count=_first(metrics.tool_calls_count, calls),
         search_queries_count=_first(flat.search_queries_count, queries),
-        successful_tool_rate=_first(flat.successful_tool_rate, _success(details.tool_calls or ())),
+        successful_tool_rate=_first(flat.successful_tool_rate, success),
         word_count=_first(metrics.word_count, length.word_count),
         citation_count=_first(metrics.citation_count, length.citation_count),
         sources_used=_first(metrics.sources_used, coverage.sources_used),

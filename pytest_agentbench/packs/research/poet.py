@@ -104,7 +104,7 @@ def poet_of(report: Report, parts: Parts, config: PoetConfig, *, compat: bool = 
         "evidence": _evidence(parts),
     }
     if race is not None:
-        row |= {"race_score": race.overall, "race_dimensions": dict(race.dimensions)}
+        row |= race.shares
     if fact is not None:
         counts = fact.counts
         row |= {

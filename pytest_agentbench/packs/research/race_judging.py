@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, isfinite
 from statistics import stdev
 from typing import Annotated, Any
 
@@ -59,7 +59,7 @@ class Race:
     """A report's RACE scores, 0-1; `target` and `reference` are the weighted totals, 0-10, None where pointwise.
 
     `weighted_dimensions` is the sum of the dimensions by their weights (the seed's wording of the overall score). A
-    score is None where target and reference both have 0 points.
+    score is None where target and reference both have 0 points; in compat mode it is 0.
     """
 
     overall: float | None
@@ -78,29 +78,41 @@ class UnmatchedCriteria(ValueError):
         super().__init__("\n".join(f"- {kind}: {text!r}" for kind, texts in kinds.items() for text in texts))
 
 
-def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]], *, compat: bool = False) -> Race:
-    """Return the scores of a report whose criteria a judge has scored, all with a reference or all without one.
+def race(
+    criteria: RaceCriteria,
+    scored: Mapping[RaceDimension, Sequence[Scored]],
+    *,
+    compat: bool = False,
+    pointwise: bool | None = None,
+) -> Race:
+    """Return the scores of a report whose criteria a judge has scored.
 
+    `pointwise` says whether the judge saw no reference; None: it saw one if any criterion has a reference's score.
     `compat` is the original's: criteria that the judge left out are left out of the sums, others are found by a part of
-    their text, and one that is not found weighs as the mean of its dimension's. Raises UnmatchedCriteria (else).
+    their text, and one that is not found weighs as the mean of its dimension's. A missing score of the reference adds
+    nothing to its sum; if the last one of a dimension is missing, the reference has 0 points there. Shares of nothing
+    are 0. Raises UnmatchedCriteria (else).
     """
     if not compat:
         require_all_criteria(criteria, scored)
     totals = {name: _weigh_scores(criteria.criterions[name], scored[name], compat) for name in RACE_DIMENSIONS}
     weights = _shares(criteria.dimension_weight)
     target = _weighted({name: total[0] for name, total in totals.items()}, weights)
-    if any(each.reference is None for scores in scored.values() for each in scores):
+    if pointwise is None:
+        pointwise = all(each.reference is None for scores in scored.values() for each in scores)
+    if pointwise:
         # Pointwise there is nothing to share the points with: the share of all possible points takes its place.
         return _race({name: total[0] / TOP for name, total in totals.items()}, weights, target / TOP, target, None)
     reference = _weighted({name: total[1] for name, total in totals.items()}, weights)
-    dimensions = {name: target_share(*total) for name, total in totals.items()}
-    return _race(dimensions, weights, target_share(target, reference), target, reference)
+    nothing = 0.0 if compat else None
+    dimensions = {name: target_share(*total, nothing) for name, total in totals.items()}
+    return _race(dimensions, weights, target_share(target, reference, nothing), target, reference)
 
 
-def target_share(target: float, reference: float) -> float | None:
-    """Return the target's part of both, None where there is nothing to share."""
-    # 0 of 0 points: nobody can be called better, and 0.5 would say that they are equally good.
-    return target / (target + reference) if target + reference else None
+def target_share(target: float, reference: float, nothing: float | None = None) -> float | None:
+    """Return the target's part of both, `nothing` if there is nothing to share."""
+    # 0 of 0 points: nobody can be called better, and 0.5 would say that they are equally good. The original says 0.
+    return target / (target + reference) if target + reference > 0 else nothing
 
 
 def _shares(weights: Mapping[RaceDimension, float]) -> dict[RaceDimension, float]:
@@ -166,6 +178,9 @@ def _weigh_scores(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], c
         total += weight
     if not total:
         return 0.0, 0.0
+    # The original looks at the last criterion alone, and then gives the reference no points for the dimension.
+    if scored[-1].reference is None:
+        reference = 0.0
     return (
         _keep_in_range(target / total, [each.target for each in scored]),
         _keep_in_range(reference / total, [each.reference or 0.0 for each in scored]),
@@ -245,6 +260,7 @@ def _reply(entry: type[ReplyPart]) -> type[ReplyPart]:
 
 # A model with a field for each dimension, so that a reply without one names it as missing.
 _PAIRS, _SINGLES = _reply(_Pair), _reply(_Single)
+_ANY = create_model("_Any", __base__=ReplyPart, **dict.fromkeys(RACE_DIMENSIONS, (Any, ...)))  # type: ignore[call-overload]
 
 
 async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Cleaning) -> RaceQuestion:
@@ -285,7 +301,13 @@ async def judge_race(
     draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
     asked = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
     scored = await gather_all(*asked)
-    return _average_draws([race(question.criteria, each, compat=compat) for each in scored], scored, len(orders))
+    pointwise = question.reference is None
+    found = [race(question.criteria, each, compat=compat, pointwise=pointwise) for each in scored]
+    for share in (share for each in found for share in (each.overall, *each.dimensions.values())):
+        # Only in compat mode, which takes scores beyond 0 to 10.
+        if share is not None and not 0 <= share <= 1:
+            raise Unscored(f"the judge's scores give a share of {share:g}, expected one from 0 to 1")
+    return _average_draws(found, scored, len(orders))
 
 
 async def _draw(
@@ -346,12 +368,15 @@ def parse_scores(
     """Return the scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its
     own.
 
-    With `compat` scores stay under the reply's texts, whichever these are.
+    With `compat` scores stay under the reply's texts, and unusable ones are skipped; see `_read_as_original`.
     """
+    if compat:
+        entries = read_json(text, _ANY)
+        names = ("target_score", "") if form is _SINGLES else ("article_1_score", "article_2_score")
+        target, reference = reversed(names) if swapped else names
+        return {name: _read_as_original(getattr(entries, name), target, reference) for name in RACE_DIMENSIONS}
     reply = read_json(text, form)
     found = {name: tuple(_scored(each, swapped) for each in getattr(reply, name)) for name in RACE_DIMENSIONS}
-    if compat:
-        return found
     try:
         require_all_criteria(criteria, found)
     except UnmatchedCriteria as error:
@@ -365,6 +390,40 @@ def _scored(entry: Any, swapped: bool) -> Scored:
     scores = entry.article_1_score, entry.article_2_score
     target, reference = reversed(scores) if swapped else scores
     return Scored(entry.criterion, target, reference, entry.analysis)
+
+
+def _read_as_original(entries: Any, target_name: str, reference_name: str) -> tuple[Scored, ...]:
+    """Return the scores of one dimension that the original would count: numbers, also as text.
+
+    It skips an entry without a criterion or a target's score, and one with a score that is no number. A score of the
+    reference may be missing. If the last entry that could be read has none, neither has the last score that counts.
+    """
+    found: list[Scored] = []
+    reference: float | None = None
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        try:
+            target, reference = _number(entry.get(target_name)), _number(entry.get(reference_name))
+        except (TypeError, ValueError, OverflowError):
+            continue
+        criterion, analysis = entry.get("criterion"), entry.get("analysis")
+        if isinstance(criterion, str) and criterion.strip() and target is not None:
+            said = analysis if isinstance(analysis, str) else ""
+            found.append(Scored(criterion.strip(), target, reference, said))
+    if found and reference is None:
+        found[-1] = replace(found[-1], reference=None)
+    return tuple(found)
+
+
+def _number(value: Any) -> float | None:
+    """Return the number that a value is or spells, None for none. Raises ValueError, TypeError, OverflowError."""
+    if value is None:
+        return None
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(f"found {number}")
+    return number
 
 
 def _match_criteria(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Scored]) -> tuple[Scored, ...]:

@@ -13,10 +13,10 @@ from pydantic import ConfigDict
 from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import Document, read_document
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.packs.research.arithmetic import weights_of
+from pytest_agentbench.packs.research.arithmetic import COMPAT_RACE_MAX, weights_of
 from pytest_agentbench.packs.research.asking import Unscored
 from pytest_agentbench.packs.research.business_report.figures import EvidencePart, Missing
-from pytest_agentbench.packs.research.fact.rows import FactRow, count_row
+from pytest_agentbench.packs.research.fact.rows import FactRow, OriginalFactRow, count_row
 from pytest_agentbench.packs.research.inputs import join_briefs, join_rows
 from pytest_agentbench.packs.research.race_judging import Scored
 from pytest_agentbench.packs.research.records import (
@@ -31,6 +31,7 @@ from pytest_agentbench.packs.research.rows import GoodRow, Joined, read_research
 from pytest_agentbench.packs.research.scores import (
     EfficiencyScore,
     FactPart,
+    OriginalRaceRow,
     Parts,
     RacePart,
     RaceRow,
@@ -146,7 +147,10 @@ class StageResults:
         # `scored` raises where it is None.
         assert found.overall_score is not None
         dimensions = {name: getattr(found, name) for name in RACE_DIMENSIONS}
-        return RacePart(found.overall_score, dimensions, self._race_evidence.get(str(row.id), ()))
+        scores = [found.overall_score, *(value or 0.0 for value in dimensions.values())]
+        # More than 1 gets past the checks of an OriginalRaceRow only.
+        top = COMPAT_RACE_MAX if max(scores) > 1 else 1.0
+        return RacePart(found.overall_score, dimensions, self._race_evidence.get(str(row.id), ()), top)
 
     def _fact(self, row: ReportRow) -> FactPart:
         found: _Fact = self._partner("fact", self._fact_rows, row)
@@ -193,12 +197,13 @@ class StageResults:
 
     @cached_property
     def _race_rows(self) -> Joined[RaceRow] | None:
-        return self._rows("race", RaceRow)
+        return self._rows("race", OriginalRaceRow if self._call.args.compat else RaceRow)
 
     @cached_property
     def _fact_rows(self) -> Joined[_Fact] | None:
         path = self._path("fact")
-        return join_briefs(self._call, path, FactRow, _summarise_fact) if path.is_file() else None
+        record = OriginalFactRow if self._call.args.compat else FactRow
+        return join_briefs(self._call, path, record, _summarise_fact) if path.is_file() else None
 
     @cached_property
     def _efficiency_rows(self) -> Joined[_Outcome] | None:

@@ -67,6 +67,17 @@ class RaceRow(QueryRow):
         return self
 
 
+class OriginalRaceRow(RaceRow):
+    """A row as compat mode reads it: scores above 1 are on the original's scale of 5."""
+
+    comprehensiveness: NotNegative | None = None
+    insight: NotNegative | None = None
+    instruction_following: NotNegative | None = None
+    readability: NotNegative | None = None
+    overall_score: NotNegative | None = None
+    race_weighted_dims: NotNegative | None = None
+
+
 SECONDS_OF_HOUR = 3600.0
 
 
@@ -148,11 +159,20 @@ class InteractionScore(Record):
 
 @dataclass(frozen=True, slots=True)
 class RacePart:
-    """A report's RACE scores, 0-1, with the lines that `race_lines` gives."""
+    """A report's RACE scores, 0 to `top`, with the lines that `race_lines` gives."""
 
     overall: float
     dimensions: Mapping[RaceDimension, float | None]
     evidence: tuple[str, ...] = ()
+    top: float = 1.0
+
+    @property
+    def shares(self) -> dict[str, Any]:
+        """Return the fields of a business report's row, 0-1."""
+        dimensions = {
+            name: None if value is None else min(1.0, value / self.top) for name, value in self.dimensions.items()
+        }
+        return {"race_score": min(1.0, self.overall / self.top), "race_dimensions": dimensions}
 
 
 @dataclass(frozen=True, slots=True)

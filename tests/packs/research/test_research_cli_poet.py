@@ -121,6 +121,41 @@ def test_every_section_of_the_config_is_heeded(rows: list[dict[str, Any]], capsy
     assert read("compat/gpt_poet_detailed.json")["results"][0]["overall_poet_score"] == 0.25
 
 
+@pytest.mark.parametrize(
+    ("score", "race", "shown"),
+    [(4.2, 4.2 / 5, 4.2 / 5), (7, 1.0, 1.0), (5, 1.0, 1.0), ("1.5", 0.3, 0.3), (1, 0.2, 1), (0.5, 0.1, 0.5)],
+)
+def test_compat_takes_race_scores_above_1_as_the_originals_scale_of_5(
+    rows: list[dict[str, Any]], score: Any, race: float, shown: float
+) -> None:
+    stage_results(rows)
+    path = Path("results/race/gpt/raw_results.jsonl")
+    first, *others = (json.loads(line) for line in path.read_text().splitlines())
+    write_rows(path, [{**first, "overall_score": score}, *others])
+    assert poet(rows, "gpt", "--compat") == 1
+    [one, *_] = read("results/poet/gpt/gpt_poet_detailed.json")["results"]
+    assert one["quality_score"] == pytest.approx(0.7 * race + 0.3 * 3 / 4)
+    assert one["race_score"] == pytest.approx(shown)
+    assert one["race_dimensions"]["insight"] == pytest.approx(0.4 / 5 if float(score) > 1 else 0.4)
+    if float(score) > 1:
+        assert poet(rows, "gpt") == 1
+        assert read("results/poet/gpt/gpt_poet_detailed.json")["results"][0]["quality_score"] is None
+
+
+def test_compat_scores_the_citations_that_could_be_compared(rows: list[dict[str, Any]]) -> None:
+    stage_results(rows)
+    path = Path("results/fact/gpt/validated.jsonl")
+    first, *others = (json.loads(line) for line in path.read_text().splitlines())
+    first["citations_deduped"]["https://y.example/"] = {"facts": ["F"], "validate_error": "no reply"}
+    write_rows(path, [{**first, "validate_error": "1 of 2 pages could not be compared"}, *others])
+    assert poet(rows, "gpt", "--compat") == 1
+    [one, *_] = read("results/poet/gpt/gpt_poet_detailed.json")["results"]
+    assert (one["fact_accuracy"], one["citations_unknown"]) == (0.75, 1)
+    assert poet(rows, "gpt") == 1
+    [one, *_] = read("results/poet/gpt/gpt_poet_detailed.json")["results"]
+    assert one["fact_accuracy"] is None
+
+
 def test_poet_skips_languages_that_the_config_does_not_support(
     rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

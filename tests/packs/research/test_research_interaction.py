@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.annotations import Annotations, ComplexityLevel, DomainExpert
+from pytest_agentbench.packs.research.annotations import Annotations, ComplexityLevel, DomainExpert, TaskType
 from pytest_agentbench.packs.research.arithmetic import (
     KNOWLEDGE_SCORES,
     STRATEGIC_SCORES,
@@ -19,6 +19,7 @@ from pytest_agentbench.packs.research.arithmetic import (
     StrategicWeights,
     compat_efficiency,
     compat_expert,
+    compat_success_rate,
     complexity_adaptability,
     interaction_efficiency,
     interaction_strategy,
@@ -86,14 +87,20 @@ ANNOTATIONS = Annotations(
     domains={"finance": DomainExpert(avg_hourly_rate_usd=60, avg_task_time_hours=1.0)},
     levels={4: ComplexityLevel(expert_time_multiplier=2.0, difficulty_score=4)},
     prices={},
+    task_types={"survey": TaskType(expert_time_hours=6.0, complexity_level=3)},
 )
 
 
 def scored(
-    row: Mapping[str, Any], metrics: Mapping[str, Any] | None = None, *, expert: bool = True, compat: bool = False
+    row: Mapping[str, Any],
+    metrics: Mapping[str, Any] | None = None,
+    *,
+    expert: bool = True,
+    compat: bool = False,
+    article: str = "One [1]. Two three [2].",
 ) -> InteractionScore:
     told = ExecutionMetrics.model_validate(metrics or {})
-    report = Report(7, "research.7", "gpt", "Which port grew most of all?", "One [1]. Two three [2].", "en", told)
+    report = Report(7, "research.7", "gpt", "Which port grew most of all?", article, "en", told)
     named = ("finance", 4) if expert else (None, None)
     return interaction_of(report, ANNOTATIONS, *named, PoetConfig(), row, compat=compat)
 
@@ -309,6 +316,65 @@ def test_the_originals_expert() -> None:
     assert compat_expert(ANNOTATIONS, "finance", 4) == Expert(2, 60)
     assert compat_expert(ANNOTATIONS, "finance", "4") == compat_expert(ANNOTATIONS, "finance", 9) == Expert(1, 60)
     assert compat_expert(ANNOTATIONS, None, None) == Expert(2, 100)
+
+
+@pytest.mark.parametrize(
+    ("domain", "level", "task_type", "expert"),
+    [
+        ("finance", 4, "survey", Expert(6, 60)),
+        ("law", 4, "survey", Expert(6, 100)),
+        (None, None, "survey", Expert(6, 100)),
+        ("finance", 4, "weird", Expert(2, 60)),
+        ("finance", 4, "", Expert(2, 60)),
+        ("finance", 9, None, Expert(1, 60)),
+    ],
+)
+def test_the_originals_expert_takes_the_hours_of_the_task_type(domain, level, task_type, expert) -> None:
+    assert compat_expert(ANNOTATIONS, domain, level, task_type) == expert
+
+
+def test_compat_reads_the_task_type_of_a_row_and_the_standard_formula_ignores_it() -> None:
+    row = {"task_metadata": {"task_type": "survey"}}
+    assert scored(row, compat=True).metrics["expert_time_hours"] == 6
+    assert scored(row).metrics["expert_time_hours"] == 2
+
+
+@pytest.mark.parametrize(
+    ("rates", "mean"),
+    [([], None), ([0.875], 0.875), ([1.0, 0.5], 0.75), ([1.0, 0.0, 0.5], 0.5), ([None, 0.5], 0.75), ([None], 1.0)],
+)
+def test_the_originals_success_rate_is_the_plain_mean(rates, mean) -> None:
+    assert compat_success_rate(rates) == mean
+    calls = [{"call_count": 7 - at, "success_rate": rate} for at, rate in enumerate(rates)]
+    found = scored({"interaction_metrics": {"interaction_details": {"tool_calls": calls}}}, compat=True)
+    assert found.metrics["successful_tool_rate"] == (1.0 if mean is None else mean)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds", "thinking"),
+    [(0, 60, 6), (11, 60, 6), (119, 60, 6), (121, 60.5, 6.05), (500, 250, 25), (600, 300, 30), (700, 350, 30)],
+)
+def test_the_originals_estimate_of_time(words, seconds, thinking) -> None:
+    found = scored({}, compat=True, article=" ".join(["word"] * words)).metrics
+    assert [found["total_duration_seconds"], found["thinking_time_seconds"]] == pytest.approx([seconds, thinking])
+    recorded = scored({}, {"total_duration_seconds": 400}, compat=True, article="word " * words).metrics
+    assert (recorded["total_duration_seconds"], recorded["thinking_time_seconds"]) == (400, 30)
+
+
+@pytest.mark.parametrize(
+    ("article", "sources", "citations"),
+    [
+        ("plain", 1, 0),
+        ("[1] http://a", 1, 1),
+        ("[1][2][3]", 1, 3),
+        ("[a](https://a) and [b](http://b)", 2, 2),
+        ("[[x]] [3, 4] http http http", 3, 3),
+        ("https://a https://a", 2, 0),
+    ],
+)
+def test_the_originals_estimate_of_sources_and_citations(article, sources, citations) -> None:
+    found = scored({}, compat=True, article=article).metrics
+    assert (found["sources_used"], found["citation_count"]) == (sources, citations)
 
 
 def test_the_originals_efficiency() -> None:

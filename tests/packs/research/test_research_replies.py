@@ -13,8 +13,17 @@ from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.packs.research import criteria, strategic
 from pytest_agentbench.packs.research import select_queries as query_judging
 from pytest_agentbench.packs.research.arithmetic import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.asking import Unscored
 from pytest_agentbench.packs.research.criteria import average_weights, dimension_weights, find_problems, make_criteria
-from pytest_agentbench.packs.research.race_judging import _PAIRS, _SINGLES, RaceQuestion, judge_race, parse_scores
+from pytest_agentbench.packs.research.race_judging import (
+    _PAIRS,
+    _SINGLES,
+    RaceQuestion,
+    Scored,
+    judge_race,
+    parse_scores,
+    race,
+)
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
 from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS
 
@@ -278,3 +287,82 @@ def test_an_article_that_asks_for_points_is_shown_as_material_only() -> None:
     content = judge.bodies[0]["messages"][1]["content"]
     assert "\\<<<END>>>" in content
     assert content.index("You are the judge") < content.rindex("<<<END ") < content.rindex("只回复一个JSON对象")
+
+
+# -- replies as the original reads them -----------------------------------------------
+
+
+def entry(name: str, *scores: object) -> dict:
+    """An entry as a judge writes it; a score that is left out is missing."""
+    return {"criterion": name, **dict(zip(("article_1_score", "article_2_score"), scores, strict=False))}
+
+
+# Weights 0.4 (a) and 0.6 (B). Expected: the target's and the reference's mean, by hand.
+ORIGINAL = {
+    "numbers": ([entry("insight a", 5, 10), entry("insight B", 10, 5)], 8.0, 7.0),
+    "numeric texts": ([entry("insight a", "5", " 10.0 "), entry("insight B", "1e1", "5")], 8.0, 7.0),
+    "beyond the scale": ([entry("insight a", 5, 10), entry("insight B", 15, -5)], 11.0, 1.0),
+    "no number": ([entry("insight a", 5, 10), entry("insight B", "high", 5)], 5.0, 10.0),
+    "a fraction": ([entry("insight a", "5/10", 5), entry("insight B", 10, 5)], 10.0, 5.0),
+    "a list": ([entry("insight a", [5], 5), entry("insight B", 10, 5)], 10.0, 5.0),
+    "not finite": ([entry("insight a", "nan", 5), entry("insight B", 10, "inf"), entry("insight a", 4, 2)], 4.0, 2.0),
+    "no target": ([entry("insight a", None, 5), entry("insight B", 10, 5)], 10.0, 5.0),
+    "no criterion": (
+        [{"article_1_score": 1, "article_2_score": 1}, entry(" ", 1, 1), entry("insight B", 10, 5)],
+        10,
+        5,
+    ),
+    "no object": (["insight a: 5", None, entry("insight B", 10, 5)], 10.0, 5.0),
+    "first reference missing": ([entry("insight a", 5), entry("insight B", 10, 5)], 8.0, 3.0),
+    "last reference missing": ([entry("insight a", 5, 10), entry("insight B", 10)], 8.0, 0.0),
+    "last reference null, no target": ([entry("insight a", 5, 10), entry("insight B", None, None)], 5.0, 0.0),
+    "last entry no number": ([entry("insight a", 5, 10), entry("insight B", "?", None)], 5.0, 10.0),
+    "all references missing": ([entry("insight a", 5), entry("insight B", 10)], 8.0, 0.0),
+    "zeros": ([entry("insight a", 0, 0), entry("insight B", 0, 0)], 0.0, 0.0),
+    "empty": ([], 0.0, 0.0),
+    "no list": ({"insight a": 5}, 0.0, 0.0),
+    "repeated": ([entry("insight a", 5, 10), entry("insight a", 10, 5)], 7.5, 7.5),
+}
+
+
+@pytest.mark.parametrize(("entries", "target", "reference"), ORIGINAL.values(), ids=ORIGINAL)
+def test_the_originals_scores_of_a_dimension(entries, target, reference) -> None:
+    """Three dimensions have 6 and 4 points; all four weigh the same."""
+    scored = parse_scores(json.dumps(pairs() | {"insight": entries}), _PAIRS, CRITERIA, compat=True)
+    found = race(CRITERIA, scored, compat=True, pointwise=False)
+    share = target / (target + reference) if target + reference else 0
+    assert found.dimensions["insight"] == pytest.approx(share)
+    assert (found.target, found.reference) == pytest.approx(((18 + target) / 4, (12 + reference) / 4))
+    assert found.overall == pytest.approx((18 + target) / (30 + target + reference))
+
+
+def test_the_original_scores_nothing_as_0_and_a_lonely_target_as_1() -> None:
+    zeros = race(CRITERIA, parse_scores(json.dumps(pairs(0, 0)), _PAIRS, CRITERIA, compat=True), compat=True)
+    assert (zeros.overall, set(zeros.dimensions.values()), zeros.weighted_dimensions) == (0, {0}, 0)
+    alone = {name: [Scored(f"{name} a", 5.0), Scored(f"{name}  B", 5.0)] for name in RACE_DIMENSIONS}
+    assert race(CRITERIA, alone, compat=True, pointwise=False).overall == 1
+    assert race(CRITERIA, alone, compat=True).overall == race(CRITERIA, alone).overall == 0.5
+
+
+def test_the_original_reads_numeric_texts_of_one_article() -> None:
+    said = {name: [{"criterion": f"{name} a", "target_score": "7.5"}] for name in RACE_DIMENSIONS}
+    scored = parse_scores(json.dumps(said), _SINGLES, CRITERIA, compat=True)
+    assert scored["insight"] == (Scored("insight a", 7.5),)
+    assert race(CRITERIA, scored, compat=True, pointwise=True).overall == 0.75
+
+
+def test_the_original_needs_all_dimensions_and_swapped_articles_are_swapped_back() -> None:
+    said = pairs()
+    del said["insight"]
+    with pytest.raises(InvalidReply, match="insight"):
+        parse_scores(json.dumps(said), _PAIRS, CRITERIA, compat=True)
+    swapped = parse_scores(json.dumps(pairs()), _PAIRS, CRITERIA, swapped=True, compat=True)
+    assert {(each.target, each.reference) for each in swapped["insight"]} == {(4.0, 6.0)}
+
+
+def test_a_share_of_negative_scores_is_an_error() -> None:
+    question = RaceQuestion("c", "en", "Q?", "An article.", "A reference.", CRITERIA)
+    with Judge(pairs(-1, 6)) as judge, pytest.raises(Unscored, match=r"share of -0\.2"):
+        judge.ask(lambda asking: judge_race(asking, question, compat=True))
+    with Judge(pairs("6", "4")) as judge:
+        assert judge.ask(lambda asking: judge_race(asking, question, compat=True)).overall == pytest.approx(0.6)

@@ -323,6 +323,7 @@ def number_statements(facts: list[str]) -> str:
 
 
 Label = Literal["supported", "unsupported", "unknown"]
+LABELS: tuple[Label, ...] = ("supported", "unsupported", "unknown")
 
 _ORIGINAL = ("total_citations", "total_valid_citations", "valid_rate")
 _OURS = (
@@ -336,7 +337,8 @@ _OURS = (
 class Counts:
     """Citations of one report by what became of them; `words` is the report's length, None where unknown.
 
-    `without_url` of the unknown ones have no address, so that nobody can check them.
+    `without_url` of the unknown ones have no address, so that nobody can check them. Compat mode skips addresses that
+    could not be compared and labels that it does not know; they are in no other number.
     """
 
     supported: int = 0
@@ -344,6 +346,13 @@ class Counts:
     unknown: int = 0
     words: int | None = None
     without_url: int = 0
+    skipped_addresses: int = 0
+    skipped_labels: int = 0
+
+    @property
+    def skipped(self) -> int:
+        """Return all that compat mode skipped."""
+        return self.skipped_addresses + self.skipped_labels
 
     @property
     def known(self) -> int:
@@ -402,7 +411,7 @@ def compute_statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistic
     """
     # The original leaves reports without citations out of its means, which favours those that cite rarely. Its three
     # figures stay what they were, to be compared with; ours over all reports stand beside them.
-    cited = [each for each in counts if each.total]
+    cited = [each for each in counts if each.total or each.skipped]
     supported, known = sum(c.supported for c in counts), sum(c.known for c in counts)
     accuracies = [each.accuracy for each in counts if each.accuracy is not None]
     rich = [each.per_1000_words for each in counts if each.per_1000_words is not None]

@@ -26,8 +26,15 @@ from pytest_agentbench.packs.research.commands import (
     add_rows,
     add_script,
 )
-from pytest_agentbench.packs.research.fact.citations import Citation, Counts, compute_statistics, format_result
+from pytest_agentbench.packs.research.fact.citations import (
+    LABELS,
+    Citation,
+    Counts,
+    compute_statistics,
+    format_result,
+)
 from pytest_agentbench.packs.research.fact.rows import (
+    COUNTED_STAGES,
     STAGES,
     CitedPage,
     Contents,
@@ -36,6 +43,7 @@ from pytest_agentbench.packs.research.fact.rows import (
     FactRow,
     FactScore,
     HeadRow,
+    OriginalFactRow,
     StoredRows,
     count_row,
     deduplicate_pages,
@@ -166,17 +174,18 @@ def _drop_traceback(error: AgentbenchError) -> AgentbenchError:
 async def _count_labels(
     call: Call, source: Path, target: Path, languages: _Languages, reports: Path | None = None
 ) -> None:
+    record: type[FactRow] = OriginalFactRow if call.args.compat else FactRow
     with StoredRows(source) as stored:
-        rows = chosen_rows(call, source, stored.heads(), languages.of)
+        rows = chosen_rows(call, source, stored.heads(record), languages.of)
         if reports is not None:
             rows += _find_lost_reports(call, source, rows, reports, languages)
 
         async def score(row: HeadRow) -> Counts:
-            if (failed := find_failure(row.data or {})) is not None:
+            if (failed := find_failure(row.data or {}, COUNTED_STAGES[call.args.compat])) is not None:
                 raise FailedBefore(*failed)
             require_value(row)
             try:
-                return count_row(FactRow.model_validate(stored.data(row)))
+                return count_row(record.model_validate(stored.data(row)))
             except Unscored as error:
                 # Raised outside of the handler: within it the first error, with the row's pages in its frames, would
                 # be its context.
@@ -193,6 +202,11 @@ async def _count_labels(
         if isinstance(counts, Counts) and counts.without_url:
             share = f"{counts.without_url} of {counts.total} statements"
             call.warn(f"{name_row(row)}: {share} are cited without an address that stands in the report")
+        if isinstance(counts, Counts) and counts.skipped:
+            call.warn(
+                f"{name_row(row)}: skipped {counts.skipped_addresses} addresses with a validate_error and "
+                f"{counts.skipped_labels} labels that are none of {', '.join(LABELS)}"
+            )
 
 
 def _find_lost_reports(
@@ -388,7 +402,8 @@ def _add_queries(files: argparse._ArgumentGroup) -> None:
 
 
 def _add_compat(files: argparse._ArgumentGroup) -> None:
-    add(files, "--compat", action="store_true", help="fact_result.txt has the original's three lines and no others")
+    text = "count as the original does: skip addresses with a validate_error and unknown labels; write its three lines"
+    add(files, "--compat", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

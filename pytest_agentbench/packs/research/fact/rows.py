@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Protocol, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.errors import ConfigError, UnwritableError
@@ -30,6 +30,7 @@ from pytest_agentbench.packs.research.asking import (
     stage_messages,
 )
 from pytest_agentbench.packs.research.fact.citations import (
+    LABELS,
     AnyText,
     Citation,
     Counts,
@@ -61,7 +62,7 @@ _NOTE = 100
 _LONGEST = _SHOWN + (_MOST_PARTS - 1) * (_SHOWN - _OVERLAP) - _NOTE
 """Characters of a page: more than pages are kept with. `_NOTE` are those that tell how many are left out of others."""
 
-_LABEL = {"type": "string", "enum": ["supported", "unsupported", "unknown"]}
+_LABEL = {"type": "string", "enum": list(LABELS)}
 _FORMAT = structured(
     f"research_{VALIDATE_STAGE}", {"results": list_schema(idx={"type": "integer"}, reason=TEXT, result=_LABEL)}
 )
@@ -188,6 +189,9 @@ async def _validate(
 STAGES = ("extract", "deduplicate", "scrape", "validate")
 """Each adds its keys to a row, or `<stage>_error`."""
 
+COUNTED_STAGES = {False: STAGES, True: STAGES[:-1]}
+"""Stages whose failure leaves a row uncounted; True: in compat mode, which counts the addresses that have labels."""
+
 NO_URL = f"{SCRAPE_FAILED}the report gives no address"
 
 
@@ -239,6 +243,36 @@ class FactRow(ReportRow):
 
     citations: tuple[CitationEntry, ...] | None = None
     citations_deduped: dict[str, CitedPage] | None = None
+
+
+class OriginalFactRow(FactRow):
+    """A row as the original's `stat` reads it: without addresses that have a `validate_error`, and without labels that
+    are none of the three. `skipped` counts both.
+    """
+
+    skipped_addresses: int = 0
+    skipped_labels: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _skip(cls, data: Any) -> Any:
+        cited = data.get("citations_deduped") if isinstance(data, Mapping) else None
+        if not isinstance(cited, Mapping):
+            return data
+        pages: dict[Any, Any] = {}
+        addresses = labels = 0
+        for url, page in cited.items():
+            if isinstance(page, Mapping) and page.get("validate_error") is not None:
+                addresses += 1
+                continue
+            pages[url] = page
+            said = page.get("validate_res") if isinstance(page, Mapping) else None
+            if isinstance(said, list):
+                # What is no object stays, and is told as what it is.
+                good = [each for each in said if not isinstance(each, Mapping) or _lower(each.get("result")) in LABELS]
+                labels += len(said) - len(good)
+                pages[url] = {**page, "validate_res": good}
+        return {**data, "citations_deduped": pages, "skipped_addresses": addresses, "skipped_labels": labels}
 
 
 class FactPagesFailed(Unscored):
@@ -347,14 +381,19 @@ def find_failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tupl
 def count_row(row: FactRow) -> Counts:
     """Return the citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks
     any.
+
+    An OriginalFactRow counts by the labels that it has, also if single addresses have failed.
     """
-    if (failed := find_failure(row.model_extra or {})) is not None:
+    original = isinstance(row, OriginalFactRow)
+    if (failed := find_failure(row.model_extra or {}, COUNTED_STAGES[original])) is not None:
         raise Unscored("failed in {}: {}".format(*failed))
     if row.citations_deduped is None:
         raise Unscored("citations_deduped: missing, expected the pages that `fact validate` has compared")
     for url, page in row.citations_deduped.items():
         if page.validate_error is not None:
             raise Unscored(f"citations_deduped: {url}: validate_error: {page.validate_error}")
+        if original and page.validate_res is not None:
+            continue
         labelled = {each.idx for each in page.validate_res or ()}
         # Rows of other programs may have labels twice, or not for every statement: shares of these would be shares of
         # nothing.
@@ -366,7 +405,10 @@ def count_row(row: FactRow) -> Counts:
                 f"citations_deduped: {url}: validate_res: found {found}, expected one for each of its "
                 f"{len(page.facts)} facts"
             )
-    return count_pages(row.citations_deduped, row.article)
+    counts = count_pages(row.citations_deduped, row.article)
+    if isinstance(row, OriginalFactRow):
+        return replace(counts, skipped_addresses=row.skipped_addresses, skipped_labels=row.skipped_labels)
+    return counts
 
 
 def count_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
@@ -417,9 +459,9 @@ class StoredRows:
     ) -> None:
         self._file.close()
 
-    def heads(self) -> Iterator[HeadRow]:
+    def heads(self, record: type[FactRow] = FactRow) -> Iterator[HeadRow]:
         """Yield all rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
-        for row in read_research_rows(self._path, FactRow):
+        for row in read_research_rows(self._path, record):
             if isinstance(row, LostRow):
                 yield replace(row, data=None if row.data is None else _keep_head(row.data))
             else:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_agentbench.cli import main
 from pytest_agentbench.packs.research.asking import Unscored
 from pytest_agentbench.packs.research.fact.citations import Counts, compute_statistics, format_result
-from pytest_agentbench.packs.research.fact.rows import FactRow, count_row
+from pytest_agentbench.packs.research.fact.rows import FactRow, OriginalFactRow, count_row
 
 FEW = st.integers(0, 5)
 COUNTS = st.builds(Counts, supported=FEW, unsupported=FEW, unknown=FEW, words=st.none() | st.integers(0, 3000))
@@ -90,3 +93,76 @@ def test_a_row_that_is_not_compared_is_not_counted(broken: FactRow, reason: str)
 def test_other_labels_are_errors(said: Any) -> None:
     with pytest.raises(ValueError, match="'supported', 'unsupported' or 'unknown'"):
         row({"idx": 0, "result": said}, {"idx": 1, "result": "supported"})
+
+
+# -- as the original counts -----------------------------------------------------------
+
+GOOD = {"idx": 0, "result": "supported"}
+BAD = {"idx": 1, "result": "Unsupported "}
+
+
+def original(pages: dict[str, Any], **extra: Any) -> Counts:
+    return count_row(OriginalFactRow(id=1, prompt="Is it?", article="It is so.", citations_deduped=pages, **extra))
+
+
+def cited_page(*results: Any, **extra: Any) -> dict[str, Any]:
+    return {"facts": ["It is so."] * 2, "url_content": "A page.", "validate_res": [*results], **extra}
+
+
+@pytest.mark.parametrize("label", ["maybe", "", None, "supported!", 1, ["supported"], {"label": "supported"}])
+def test_the_original_skips_labels_that_it_does_not_know(label: Any) -> None:
+    found = original({"u": cited_page(GOOD, {"idx": 1, "result": label})})
+    assert found == Counts(supported=1, words=3, skipped_labels=1)
+
+
+def test_the_original_skips_addresses_that_could_not_be_compared() -> None:
+    pages = {
+        "a": cited_page(GOOD, BAD),
+        "b": cited_page(validate_error="timed out"),
+        "c": cited_page(GOOD, validate_error=None),
+        "d": {"facts": ["It is so."], "validate_error": ""},
+    }
+    expected = Counts(supported=2, unsupported=1, words=3, skipped_addresses=2)
+    assert original(pages) == original(pages, validate_error="2 of 4 pages could not be compared") == expected
+
+
+def test_the_original_counts_labels_whatever_the_number_of_statements() -> None:
+    assert original({"u": cited_page(GOOD, GOOD, BAD)}) == Counts(supported=2, unsupported=1, words=3)
+
+
+@pytest.mark.parametrize(
+    ("pages", "extra", "reason"),
+    [
+        ({"u": {"facts": ["It is so."]}}, {}, "validate_res: found none"),
+        ({}, {"extract_error": "cut"}, "failed in extract: cut"),
+        (None, {"validate_error": "no reply"}, "citations_deduped: missing"),
+    ],
+)
+def test_the_original_needs_labels_too(pages: Any, extra: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Unscored, match=reason):
+        original(pages, **extra)
+
+
+def test_a_report_counts_among_those_with_citations_if_all_of_them_are_skipped() -> None:
+    counts = [Counts(supported=1, unsupported=1), Counts(skipped_addresses=1), Counts(skipped_labels=1), Counts()]
+    found = compute_statistics(counts)
+    assert (found.n_with_citations, found.total_citations, found.valid_rate) == (3, 2 / 3, 0.5)
+
+
+def test_stat_with_compat_reports_the_skipped_addresses_and_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = {
+        "a": cited_page(GOOD, BAD),
+        "b": cited_page(validate_error="x"),
+        "c": cited_page({"idx": 0, "result": "?"}),
+    }
+    said = {"id": 1, "prompt": "Is it?", "article": "It is so.", "citations_deduped": pages}
+    source, target = tmp_path / "validated.jsonl", tmp_path / "fact_result.txt"
+    source.write_text(json.dumps(said) + "\n")
+    command = ["research", "fact", "stat", "--input_path", str(source), "--output_path", str(target)]
+    assert main(command) == 1
+    assert "valid_rate: null" in target.read_text()
+    assert main([*command, "--compat"]) == 0
+    assert target.read_text() == "total_citations: 2.0\ntotal_valid_citations: 1.0\nvalid_rate: 0.5\n"
+    assert "1: skipped 1 addresses with a validate_error and 1 labels" in capsys.readouterr().err
