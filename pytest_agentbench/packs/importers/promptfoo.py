@@ -87,7 +87,10 @@ def _read_default(config: PlacedValue, folder: Path, gathered: FileContents) -> 
 
 def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
     options = test.below("options")
-    for spot, known in ((test, _OF_A_TEST), (options, {"prefix", "suffix", "disableDefaultAsserts"})):
+    for spot, known in (
+        (test, _OF_A_TEST),
+        (options, {"prefix", "suffix", "disableDefaultAsserts", "disableVarExpansion"}),
+    ):
         for name in sorted(spot.value.keys() - known) if isinstance(spot.value, dict) else ():
             gathered.note(spot.below(name).where, "left out; it has no counterpart")
     if test.value.get("threshold") is not None:
@@ -104,7 +107,9 @@ def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileCon
         gathered.lose(test.where, "found no prompt for it")
         return
     try:
-        variables = list_combinations(merge_variables(test, config.default, config.folder), config.folder)
+        merged = merge_variables(test, config.default, config.folder)
+        expanded = not _merge_options(test, config).get("disableVarExpansion")
+        variables = list_combinations(merged, config.folder, expanded=expanded)
     except (BadReferenceError, TemplateError) as error:
         gathered.lose(test.where, str(error))
         return
@@ -124,7 +129,7 @@ def _add_draft(
     test: PlacedValue, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: FileContents
 ) -> None:
     """Add the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
-    options = {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
+    options = _merge_options(test, config)
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
     values = resolve_variables(values)
     messages = prompt.asked(values, before, after)
@@ -155,6 +160,11 @@ def _add_draft(
             answers=(output,) if isinstance(output, str) and output.strip() else (),
         )
     )
+
+
+def _merge_options(test: PlacedValue, config: _Config) -> dict[str, Any]:
+    """Return a test's options over the default ones."""
+    return {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pytest_agentbench.packs.importers.promptfoo_values import (
     read_file_text,
 )
 
-_VALUE = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)\s*\}\}")
+_VALUE = re.compile(r"""\{\{\s*([A-Za-z_]\w*(?:\.\w+|\[(?:\d+|"\w+"|'\w+')\])*)\s*\}\}""")
 _PART = re.compile(r"\w+")
 _CODE = re.compile(r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#|\{\{|\{%", re.DOTALL)
 
@@ -29,7 +29,7 @@ class TemplateError(Exception):
 
 
 def fill_template(text: str, variables: Mapping[str, Any]) -> str:
-    """Return the text with the values of its variables; objects and lists as JSON.
+    """Return the text with the values of its variables: lists as JavaScript prints them, objects as JSON.
 
     :raises TemplateError: a variable is missing, or the text needs filters or statements.
     """
@@ -52,16 +52,38 @@ def resolve_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
 def _render_value(name: str, variables: Mapping[str, Any]) -> str:
     value: Any = variables
     for part in _PART.findall(name):
+        value = _parse_object(value)
         if isinstance(value, Mapping) and part in value:
             value = value[part]
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         else:
             raise TemplateError(f"found {{{{ {name} }}}}, but no variable of that name")
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _print_value(value)
     if _CODE.search(text):
         raise TemplateError(f"the value of {name!r} is a template itself; write it out")
     return text
+
+
+def _parse_object(value: Any) -> Any:
+    """Return the JSON object or list that a text holds, as cells of a table do; every other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _print_value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and not any(isinstance(element, dict | list) for element in value):
+        # As JavaScript prints an array.
+        return ",".join(map(_print_value, value))
+    return json.dumps(value, ensure_ascii=False)
 
 
 _ROLES = ("system", "user", "assistant")

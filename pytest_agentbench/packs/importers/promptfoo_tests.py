@@ -157,8 +157,10 @@ def merge_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> di
     return found
 
 
-def list_combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def list_combinations(variables: dict[str, Any], folder: Path, *, expanded: bool = True) -> list[dict[str, Any]]:
     """Return every combination of values: a list of texts stands for each of them, a file for its text.
+
+    Return one combination if not `expanded`: a list is then a value like any other.
 
     :raises BadReferenceError: a file cannot be used.
     :raises TemplateError: there are too many.
@@ -166,9 +168,10 @@ def list_combinations(variables: dict[str, Any], folder: Path) -> list[dict[str,
     values: list[list[Any]] = []
     for name, value in variables.items():
         if is_reference(value):
-            values.append([_read_variable(path) for path in find_named_files(value, folder)])
+            paths = find_named_files(value, folder) if expanded else [find_named_file(value, folder)]
+            values.append([_read_variable(path) for path in paths])
         # promptfoo multiplies lists of texts alone: a list of objects is one value.
-        elif isinstance(value, list) and value and isinstance(value[0], str):
+        elif expanded and isinstance(value, list) and value and isinstance(value[0], str):
             values.append([_read_variable(find_named_file(v, folder)) if is_reference(v) else v for v in value])
         elif _is_place(value):
             raise BadReferenceError(f"{name}: found {value}, which is not read")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 
@@ -373,3 +375,60 @@ def test_a_config_that_is_code_is_refused(importing: Importing):
     found = importing.call("promptfoo", importing.write("promptfooconfig.js", "module.exports = {}"))
     assert found.code == 1
     assert "a config that is code is not run" in found.err
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "asked"),
+    [
+        ({}, {}, ["Cook: corn", "Cook: beef"]),
+        ({"disableVarExpansion": True}, {}, ["Cook: corn,beef"]),
+        ({}, {"disableVarExpansion": True}, ["Cook: corn,beef"]),
+        ({"disableVarExpansion": False}, {"disableVarExpansion": True}, ["Cook: corn", "Cook: beef"]),
+    ],
+)
+def test_a_list_is_one_value_if_expansion_is_disabled(
+    importing: Importing, options: dict[str, object], default: dict[str, object], asked: list[str]
+):
+    test = {"description": "it", "vars": {"items": ["corn", "beef"]}, "options": options, "assert": ["x"]}
+    found = config(importing, prompts=["Cook: {{items}}"], tests=[test], defaultTest={"options": default})
+    assert (found.code, found.err) == (0, "")
+    files = [name for name in found.files if name.endswith("test.yaml")]
+    cases = [found.case(name.removesuffix("/test.yaml")) for name in files]
+    assert [case["input"]["messages"][0]["content"] for case in cases] == asked
+
+
+def test_a_file_is_read_once_if_expansion_is_disabled(importing: Importing):
+    importing.write("q.txt", "Say yes.")
+    test = {"description": "it", "vars": {"q": "file://q.txt"}, "options": {"disableVarExpansion": True}}
+    found = config(importing, tests=[test])
+    assert found.case("it")["input"]["messages"][0]["content"] == "Say yes."
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ style.tone }}", "formal"),
+        ("{{ style['tone'] }} {{style[\"tone\"]}}", "formal formal"),
+        ("{{style.sizes[1]}} {{ style.deep.er }}", "2 true"),
+        ("{{style.sizes}}", "1,2"),
+        ("{{style.deep}}", '{"er": true}'),
+        ("{{sizes[0]}}", "3"),
+        ("{{style}}", '{"tone": "formal", "sizes": [1, 2], "deep": {"er": true}}'),
+        ("{{broken}}", "{x"),
+    ],
+)
+def test_paths_lead_into_json_of_a_cell(importing: Importing, template: str, text: str):
+    style = '{"tone": "formal", "sizes": [1, 2], "deep": {"er": true}}'
+    table = io.StringIO()
+    csv.writer(table).writerows([["style", "sizes", "broken", "__description"], [style, "[3]", "{x", "it"]])
+    importing.write("tests.csv", table.getvalue())
+    found = config(importing, prompts=[f"Say: {template}"], tests="file://tests.csv")
+    assert found.case("it")["input"]["messages"][0]["content"] == f"Say: {text}"
+
+
+@pytest.mark.parametrize("template", ["{{ style.other }}", "{{ style.tone.x }}", "{{ broken.x }}", "{{ style[7] }}"])
+def test_a_path_that_leads_nowhere_is_named(importing: Importing, template: str):
+    importing.write("tests.csv", 'style,broken\n"{""tone"": ""formal""}","{x"\n')
+    found = config(importing, prompts=[f"Say: {template}"], tests="file://tests.csv")
+    assert found.code == 1
+    assert "but no variable of that name" in found.err
