@@ -334,11 +334,11 @@ DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
 """What a kind counts towards where the case does not say; every other kind counts towards `task`."""
 
 
+_OF_CALLS = frozenset({"tool_call_count", "tool_called", "tool_not_called"})
+
 BEYOND_ANSWERS = frozenset(
     {
-        "tool_call_count",
-        "tool_called",
-        "tool_not_called",
+        *_OF_CALLS,
         "max_turns",
         "max_cost_usd",
         "max_seconds",
@@ -403,6 +403,13 @@ def _beyond_answers(check: Check) -> bool:
     return check.kind in BEYOND_ANSWERS or getattr(check.declarative, "path", None) is not None
 
 
+def _is_known(check: Check, context: CheckContext) -> bool:
+    """Return whether a prediction has all that a check looks at: the answer, or the tool calls if it came with them."""
+    if check.kind in _OF_CALLS and "reported_calls" in context.artifact.provider:
+        return True
+    return not _beyond_answers(check)
+
+
 async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
     kind, spec = kinds.get(check.kind), typed_spec(check)
     if spec is None and isinstance(kind, type):  # it was read where its class was not known
@@ -412,7 +419,7 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
     if kind is None and spec is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     # An error and no failure: absence of what nobody recorded says nothing of the agent
-    if context.artifact.runner_type == "predictions" and _beyond_answers(check):
+    if context.artifact.runner_type == "predictions" and not _is_known(check, context):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
     found = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
     if inspect.isawaitable(found):

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.subjects import Predictions
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, legal_id
-from pytest_agentbench.sources.predictions import read_predictions
+from pytest_agentbench.sources.predictions import has_calls, read_predictions
 
 _FIRST = 5
 
@@ -110,5 +110,9 @@ def _count_samples(value: Any) -> int:
     """Return how many repetitions a prediction asks for. A list of objects is none of samples: another file's, by
     mistake.
     """
-    is_samples = isinstance(value, list) and not all(isinstance(each, (dict, list)) for each in value)
+    is_samples = isinstance(value, list) and not all(map(_is_no_sample, value))
     return len(value) if is_samples else 1
+
+
+def _is_no_sample(value: Any) -> bool:
+    return isinstance(value, (dict, list)) and not has_calls(value)

@@ -11,10 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import RunContext, RunEnd, Runner
+from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -104,20 +106,27 @@ class Predictions:
         text = sample[0] if isinstance(sample[0], str) else json.dumps(sample[0])
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    async def __call__(self, case: Case, context: RunContext) -> RunEnd:
+    async def __call__(self, case: Case, context: RunContext) -> RunEnd | RunOutput:
         """Return the prediction as the run: `failed` where there is none, and `invalid` where that is no text."""
         samples, repetition = self._samples(case), context.repetition
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:
             return RunEnd("failed", RunError(code="missing_prediction", message=self._missing(case, repetition)))
-        from pytest_agentbench.sources.predictions import as_prediction
+        from pytest_agentbench.sources.predictions import as_prediction, has_calls
 
+        sample, calls = samples[repetition - 1], None
         try:
-            text = as_prediction(samples[repetition - 1])
+            text = as_prediction(sample)
             if not isinstance(text, str):
                 raise ValueError("found a list in a list, expected a text for each repetition")
+            if has_calls(sample):
+                calls = _read_calls(sample["tool_calls"])
         except ValueError as error:
             return RunEnd("invalid", RunError(code="invalid_prediction", message=f"{self._place(case)}: {error}"))
+        if calls is not None:
+            # Checks of tool calls may decide this run: see `checks.run`.
+            context.trace.provider["reported_calls"] = len(calls)
+            return RunOutput(output=text, tool_calls=calls)
         context.trace.final_output(text)
         return RunEnd("success")
 
@@ -137,6 +146,22 @@ class Predictions:
         if repetition <= number:
             return f"{self._place(case)}: found null" + (f" for repetition {repetition}" if number > 1 else "")
         return f"{self._place(case)}: found {number} prediction{'s' * (number != 1)}, none for repetition {repetition}"
+
+
+def _read_calls(given: Any) -> tuple[ReportedCall, ...]:
+    """Return the tool calls of a prediction. Raises ValueError for anything but a list of calls."""
+    if not isinstance(given, list):
+        raise ValueError(f"tool_calls: found {json.dumps(given)[:40]}, expected a list of {{name, arguments, result}}")
+    return tuple(_read_call(f"tool_calls[{at}]", call) for at, call in enumerate(given))
+
+
+def _read_call(place: str, given: Any) -> ReportedCall:
+    from pytest_agentbench.sources.predictions import field_problem
+
+    try:
+        return ReportedCall.model_validate(given)
+    except ValidationError as error:
+        raise ValueError(f"{place}: {field_problem(dict(error.errors()[0]))}") from error
 
 
 def _ids(case_id: str, dataset: str | None) -> tuple[str, ...]:

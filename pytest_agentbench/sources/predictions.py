@@ -50,7 +50,7 @@ _EXPECTED = (
     "expected JSON or JSONL: {item id: prediction}, a list of predictions in item order, or objects with an `id` and a "
     "`prediction`"
 )
-_EXPECTED_VALUE = "expected a text, a number, a boolean, null, or a list of these"
+_EXPECTED_VALUE = "expected a text, a number, a boolean, null, an object {output, tool_calls}, or a list of these"
 
 
 def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
@@ -84,7 +84,8 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
 def as_prediction(value: object) -> str | tuple[str, ...] | None:
     """Return a prediction as metrics take it: a text, several (one per repetition), or None, which is no answer.
 
-    Numbers and booleans become their text. Raises ValueError for anything else.
+    Numbers and booleans become their text; of an answer with its tool calls the answer is returned.
+    Raises ValueError for anything else.
     """
     if value is None:
         return None
@@ -93,7 +94,14 @@ def as_prediction(value: object) -> str | tuple[str, ...] | None:
     return _text(value)
 
 
+def has_calls(value: object) -> bool:
+    """Return whether a prediction is an answer with the tool calls of its run: `{output, tool_calls}`."""
+    return isinstance(value, dict) and value.keys() == {"output", "tool_calls"}
+
+
 def _text(value: object, place: str = "") -> str:
+    if isinstance(value, dict) and has_calls(value):
+        value = value["output"]
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)):

@@ -363,6 +363,25 @@ def test_what_an_answer_does_not_show_cannot_be_checked(bench, declarative):
     assert "predictions are answers only" in finished.text
 
 
+@pytest.mark.parametrize(
+    ("declarative", "outcome"),
+    [
+        ({"kind": "tool_called", "name": "search"}, "passed"),
+        ({"kind": "tool_called", "name": "search", "arguments": {"q": "y"}}, "failed"),
+        ({"kind": "tool_not_called", "name": "search"}, "failed"),
+        ({"kind": "tool_call_count", "count": 1}, "passed"),
+        ({"kind": "max_turns", "count": 1}, "error"),
+        ({"kind": "file_exists", "path": "report.md"}, "error"),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else value,
+)
+def test_tool_checks_are_decided_by_the_calls_of_a_prediction(bench, declarative, outcome):
+    bench.case("one", deterministic_checks=[{"check_id": "it", "declarative": declarative}])
+    call = {"name": "search", "arguments": {"q": "x"}}
+    finished = predicted(bench, {"one": [{"output": "Paris", "tool_calls": [call]}]})
+    assert finished.outcomes == {"one[preds]": outcome}
+
+
 @pytest.mark.slow
 def test_what_was_answered_is_no_case_and_answers_as_predictions(project):
     asked = [("fr", "Capital of France?", "Paris"), ("it", "Capital of Italy?", "Milan"), (3, "1 + 2?", "3")]

@@ -86,3 +86,34 @@ def test_other_predictions_have_other_digests():
 
 def test_the_model_id_is_the_files_name_without_its_suffix():
     assert Predictions(Path("/x/gpt-4o.2024.jsonl"), {}).model_id == "gpt-4o.2024"
+
+
+CALL = {"name": "search", "arguments": {"q": "x"}, "result": "found"}
+
+
+def test_a_prediction_may_bring_its_tool_calls():
+    predictions = Predictions(Path("preds.json"), {"a_case": {"output": 4, "tool_calls": [CALL, {"name": "read"}]}})
+    context = RunContext(case=make_case(), open_sandboxes=lambda: Sandboxes(Workspaces()), repetition=1)
+    case = make_case().model_copy(update={"case_id": "a_case"})
+    end = conclude(asyncio.run(predictions(case, context)), context.trace)
+    assert (end.status, context.trace.output) == ("success", "4")
+    calls = [event for event in context.trace.events if event.type == "tool_call"]
+    assert [(call.name, call.arguments) for call in calls] == [("search", {"q": "x"}), ("read", {})]
+    assert context.trace.provider["reported_calls"] == 2
+
+
+@pytest.mark.parametrize(
+    ("prediction", "said"),
+    [
+        ({"output": "x", "tool_calls": {}}, "tool_calls: found {}, expected a list of"),
+        ({"output": "x", "tool_calls": [{}]}, "tool_calls[0]: name: found nothing, expected a value"),
+        ({"output": "x", "tool_calls": [CALL, "y"]}, 'tool_calls[1]: found "y"; '),
+        ({"output": [1], "tool_calls": []}, "found a list"),
+        ({"output": "x"}, "found an object"),
+        ({"output": "x", "tool_calls": [], "more": 1}, "found an object"),
+    ],
+)
+def test_a_prediction_with_wrong_calls_is_invalid(prediction, said):
+    end, _, _ = run({"a_case": prediction})
+    assert (end.status, end.error.code) == ("invalid", "invalid_prediction")
+    assert said in end.error.message

@@ -6,6 +6,7 @@ A dataset for questions with one thing that decides, a `test.yaml` for every oth
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if written.judged:
         print(f"{_format_count(written.judged, 'case')} for a judge: run with an evaluation profile that has one")
     if written.answers:
-        print(f"{_format_count(written.answers, 'answer')} to score: --agentbench-predictions {folder / PREDICTIONS}")
+        command = shlex.join(["pytest", str(folder), "--agentbench-predictions", str(folder / PREDICTIONS)])
+        print(f"{_format_count(written.answers, 'answer')} to score: {command}")
     return 1 if lost else 0
 
 

@@ -5,6 +5,7 @@ DeepEval keeps metrics in Python, not in these files, so only what a golden itse
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,8 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STRUCTURED = ("expected_tools", "tools_called", "additional_metadata", "custom_column_key_values", "expectations")
 # By such marks DeepEval puts images and documents into texts.
 _MEDIA = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
-_USED = {"input", "expected_output", "actual_output", "expected_tools", "expectations", "additional_metadata", "name"}
+_TOOLS = ("expected_tools", "tools_called")
+_USED = {"input", "expected_output", "actual_output", *_TOOLS, "expectations", "additional_metadata", "name"}
 
 
 def read(path: Path) -> FileContents:
@@ -48,7 +50,7 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
         golden[name] = value if golden.get(name) in (None, "") else golden[name]
     for name in _STRUCTURED:
         try:
-            golden[name] = parse_cell(golden.get(name))
+            golden[name] = _parse_tools(golden.get(name)) if name in _TOOLS else parse_cell(golden.get(name))
         except (ValueError, RecursionError) as error:
             gathered.lose(row.place, f"{name}: not valid JSON: {error}")
             return
@@ -58,6 +60,12 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
         return
     expected = nonblank_text(golden.get("expected_output"))
     answer = nonblank_text(golden.get("actual_output"))
+    checks = tuple(_list_tool_checks(golden["expected_tools"]))
+    calls = _read_calls(golden) if checks else None
+    if answer is not None and checks and calls is None:
+        # Without the calls of its run every check of tools would be an error.
+        gathered.note(row.place, "actual_output: not scored: expected_tools need tools_called")
+        answer = None
     draft = Draft(
         place=row.place,
         name=nonblank_text(golden.get("name")) or f"golden-{number}",
@@ -65,13 +73,14 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
         reference=expected,
         # Where expectations decide, the expected output is for their judge.
         compared=not golden["expectations"],
-        checks=tuple(_list_tool_checks(golden["expected_tools"])),
+        checks=checks,
         expectations=tuple(_list_expectations(golden["expectations"])),
         metadata=_make_metadata(golden),
         answers=() if answer is None else (answer,),
+        calls=calls,
     )
-    if draft.checks:
-        names = ", ".join(sorted({check["declarative"]["name"] for check in draft.checks}))
+    if checks:
+        names = ", ".join(sorted({check["declarative"]["name"] for check in checks}))
         gathered.note(row.place, f"expected_tools: offer the agent {names} by tools, mcp_servers or its own runner")
     _note_judge(golden["expectations"], row.place, gathered)
     gathered.drafts.append(draft)
@@ -88,11 +97,9 @@ def _why_unfit(golden: Mapping[str, Any]) -> str | None:
     for name in ("expected_output", "actual_output"):
         if not isinstance(golden.get(name), str | None):
             return f"{name}: found {golden[name]!r}, expected a text"
-    tools = golden["expected_tools"]
-    if tools is not None and not _is_list_of(
-        tools, lambda tool: isinstance(tool, dict) and nonblank_text(tool.get("name"))
-    ):
-        return "expected_tools: expected a list of objects with a name"
+    for name in _TOOLS:
+        if golden[name] is not None and not _is_list_of(golden[name], _is_tool):
+            return f"{name}: expected a list of objects with a name"
     said = golden["expectations"]
     if said is not None and not (
         isinstance(said, dict) and all(_is_list_of(said.get(k), nonblank_text) for k in _statement_keys(said))
@@ -101,6 +108,34 @@ def _why_unfit(golden: Mapping[str, Any]) -> str | None:
     if not isinstance(golden["additional_metadata"], dict | None):
         return "additional_metadata: expected an object"
     return None
+
+
+def _parse_tools(value: Any) -> Any:
+    """Return the tools of a cell: JSON, else names between semicolons, as DeepEval reads both. Raises ValueError."""
+    if not isinstance(value, str) or value.lstrip().startswith(("[", "{")):
+        return parse_cell(value)
+    return [{"name": name.strip()} for name in value.split(";") if name.strip()] or None
+
+
+def _is_tool(value: Any) -> bool:
+    return isinstance(value, dict) and nonblank_text(value.get("name")) is not None
+
+
+def _read_calls(golden: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
+    """Return the calls of the run that gave the actual output; None if the golden does not have them."""
+    called = golden["tools_called"]
+    return None if called is None else tuple(map(_read_call, called))
+
+
+def _read_call(tool: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("inputParameters", "input_parameters")
+    given: Any = next((tool[key] for key in keys if tool.get(key) is not None), {})
+    # DeepEval's tools take any value as input; arguments of calls are objects.
+    call = {"name": tool["name"], "arguments": given if isinstance(given, dict) else {"input": given}}
+    output = tool.get("output")
+    if output is None:
+        return call
+    return call | {"result": output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)}
 
 
 def _is_list_of(value: Any, fits: Any) -> bool:
@@ -134,6 +169,5 @@ def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: FileCont
 def _make_metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the agent is not shown and nothing is decided by; the arguments of expected tools too."""
     kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
-    if golden["expected_tools"]:
-        kept["expected_tools"] = golden["expected_tools"]
+    kept |= {name: golden[name] for name in _TOOLS if golden[name]}
     return {**kept, **(golden["additional_metadata"] or {})}

@@ -38,7 +38,8 @@ class Draft:
     `messages` are `{role, content}`. `metric` is what compares the answer with `reference`; None leaves the choice to
     the writer, unless not `compared`: then the reference is for people and judges. `checks` are
     `{description, declarative}`, `expectations` hard ones. `files` go into the workspace. `answers` were given when the
-    case ran elsewhere. `unfinished` says that something a person has to add is missing.
+    case ran elsewhere; `calls` are the tool calls of that run, `{name, arguments, result}`, None if they are unknown.
+    `unfinished` says that something a person has to add is missing.
     """
 
     place: Place
@@ -57,6 +58,7 @@ class Draft:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     answers: tuple[str, ...] = ()
+    calls: tuple[Mapping[str, Any], ...] | None = None
     unfinished: bool = False
 
     @property

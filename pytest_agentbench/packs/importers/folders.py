@@ -280,7 +280,9 @@ def _make_prediction_id(name: str, draft: Draft, stem: str) -> str:
     return name if _is_row(draft) else f"{stem}-{name}"
 
 
-def _join_answers(draft: Draft) -> str | list[str]:
+def _join_answers(draft: Draft) -> str | list[str] | dict[str, Any]:
+    if draft.calls is not None:
+        return {"output": draft.answers[0], "tool_calls": [dict(call) for call in draft.calls]}
     return draft.answers[0] if len(draft.answers) == 1 else list(draft.answers)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import resource
+import shlex
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +30,7 @@ def test_every_format_that_deepeval_saves_gives_the_same_cases(
     found = importing.call("deepeval", FOREIGN / file)
     assert found.code == 0
     assert found.err.splitlines() == [
+        f"{file}:{places[0]}: actual_output: not scored: expected_tools need tools_called",
         f"{file}:{places[0]}: expected_tools: offer the agent search_tickets by tools, mcp_servers or its own runner",
         f"{file}:{places[1]}: nothing decides it, so its case says report_only: true; add checks or expectations",
     ]
@@ -36,7 +40,6 @@ def test_every_format_that_deepeval_saves_gives_the_same_cases(
         "golden-4/test.yaml",
         "goldens.dataset.yaml",
         "goldens.jsonl",
-        "predictions.jsonl",
     ]
     tools = found.case("golden-2")
     assert tools["deterministic_checks"][0]["declarative"] == {"kind": "tool_called", "name": "search_tickets"}
@@ -213,3 +216,90 @@ def test_terminal_codes_of_the_file_are_not_printed(importing: Importing):
     assert "\x1b" not in found.err + found.out
     assert "\u202e" not in found.err
     assert "red" in found.err
+
+
+CALLED = {"name": "lookup", "inputParameters": {"q": "x"}, "output": {"height": 8849}}
+
+
+def tool_golden(**fields: object) -> dict[str, object]:
+    return {"input": "How high?", "actual_output": "8849 m", "expected_tools": [{"name": "lookup"}], **fields}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
+def test_tool_checks_are_decided_by_the_tools_that_were_called(importing: Importing, suffix: str):
+    goldens = [
+        tool_golden(name="right", expected_output="8849 m", tools_called=[CALLED]),
+        tool_golden(name="wrong-tool", expected_output="8849 m", tools_called=[{"name": "search"}]),
+        tool_golden(name="wrong-answer", expected_output="8848 m", tools_called=[CALLED]),
+        tool_golden(name="row", tools_called=[CALLED]),
+        tool_golden(name="too-few", expected_tools=[{"name": "lookup"}] * 2, tools_called=[CALLED]),
+    ]
+    content = json.dumps(goldens)
+    if suffix == ".csv":
+        names = ["name", "input", "actual_output", "expected_output", "expected_tools", "tools_called"]
+        rows = [[each.get(key, "") for key in names] for each in goldens]
+        table = io.StringIO()
+        csv.writer(table).writerows(
+            [names, *([x if isinstance(x, str) else json.dumps(x) for x in row] for row in rows)]
+        )
+        content = table.getvalue()
+    found = importing.call("deepeval", importing.write(f"g{suffix}", content))
+    assert found.code == 0
+    # The command that the import prints, word for word.
+    command = shlex.split(
+        found.out.splitlines()[-1].partition(": ")[2].replace("cases/", f"{importing.project}/cases/")
+    )
+    assert command[0] == "pytest"
+    importing.run(*command[2:])
+    report = json.loads((importing.project / "outputs" / "report.json").read_text())
+    outcomes = {run["case_id"].rpartition("/")[2].removeprefix("g-"): run["outcome"] for run in report["runs"]}
+    assert outcomes == {
+        "right": "passed",
+        "wrong-tool": "failed",
+        "wrong-answer": "failed",
+        "checked.row": "passed",
+        "checked.too-few": "failed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("called", "prediction"),
+    [
+        ([CALLED], [{"name": "lookup", "arguments": {"q": "x"}, "result": '{"height": 8849}'}]),
+        (
+            [{"name": "lookup", "input_parameters": None, "output": "8849"}],
+            [{"name": "lookup", "arguments": {}, "result": "8849"}],
+        ),
+        ([{"name": "lookup", "inputParameters": [1]}], [{"name": "lookup", "arguments": {"input": [1]}}]),
+        ([], []),
+    ],
+)
+def test_called_tools_become_calls_of_the_prediction(importing: Importing, called: object, prediction: object):
+    found = importing.call("deepeval", importing.write("g.json", json.dumps([tool_golden(tools_called=called)])))
+    row = json.loads((found.folder / "predictions.jsonl").read_text())
+    assert row["prediction"] == {"output": "8849 m", "tool_calls": prediction}
+
+
+def test_an_answer_whose_tool_calls_are_unknown_is_not_scored(importing: Importing):
+    found = importing.call("deepeval", importing.write("g.json", json.dumps([tool_golden()])))
+    assert "g.json:1:2: actual_output: not scored: expected_tools need tools_called" in found.err
+    assert "to score" not in found.out
+    assert "predictions.jsonl" not in found.files
+
+
+def test_tools_of_a_table_may_be_names_between_semicolons(importing: Importing):
+    table = "input,actual_output,expected_tools,tools_called\nHow high?,8849 m,lookup; search,lookup;search;lookup\n"
+    found = importing.call("deepeval", importing.write("g.csv", table))
+    checks = [check["declarative"]["name"] for check in found.case("golden-1")["deterministic_checks"]]
+    assert checks == ["lookup", "search"]
+    row = json.loads((found.folder / "predictions.jsonl").read_text())
+    assert [call["name"] for call in row["prediction"]["tool_calls"]] == ["lookup", "search", "lookup"]
+
+
+@pytest.mark.parametrize("tools", [[{"name": ""}], [1], {"name": "x"}, [{"names": "x"}]])
+@pytest.mark.parametrize("field", ["expected_tools", "tools_called"])
+def test_tools_without_a_name_are_refused(importing: Importing, field: str, tools: object):
+    found = importing.call("deepeval", importing.write("g.json", json.dumps([tool_golden(**{field: tools})])))
+    assert found.code == 1
+    assert f"{field}: expected a list of objects with a name" in found.err
