@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pytest_agentbench.packs.importers.drafts import (
     read_rows,
 )
 from pytest_agentbench.packs.importers.inspect_samples import Task, UnfitError, add_sample, unsupported_options
+from pytest_agentbench.packs.importers.inspect_verdicts import list_other_verdicts, read_verdict
 
 MAX_LOG = 1024**3
 """Bytes of a log in JSON."""
@@ -30,7 +31,9 @@ _ATTACHMENT = "attachment://"
 _PLAIN_SOLVERS = {"generate", "multiple_choice"}
 _OF_CHOICES = ("template", "cot", "multiple_correct")
 _OF_A_CASE = ("input", "target", "choices", "id", "metadata", "files", "setup", "sandbox")
-_OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
+_OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments", "scores")
+_SHOWN = 10
+"""Names of samples in one note."""
 
 
 def read(path: Path) -> FileContents:
@@ -54,7 +57,7 @@ def _name_sample(sample: Mapping[str, Any], number: int) -> str:
 def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: FileContents) -> None:
     """Add one draft for each sample, with the answers of all its epochs."""
     task = _read_task(header, Place(str(path)), gathered)
-    answers: dict[str, list[str]] = {}
+    answers: dict[str, list[_Answer]] = {}
     for number, row in enumerate(samples, 1):
         name = _name_sample(row.value, number)
         # The first epoch makes the draft, the others add their answers to it.
@@ -62,7 +65,7 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
         if row.value.get("error"):
             gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
         try:
-            answers.setdefault(name, []).extend(_list_answers(row.value))
+            answers.setdefault(name, []).extend(_list_answers(row.value, task))
             sample = {key: _restore_attachments(row.value.get(key), row.value) for key in _OF_A_CASE}
         except UnfitError as error:
             gathered.lose(row.place, str(error))
@@ -70,14 +73,20 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
         if not known:
             add_sample(sample, row.place, name, path.parent, gathered, task)
     # Epochs of a sample stand anywhere in the log: its answers are whole only now.
-    gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
+    gathered.drafts[:] = [
+        replace(draft, answers=tuple(answer.text for answer in answers[draft.name])) for draft in gathered.drafts
+    ]
+    verdicts = {name: [answer.is_right for answer in each] for name, each in answers.items()}
+    if others := list_other_verdicts(gathered.drafts, verdicts):
+        shown = ", ".join(others[:_SHOWN]) + (", ..." if len(others) > _SHOWN else "")
+        gathered.note(
+            Place(str(path)), f"scores: answers to {len(others):,} samples are decided otherwise here: {shown}"
+        )
 
 
 def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:
     """Return scorer and system messages; what else the task did is named."""
-    scorers = [
-        scorer for scorer in _read_objects(header, "eval", "scorers", place) if nonblank_text(scorer.get("name"))
-    ]
+    scorers = _list_scorers(header, place)
     for other in scorers[1:]:
         gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
     before = []
@@ -102,6 +111,19 @@ def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) 
     return task
 
 
+def _list_scorers(header: Mapping[str, Any], place: Place) -> list[dict[str, Any]]:
+    """Return the scorers of a log, `{name, options}` each."""
+    scorers = [each for each in _read_objects(header, "eval", "scorers", place) if nonblank_text(each.get("name"))]
+    if scorers:
+        return scorers
+    # Logs up to Inspect 0.3.42 name scorers with their results only, once for each reducer of epochs.
+    named: dict[str, dict[str, Any]] = {}
+    for each in _read_objects(header, "results", "scores", place):
+        if (name := nonblank_text(each.get("scorer"))) is not None:
+            named.setdefault(name, {"name": name, "options": each.get("params")})
+    return list(named.values())
+
+
 def _read_objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
     """Return a list of objects in a part of the log, empty where it is not there.
 
@@ -116,10 +138,36 @@ def _read_objects(header: Mapping[str, Any], part: str, name: str, place: Place)
     return found
 
 
-def _list_answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class _Answer:
+    """Answer of a sample's epoch. `is_right` is the log's own verdict; None if it has none, or a partial one."""
+
+    text: str
+    is_right: bool | None
+
+
+def _list_answers(sample: Mapping[str, Any], task: Task) -> tuple[_Answer, ...]:
+    """Return the answer of a sample; none if its run has failed, or the model was never asked."""
     output = sample.get("output")
-    answer = nonblank_text(_restore_attachments(output.get("completion"), sample)) if isinstance(output, dict) else None
-    return () if answer is None or sample.get("error") else (answer,)
+    if sample.get("error") or not isinstance(output, dict):
+        return ()
+    text = _read_completion(output)
+    return () if text is None else (_Answer(_restore_attachments(text, sample), read_verdict(sample, task)),)
+
+
+def _read_completion(output: Mapping[str, Any]) -> str | None:
+    """Return the text of a model's output; None if it has no message."""
+    completion = nonblank_text(output.get("completion"))
+    choices = output.get("choices")
+    if completion is not None or not isinstance(choices, list) or not choices:
+        return completion
+    # Logs up to Inspect 0.3.42 have the message only.
+    message = choices[0].get("message") if isinstance(choices[0], dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else None
 
 
 def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:

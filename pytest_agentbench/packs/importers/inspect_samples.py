@@ -87,7 +87,11 @@ def _make_draft(
 ) -> Draft:
     choices = _read_choices(sample.get("choices"))
     targets = _read_targets(sample.get("target"))
-    files = {path: _read_content(path, text, folder) for path, text in _read_files(sample.get("files")).items()}
+    named = _list_file_names(sample.get("files"))
+    texts = {} if named else _read_files(sample.get("files"))
+    files = {path: _read_content(path, text, folder) for path, text in texts.items()}
+    if named:
+        gathered.note(place, f"files: the log names {', '.join(named)} without content; put them into the workspace")
     metadata = _read_object("metadata", sample.get("metadata"))
     dockerfile, sandboxed = _read_sandbox(sample.get("sandbox"), folder)
     setup = nonblank_text(sample.get("setup"))
@@ -95,7 +99,7 @@ def _make_draft(
         gathered.note(place, "setup: a script is not run before a case; let the workspace or sandbox.dockerfile do it")
     if isinstance(sandboxed, str):
         gathered.note(place, sandboxed)
-    unfinished = setup is not None or isinstance(sandboxed, str)
+    unfinished = setup is not None or isinstance(sandboxed, str) or bool(named)
     others = {key: value for key, value in sample.items() if key not in _USED and value not in (None, "", [], {})}
     # "A, C" in one text are two choices to Inspect, unless a choice reads so itself.
     several = len(targets) > 1 or any(_LETTERS.fullmatch(each) and each not in choices for each in targets)
@@ -108,7 +112,7 @@ def _make_draft(
         title=title,
         messages=(*task.before, *_read_messages(sample.get("input"))),
         choices=choices,
-        tools=_choose_tools(bool(files), bool(sandboxed)),
+        tools=_choose_tools(bool(files or named), bool(sandboxed)),
         files=files,
         dockerfile=dockerfile,
         metadata={**others, **({} if setup is None else {"setup": setup}), **metadata},
@@ -220,8 +224,13 @@ def _read_object(name: str, given: Any) -> dict[str, Any]:
     return value or {}
 
 
+def _list_file_names(given: Any) -> list[str]:
+    """Return the names of a sample's files as logs have them: a list, without contents."""
+    return given if isinstance(given, list) and all(isinstance(name, str) for name in given) else []
+
+
 def _read_files(given: Any) -> dict[str, str]:
-    files = _read_object("files", given)
+    files = {} if given == [] else _read_object("files", given)
     for path, text in files.items():
         inside = PurePosixPath(path)
         if not isinstance(text, str):

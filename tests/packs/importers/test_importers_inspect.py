@@ -309,3 +309,95 @@ def test_scorers_of_a_log_become_metrics(importing: Importing, scorer: object, s
     assert yaml.safe_load(descriptor.read_text())["metrics"] == [said]
     assert note in found.err
     assert "Kept apart?" in Path(str(descriptor).replace(".dataset.yaml", ".jsonl")).read_text()
+
+
+def old_sample(number: int, target: object, message: object, value: object, **fields: object) -> dict[str, object]:
+    """A sample as logs of Inspect 0.3.41 have it: without `completion`."""
+    choices = [] if message is None else [{"message": {"role": "assistant", "content": message}}]
+    return {
+        "id": number,
+        "epoch": 1,
+        "input": "Which?",
+        "target": target,
+        "output": {"model": "m", "choices": choices},
+        "scores": {"match": {"value": value, "answer": message}},
+        **fields,
+    }
+
+
+def old_log(*samples: object, scores: object = ({"name": "match", "scorer": "match", "params": {}},)) -> str:
+    """A log that names its scorer with the results only, as 0.3.41 and 0.3.42 do."""
+    return json.dumps({"eval": {"task": "t"}, "results": {"scores": scores}, "samples": samples})
+
+
+@pytest.mark.slow
+def test_an_old_log_keeps_its_answers_scorer_and_verdicts(importing: Importing):
+    parts = [
+        {"type": "reasoning", "reasoning": "Milan?"},
+        {"type": "text", "text": "It is"},
+        {"type": "text", "text": "Rome"},
+    ]
+    log = old_log(
+        old_sample(1, "Paris", "It is Paris.", "C", files=[]),
+        old_sample(2, "Rome", parts, "C"),
+        old_sample(3, "Bern", "Bern or Basel", "I"),
+        old_sample(4, "Oslo", "", "I"),
+        old_sample(5, "Riga", None, "I"),
+    )
+    found = importing.call("inspect", importing.write("s.json", log))
+    assert (found.code, found.err) == (0, "")
+    predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [row["prediction"] for row in predictions] == ["It is Paris.", "It is\nRome", "Bern or Basel", ""]
+    printed = importing.run("--agentbench-predictions", "cases/it/predictions.jsonl", "-k", "not 5")
+    assert "2 failed, 2 passed" in printed, printed
+
+
+def test_a_scorer_of_results_decides_with_its_options_once_for_all_reducers(importing: Importing):
+    scores = [
+        {"name": "match", "scorer": "match", "reducer": reducer, "params": {"location": "begin"}}
+        for reducer in ("mean", "max")
+    ]
+    found = importing.call("inspect", importing.write("s.json", old_log(old_sample(1, "a", "a b", "C"), scores=scores)))
+    assert (found.code, found.err) == (0, "")
+    row = json.loads((found.folder / "s-checked.jsonl").read_text())
+    assert row["evaluator"]["args"]["pattern"].startswith(r"\A")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "fields", "value", "is_noted"),
+    [
+        ("match", {}, {}, "C", False),
+        ("match", {}, {}, "I", True),
+        ("match", {}, {}, 1, False),
+        ("match", {}, {}, 0.0, True),
+        ("match", {}, {}, True, False),
+        ("match", {}, {}, "P", False),
+        ("match", {}, {}, None, False),
+        ("match", {}, {}, [1], False),
+        ("match", {"numeric": True}, {"target": "12", "content": "It is 13"}, "C", True),
+        ("match", {"numeric": True}, {"target": "12", "content": "It is 12"}, "C", False),
+        ("choice", {}, {"target": "B", "choices": ["3", "4"], "content": "ANSWER: B"}, "C", False),
+        ("choice", {}, {"target": "B", "choices": ["3", "4"], "content": "ANSWER: B"}, "I", True),
+        ("model_graded_qa", {}, {}, "I", False),
+        ("own", {}, {}, "I", False),
+    ],
+)
+def test_a_verdict_that_differs_from_that_of_the_log_is_named(
+    importing: Importing, name: str, options: object, fields: dict[str, object], value: object, is_noted: bool
+):
+    given = {"id": "x", "epoch": 1, "input": "Which?", "target": "yes", "content": "yes", **fields}
+    given["output"] = {"choices": [{"message": {"content": given.pop("content")}}]}
+    given["scores"] = {f"package/{name}": {"value": value}}
+    log = {"eval": {"scorers": [{"name": name, "options": options}]}, "samples": [given]}
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    noted = "s.json:1:1: scores: answers to 1 samples are decided otherwise here: x" in found.err.splitlines()
+    assert noted == is_noted
+
+
+def test_files_that_a_log_only_names_are_to_be_added(importing: Importing):
+    log = old_log(old_sample(1, "a", "a", "C", files=["notes.txt", "b.txt"]))
+    found = importing.call("inspect", importing.write("s.json", log))
+    assert "s.json:1:" in found.err
+    assert "files: the log names notes.txt, b.txt without content; put them into the workspace" in found.err
+    case = found.case("1")
+    assert (case["tags"], case["input"]["context"]["llm_probe"]["tools"][0]) == (["manual"], "read_file")

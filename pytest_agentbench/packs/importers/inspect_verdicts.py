@@ -1,0 +1,59 @@
+"""Verdicts of an Inspect log beside those that its cases here come to on the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.bounded.patterns import search_pattern
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.packs.importers.drafts import Draft
+from pytest_agentbench.packs.importers.inspect_samples import Task
+
+_SECONDS = 2.0
+"""Seconds that the search for a pattern in one answer may take."""
+_COMPUTED = ("numeric_match", "f1_score", "multiple_choice")
+_VALUES = {"C": True, "I": False, "N": False}
+
+
+def read_verdict(sample: Mapping[str, Any], task: Task) -> bool | None:
+    """Return whether the log's scorer took the sample's answer for right; None if it does not say so, or for a part."""
+    scores = sample.get("scores")
+    named = {str(name).rpartition("/")[2]: each for name, each in scores.items()} if isinstance(scores, dict) else {}
+    value = named.get(task.scorer or "")
+    value = value.get("value") if isinstance(value, dict) else None
+    if isinstance(value, str):
+        return _VALUES.get(value)
+    return float(value) == 1.0 if isinstance(value, bool | int | float) else None
+
+
+def list_other_verdicts(drafts: Iterable[Draft], verdicts: Mapping[str, Sequence[bool | None]]) -> list[str]:
+    """Return the names of drafts of which an answer is decided otherwise than `verdicts`, by name and answer, say.
+
+    Drafts that ask a judge, or whose metric is still to be guessed, are left out.
+    """
+    return [
+        draft.name
+        for draft in drafts
+        if any(
+            verdict is not None and _is_right(draft, answer) == (not verdict)
+            for answer, verdict in zip(draft.answers, verdicts[draft.name], strict=True)
+        )
+    ]
+
+
+def _is_right(draft: Draft, answer: str) -> bool | None:
+    """Return whether the draft's case takes an answer for right; None if that takes a model, or is not decided yet."""
+    try:
+        if draft.checks:
+            spec = draft.checks[0]["declarative"]
+            found = search_pattern(spec["pattern"], answer, _SECONDS, ignore_case=spec.get("ignore_case", False))
+            return found is not None
+        if draft.metric is None or draft.metric["name"] not in _COMPUTED:
+            return None
+        args: dict[str, Any] = {"choices": list(draft.choices)} if draft.choices else {}
+        return score(draft.metric["name"], draft.reference or "", answer, **args) >= 1.0
+    except (AgentbenchError, ValueError, TimeoutError):
+        # Its run will say what is wrong with it.
+        return None
