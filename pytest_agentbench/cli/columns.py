@@ -1,12 +1,9 @@
-"""The fields of unknown rows: their dotted paths and values, conversations, the choices of questions."""
+"""The fields of unknown rows: their dotted paths and values, and conversations."""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 Values = dict[int, Any]
@@ -60,6 +57,27 @@ def find_named_field(
 def find_fields_below(columns: Mapping[str, Values], names: Sequence[str]) -> set[str]:
     """Return the fields that have one of the names, and all inside them."""
     return {path for path in columns if any(normalize_name(part) in names for part in path.split("."))}
+
+
+def list_unused(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Values], used: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that are neither used nor hold or belong to a used one, outermost only, each with a value."""
+    roots = {path.partition(".*")[0] for path in used}
+    above = {path.rsplit(".", depth)[0] for path in roots for depth in range(1, path.count(".") + 1)}
+    named: set[str] = set()
+    for path, values in columns.items():
+        below = any(path.startswith(f"{other}.") for other in (*roots, *named))
+        # Who speaks is told by the place of a turn.
+        speaks = path.rpartition(".")[2] in ROLES and path.rpartition(".")[0] in above
+        if path not in roots | above and not below and not speaks:
+            named.add(path)
+            yield path, next((value for value in values.values() if value != ""), "")
+    # Names that no path can spell have no column.
+    for key in dict.fromkeys(key for row in rows for key in row if key not in columns):
+        value = next((row[key] for row in rows if row.get(key) is not None), None)
+        if value is not None:
+            yield key, value
 
 
 def take_last_name(path: str) -> str:
@@ -154,97 +172,3 @@ def _are_speakers(values: Values, count: int, speakers: frozenset[str]) -> bool:
 
 def _are_texts(values: Values, count: int) -> bool:
     return len(values) == count and all(isinstance(value, str) for value in values.values())
-
-
-CHOICES = ("choices", "options", "candidates", "endings", "选项")
-
-_MOSTLY = 0.8
-_LETTERED = re.compile(r"(option|choice|opt|op|)([a-z])")
-
-
-class Choices(NamedTuple):
-    """The place of a row's choices: the field of a list, or one field for each, by letter."""
-
-    field: str
-    lettered: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Return all fields that hold choices."""
-        return tuple(field for _, field in self.lettered) or (self.field,)
-
-
-def find_choices(columns: Mapping[str, Values], count: int) -> Choices | None:
-    """Find a list of texts, such a list below `text` (as in ARC), an object by letter, or fields A, B, C, ..."""
-
-    def listed(values: Values) -> bool:
-        return len(values) >= _MOSTLY * count and all(map(_is_list_of_choices, values.values()))
-
-    path = find_named_field(columns, CHOICES, listed, (), inner=False)
-    if path is None:
-        inside = [path for path in columns if path.endswith(".text") and normalize_name(path.split(".")[-2]) in CHOICES]
-        path = next((path for path in inside if listed(columns[path])), None)
-    if path is not None:
-        return Choices(path)
-    for choices in _find_lettered(columns, count):
-        if normalize_name(take_last_name(choices.field)) in CHOICES or any(_find_letters(columns, choices, ())):
-            return choices
-    return None
-
-
-def find_letters_field(
-    columns: Mapping[str, Values], choices: Choices, answer: str | None, taken: Collection[str]
-) -> str | None:
-    """Return the field whose values are the letters of the choices: the answer's, else another one not `taken`."""
-    return next(iter(_find_letters(columns, choices, taken, first=answer)), None)
-
-
-def doubt_numbering(answers: Values, choices: Values) -> str | None:
-    """Return why numbers among the answers may not be places from 0 in the list of choices; None where they may."""
-    places: dict[int, int] = {}
-    letters = 0
-    for at, answer in answers.items():
-        text = str(answer).strip()
-        if text.isdecimal() and text not in map(str, choices.get(at, ())):
-            places[at] = int(text)
-        letters += len(text) == 1 and text.isalpha()
-    # One that is as large as the list is long cannot be counted from 0.
-    if any(place == len(choices.get(at, ())) for at, place in places.items()):
-        return "its numbers seem to count the choices from 1, multiple_choice counts from 0"
-    if places and letters:
-        return "some are numbers, others letters; multiple_choice counts numbers from 0"
-    return None
-
-
-def _find_lettered(columns: Mapping[str, Values], count: int) -> Iterator[Choices]:
-    """Yield fields of one object with names such as A, B, C or option_a, option_b, which all rows fill with texts."""
-    groups: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-    for path in columns:
-        match = _LETTERED.fullmatch(normalize_name(take_last_name(path)))
-        if match is not None:
-            groups[path.rpartition(".")[0], match[1]][match[2].upper()] = path
-    for (parent, _), fields in groups.items():
-        # Gaps in the letters (A, B, D) are fields of another kind.
-        filled = all(len(columns[path]) == count and _are_choices(columns[path]) for path in fields.values())
-        if filled and len(fields) >= 2 and "".join(sorted(fields)) == ascii_uppercase[: len(fields)]:
-            lettered = tuple(sorted(fields.items()))
-            yield Choices(parent or ", ".join(path for _, path in lettered), lettered)
-
-
-def _find_letters(
-    columns: Mapping[str, Values], choices: Choices, taken: Collection[str], first: str | None = None
-) -> Iterator[str]:
-    known = {letter for letter, _ in choices.lettered}
-    # The answer may hold the letters itself.
-    for path in (*([first] if first is not None else []), *columns):
-        values = columns[path].values()
-        if path not in taken and all(isinstance(value, str) and value.strip().upper() in known for value in values):
-            yield path
-
-
-def _are_choices(values: Values) -> bool:
-    return all(isinstance(value, str | int | float) for value in values.values())
-
-
-def _is_list_of_choices(value: object) -> bool:
-    return isinstance(value, list) and len(value) >= 2 and all(isinstance(each, str | int | float) for each in value)

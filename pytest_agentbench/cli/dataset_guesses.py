@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,23 +11,32 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pytest_agentbench.cli.columns import (
+from pytest_agentbench.cli.choice_columns import (
     CHOICES,
+    CORRECT,
     Choices,
-    Exchange,
-    Values,
+    are_places,
+    ask_with_letters,
     doubt_numbering,
     find_choices,
+    find_letters_field,
+    find_wrong_answers,
+)
+from pytest_agentbench.cli.columns import (
+    Exchange,
+    Values,
     find_fields_below,
     find_first_exchange,
-    find_letters_field,
     find_named_field,
     list_columns,
+    list_unused,
     normalize_name,
     take_last_name,
 )
 from pytest_agentbench.cli.numbered_answers import Numbering, decide_numbering
+from pytest_agentbench.sources.choices import list_options
 from pytest_agentbench.sources.items import look_up
+from pytest_agentbench.terminal_text import shorten_text
 
 QUESTION = (
     *("question", "questionstem", "problem", "problemstatement", "prompt", "instruction", "query", "input", "text"),
@@ -35,13 +45,23 @@ QUESTION = (
 ANSWER = (
     *("answer", "finalanswer", "bestanswer", "answers", "groundtruth", "expectedanswer", "correctanswer", "goldanswer"),
     *("expected", "target", "gold", "ideal", "output", "expectedoutput", "label", "solution", "reference", "answerkey"),
-    *("answersspans", "答案", "参考答案"),
+    *("answersspans", "答案", "参考答案", *CORRECT, "correctletter", "correctindex", "correctansweridx", "answeridx"),
+    *("answerindex", "answerletter", "goldlabel", "goldindex", "goldidx", "cop", "ans"),
 )
 ID = (
     *("id", "uid", "uuid", "guid", "qid", "questionid", "queryid", "taskid", "itemid", "instanceid", "exampleid"),
     *("uniqueid", "key", "index", "idx"),
 )
 CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
+BESIDE = ("body", "background", "scenario", "premise", "preamble", "text", "content")
+"""Names of a text that is what a question is about only at the top of a row next to that question."""
+LIKELY = ("content", "ctx", "sentence", "statement", "claim", "premise")
+"""Names of a question for rows in which no field has a usual name."""
+SOLUTION = (
+    *("steps", "rationale", "explanation", "exp", "reasoning", "cot", "chainofthought", "thought", "thoughts", "proof"),
+    *("derivation", "workings", "solution", "solutions", "canonicalsolution", "code", "equation", "formula", "hint"),
+)
+"""Names of what leads to the answer, which no agent is shown."""
 TAGS = ("tags", "tag", "keywords")
 SPLIT = ("split", "fold", "subset", "set", "partition")
 GROUPS = (
@@ -49,7 +69,7 @@ GROUPS = (
     *("source", "language", "lang", "answertype", "answerformat", "questiontype", "grade", "field", "area"),
 )
 
-_NEVER_ASKED = frozenset({*ID, "prediction", "predictions", "role", "from"})
+_NEVER_ASKED = frozenset({*ID, *SOLUTION, "prediction", "predictions", "role", "from"})
 _SPLITS = {"test": 0, "validation": 1, "val": 1, "valid": 1, "dev": 1, "eval": 1, "train": 2, "training": 2}
 _MOST_GROUPS = 4
 _MOSTLY = 0.8
@@ -59,10 +79,11 @@ _LONG_ANSWER = 5
 # Chinese and Japanese set no blanks: two signs are about a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[^\s\u3040-\u30ff\u4e00-\u9fff]+")
 _IS_ID = re.compile(r"(?:^|[_\s-])(?:id|ids|uid|hash)$|[a-z]I[Dd]s?$", re.ASCII)
-_NUMBER = re.compile(r"\s*[-+]?[$€£¥]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?\s?%?\s*")
+# A unit may follow in brackets: "9 (cups)".
+_NUMBER = re.compile(r"\s*[-+]?[$€£¥]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?\s?%?\s?(?:\([^()\d]{1,40}\))?\s*")
 # GSM8K ends its solutions with `#### 42`.
 _LAST_NUMBER = re.compile(r"####\s*[-+$]*\d[\d,]*(?:\.\d+)?\s*$")
-_FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\{")
+_FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\s?\{")
 
 
 class GuessedField(NamedTuple):
@@ -91,6 +112,8 @@ class DatasetGuess:
     """A context that is no text."""
     choices: Choices | None = None
     tags_from: tuple[str, ...] = ()
+    unused: tuple[tuple[str, Any], ...] = ()
+    """The fields that neither question nor score use, with a value each."""
     answers_are: str = "short"
     """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
     numbering: Numbering | None = None
@@ -108,6 +131,14 @@ class DatasetGuess:
         }
         return {name: each for name, each in found.items() if each is not None}
 
+    @property
+    def used(self) -> list[str]:
+        """Return the fields that have a purpose, or are named for having none."""
+        fields = [found.field for found in self.parts.values()]
+        fields += [*self.tags_from, *(self.choices.fields if self.choices is not None else ())]
+        fields += [self.choices.labels] if self.choices is not None and self.choices.labels is not None else []
+        return [*fields, *(field for field in (self.context, self.input, self.unshown) if field is not None)]
+
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     """Guess what the rows' fields are for; None where no field holds a text that could be asked."""
@@ -121,7 +152,10 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     if exchange is not None and question.field != exchange.question:
         exchange = None
     answer = _guess_answer(columns, count, {question.field}, exchange)
-    answer, chosen = _guess_choice(columns, answer, choices, {question.field})
+    choices = choices or find_wrong_answers(columns, count, answer and answer.field)
+    answer, chosen, choices = _guess_choice(columns, answer, choices, {question.field})
+    if answer is not None and choices is None:
+        chosen = ask_with_letters(columns[question.field], columns[answer.field])
     # In this order: what was found for one purpose is not offered for the next.
     taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
     split = _guess_split(columns, taken)
@@ -131,7 +165,8 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     taken |= {found.field for found in (identifier, tags) if found is not None}
     context = exchange.system if exchange is not None else _guess_context(columns, count, CONTEXT, taken)
     instructed = normalize_name(take_last_name(question.field)) == "instruction"
-    return DatasetGuess(
+    groups = _guess_groups(columns, taken | find_fields_below(columns, (*CHOICES, *ANSWER)))
+    guess = DatasetGuess(
         question=question,
         answer=answer,
         id=identifier,
@@ -142,9 +177,10 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         input=_guess_context(columns, count, ("input",), taken) if instructed else None,
         unshown=_guess_nested_context(columns, count, taken) if context is None else None,
         choices=choices,
-        tags_from=_guess_groups(columns, taken | find_fields_below(columns, (*CHOICES, *ANSWER))),
+        tags_from=groups,
         answers_are="choice" if chosen else _classify_answers(columns[answer.field]) if answer is not None else "short",
     )
+    return replace(guess, unused=tuple(list_unused(rows, columns, guess.used)))
 
 
 def with_numbering(guess: DatasetGuess, rows: Iterable[Mapping[str, Any]]) -> DatasetGuess:
@@ -155,10 +191,23 @@ def with_numbering(guess: DatasetGuess, rows: Iterable[Mapping[str, Any]]) -> Da
     choices, answer = guess.choices, guess.answer
     if guess.answers_are != "choice" or choices is None or choices.lettered or answer is None:
         return guess
-    numbering = decide_numbering((look_up(row, answer.field), look_up(row, choices.field)) for row in rows)
+    if choices.shuffled:
+        return replace(guess, numbering=Numbering("text", "the right option stands in a field of its own"))
+    if choices.labels is not None:
+        return guess
+    numbering = decide_numbering((look_up(row, answer.field), _options_of(row, choices)) for row in rows)
     if numbering is None:
         return guess
     return replace(guess, numbering=numbering, answer=GuessedField(answer.field))
+
+
+def _options_of(row: Mapping[str, Any], choices: Choices) -> Any:
+    if not choices.listed:
+        return look_up(row, choices.field)
+    try:
+        return list_options(lambda path: look_up(row, path), choices.listed)
+    except ValueError:
+        return None  # such a row is an error when it runs
 
 
 def _guess_question(
@@ -169,6 +218,8 @@ def _guess_question(
 
     # An answer or a choice may be the longest text, and is never the question.
     others = find_fields_below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
+    # The object of a question with its options: {"question": {"stem": ..., "choices": [...]}}
+    others = {path for path in others if not any(normalize_name(path) == name for name in QUESTION)}
     own = find_named_field(columns, QUESTION, asks, others)
     if exchange is not None and (own is None or own.startswith(f"{exchange.conversation}.")):
         goes_on = "the conversation goes on, only its first question is asked"
@@ -184,6 +235,9 @@ def _guess_question(
         and len(set(values.values())) > len(values) / 2
         and normalize_name(take_last_name(path)) not in _NEVER_ASKED
     ]
+    likely = next((path for name in LIKELY for path in texts if normalize_name(path) == name), None)
+    if likely is not None:
+        return GuessedField(likely, "no field has a usual name; this one's is the likeliest")
     longest = max(texts, key=lambda path: sum(map(len, columns[path].values())), default=None)
     return (
         None if longest is None else GuessedField(longest, "no field has a usual name; this one has the longest texts")
@@ -196,7 +250,14 @@ def _guess_answer(
     def answers(values: Values) -> bool:
         return sum(isinstance(value, str | int | float) for value in values.values()) > len(values) / 2
 
-    own = find_named_field(columns, ANSWER, answers, taken | find_fields_below(columns, CHOICES))
+    # `correct: true` is a verdict on somebody's answer.
+    verdicts = {
+        path
+        for path, values in columns.items()
+        if normalize_name(take_last_name(path)) == "correct"
+        and all(isinstance(value, bool) for value in values.values())
+    }
+    own = find_named_field(columns, ANSWER, answers, taken | verdicts | find_fields_below(columns, CHOICES))
     if own is None:
         return GuessedField(exchange.answer) if exchange is not None and exchange.answer is not None else None
     parent = columns.get(own.rpartition(".")[0], {})
@@ -208,17 +269,27 @@ def _guess_answer(
 
 def _guess_choice(
     columns: Mapping[str, Values], answer: GuessedField | None, choices: Choices | None, taken: Collection[str]
-) -> tuple[GuessedField | None, bool]:
-    """Return the field that says which choice is right, and whether there is one; a letter for lettered choices."""
-    if choices is None or answer is None:
-        return answer, False
+) -> tuple[GuessedField | None, bool, Choices | None]:
+    """Return the field that says which choice is right, whether there is one, and how the choices are read.
+
+    A letter says it for lettered choices; what else may say it needs them in a list.
+    """
+    if choices is None or choices.shuffled:
+        return answer, choices is not None, choices
+    if choices.lettered or answer is None:
+        letters = find_letters_field(columns, choices, answer and answer.field, {*taken, *choices.fields})
+        if letters is not None:
+            return (answer if answer and letters == answer.field else GuessedField(letters)), True, choices
+    if answer is None or not are_places(columns[answer.field], columns, choices):
+        return answer, False, choices
     if choices.lettered:
-        letters = find_letters_field(columns, choices, answer.field, taken)
-        return (
-            (answer, False) if letters is None else (answer if letters == answer.field else GuessedField(letters), True)
-        )
-    doubt = doubt_numbering(columns[answer.field], columns[choices.field])
-    return (answer if doubt is None else GuessedField(answer.field, doubt)), True
+        choices = choices._replace(lettered=(), listed=choices.fields)
+    if choices.own_letters:
+        if find_letters_field(columns, choices, answer.field, columns.keys() - {answer.field}) is not None:
+            return answer, True, choices
+        choices = choices._replace(own_letters=False, listed=choices.fields)
+    doubt = None if choices.labels is not None else doubt_numbering(columns[answer.field], columns, choices)
+    return (answer if doubt is None else GuessedField(answer.field, doubt)), True, choices
 
 
 def _count_gaps(values: Values, count: int) -> str | None:
@@ -269,7 +340,11 @@ def _guess_context(
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
 
-    return find_named_field(columns, names, tells, taken, inner=False)
+    found = find_named_field(columns, names, tells, taken, inner=False)
+    if found is None and names is CONTEXT:
+        top = {path: values for path, values in columns.items() if "." not in path}
+        found = find_named_field(top, BESIDE, tells, taken, inner=False)
+    return found
 
 
 def _guess_nested_context(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
@@ -333,6 +408,8 @@ _INSTEAD = {
     "short": "contains_answer, if the reply may be a sentence; f1_score with a threshold; llm_judgement",
     "formula": "exact_match or contains_answer, without math",
 }
+_SHOWN = 60
+"""Maximum characters of a value in a comment."""
 _REPLY = {"choice": "Answer with the letter only.", "boolean": "Answer with True or False only."}
 Block = tuple[str, Any, Sequence[str]]
 """A key at the top of the file, its value, and the comments above it."""
@@ -377,15 +454,23 @@ def escape_name(name: str) -> str:
     return name if name.isprintable() else repr(name)[1:-1]
 
 
+def show_value(value: object) -> str:
+    """Return the beginning of a value from the data, fit for one line of text."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return escape_name(shorten_text(" ".join(text[: 4 * _SHOWN].split()), _SHOWN))
+
+
 def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
     """Return the metric as the descriptor has it; None where there is no answer to compare with."""
     if guess.answer is None:
         return None
     name, threshold, _ = _METRICS[guess.answers_are]
     spec: dict[str, Any] = {"name": name, "threshold": threshold}
+    choices = guess.choices
     # Letters need no list to be compared; places and texts do.
-    if guess.choices is not None and not guess.choices.lettered and _IN_TEMPLATE.fullmatch(guess.choices.field):
-        spec["args"] = {"choices": f"{{{{ {guess.choices.field} }}}}"}
+    lettered = guess.answers_are != "choice" or choices is None or choices.lettered or choices.own_letters
+    if not lettered and choices is not None and _IN_TEMPLATE.fullmatch(choices.shown):
+        spec["args"] = {"choices": f"{{{{ {choices.shown} }}}}"}
     return spec
 
 
@@ -397,6 +482,8 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         {name: found.field for name, found in guess.parts.items()},
         [f"not sure of {name}: {found.doubt}" for name, found in guess.parts.items() if found.doubt is not None],
     )
+    if guess.choices is not None and guess.choices.listed:
+        yield "choices", _write_choices(guess.choices), [*_explain_choices(guess.choices)]
     prompt = _write_prompt(guess)
     if prompt is not None:
         yield "prompt", prompt, ["what the agent is asked"]
@@ -413,6 +500,21 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
         yield "split", guess.splits[0], [f"seen: {', '.join(map(escape_name, guess.splits))}"]
 
 
+def _write_choices(choices: Choices) -> dict[str, Any]:
+    section: dict[str, Any] = {"fields": list(choices.listed)}
+    if choices.labels is not None:
+        section["labels"] = choices.labels
+    if choices.shuffled:
+        section["shuffle_seed"] = 0
+    return section
+
+
+def _explain_choices(choices: Choices) -> Iterator[str]:
+    yield "these are made one list, which {{ choices }} names"
+    if choices.shuffled:
+        yield "the right option comes first in each row, so they are shown in another order"
+
+
 def _write_prompt(guess: DatasetGuess) -> str | None:
     """Return context, question, input, choices and how to reply; None where the question is all.
 
@@ -421,9 +523,9 @@ def _write_prompt(guess: DatasetGuess) -> str | None:
     fields = [field for field in (guess.context, "question", guess.input) if field is not None]
     blocks = [f"{{{{ {field} }}}}" for field in fields]
     if guess.choices is not None:
-        fields += guess.choices.fields
+        fields += [field for _, field in guess.choices.lettered] or [guess.choices.shown]
         lines = [f"{letter}. {{{{ {field} }}}}" for letter, field in guess.choices.lettered]
-        blocks.append("\n".join(lines) or f"{{{{ {guess.choices.field} }}}}")
+        blocks.append("\n".join(lines) or f"{{{{ {guess.choices.shown} }}}}")
     if guess.answers_are in _REPLY:
         blocks.append(_REPLY[guess.answers_are])
     if len(blocks) == 1 or _shows_answer(fields, guess) or not all(map(_IN_TEMPLATE.fullmatch, fields)):
@@ -446,6 +548,9 @@ def _suggest_more(guess: DatasetGuess) -> Iterator[str]:
     if guess.unshown is not None:
         name = escape_name(guess.unshown)
         yield f"The agent is not shown {name}, which is no text; {{{{ {name} }}}} in a prompt shows it as JSON."
+    if guess.unused:
+        yield "Neither the question nor the score uses these fields; they stay in the metadata of the case:"
+        yield from (f"  {escape_name(field)}: {show_value(value)}" for field, value in guess.unused)
     if guess.split is None:
         return
     if len(guess.splits) == 1:

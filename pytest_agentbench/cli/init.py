@@ -130,6 +130,9 @@ DATASET = "dataset"
 ROWS = 200
 """The number of rows that are looked at."""
 
+_MOST_UNUSED = 10
+"""Maximum unused fields that are printed; the descriptor names all."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with what it can begin."""
@@ -272,7 +275,7 @@ def _choose_output(file: Path, given: Path | None) -> Path:
 
 
 def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
-    from pytest_agentbench.cli.dataset_guesses import escape_name, metric_of
+    from pytest_agentbench.cli.dataset_guesses import escape_name, metric_of, show_value
 
     path = shlex.quote(os.path.relpath(output))
     print(f"{path} written, from {'the first ' if rows == ROWS else ''}{rows} row{'' if rows == 1 else 's'}:")
@@ -280,6 +283,9 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
         print(f"  {name:<10} {escape_name(found.field)}{f' (not sure: {found.doubt})' if found.doubt else ''}")
     if guess.answer is None:
         print("  answer     none found: name it in fields.answer, or let a judge decide")
+    for field in (guess.context, guess.input):
+        if field is not None:
+            print(f"  beside it  {escape_name(field)}")
     if guess.choices is not None:
         print(f"  choices    {escape_name(guess.choices.field)}")
     if guess.unshown is not None:
@@ -290,4 +296,8 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
         print(f"  metric     {metric['name']} >= {metric['threshold']:g}")
     if guess.numbering is not None:
         print(f"  answer is  {guess.numbering.answer_is}: {guess.numbering.reason}")
+    for field, value in guess.unused[:_MOST_UNUSED]:
+        print(f"  unused     {escape_name(field)}, such as: {show_value(value)}")
+    if len(guess.unused) > _MOST_UNUSED:
+        print(f"  unused     and {len(guess.unused) - _MOST_UNUSED} more, which {path} names")
     print(f"read it, then:\n  agentbench validate {path}\n  pytest {path} --model <id>")

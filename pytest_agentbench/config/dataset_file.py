@@ -200,6 +200,25 @@ class RowFields(Record):
     """Which split the row belongs to."""
 
 
+AnswerIs = Literal["index", "index1", "letter", "text"]
+
+
+class ChoiceFields(Record):
+    """Options of each question, made one list of texts that `{{ choices }}` names."""
+
+    fields: Annotated[tuple[FieldPath, ...], Field(min_length=1)]
+    """Where the options stand, in order: fields with a text, a list, or an object by letter."""
+    labels: FieldPath | None = None
+    """A list of the options' labels, one of which the answer is; the answer becomes the option's letter."""
+    shuffle_seed: StrictInt | None = None
+    """Show the options of each row in an order of its own; the answer becomes the letter of the right one there."""
+
+    @property
+    def letters_answer(self) -> bool:
+        """Return whether the answers become letters, whatever they are in the rows."""
+        return self.labels is not None or self.shuffle_seed is not None
+
+
 class Example(Record):
     """A question with its answer; further fields are for the prompt template."""
 
@@ -263,11 +282,13 @@ class DatasetDescriptor(ConfigFile):
     """Commit, tag or branch of the Hugging Face dataset."""
     fields: RowFields = Field(default_factory=RowFields)
     """Where question, answer and the rest stand in a row."""
+    choices: ChoiceFields | None = None
+    """Options that stand in several fields, have labels, or are to be shown in another order."""
     prompt: Annotated[Text, AfterValidator(_check_prompt)] | None = None
     """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
     """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
-    answer_is: Literal["index", "index1", "letter", "text"] | None = None
+    answer_is: AnswerIs | None = None
     """How multiple_choice reads the answers: index from 0, index1 from 1; default: a number is an index from 0 if it is
     in range, a text is a letter, else an option's text.
     """

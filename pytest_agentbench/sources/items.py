@@ -50,14 +50,17 @@ _KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or fal
 
 
 def look_up(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list. A key may have dots
-    too.
+    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list, `*` every element.
+    A key may have dots too.
     """
     if isinstance(value, dict) and path in value:
         return value[path]
     first, _, rest = path.partition(".")
     if isinstance(value, dict) and rest and first in value:
         return look_up(value[first], rest)
+    if isinstance(value, list) and first == "*":
+        found = (look_up(each, rest) if rest else each for each in value)
+        return [each for each in found if each is not MISSING]
     if isinstance(value, list) and first.isdecimal() and int(first) < len(value):
         return look_up(value[int(first)], rest) if rest else value[int(first)]
     return MISSING

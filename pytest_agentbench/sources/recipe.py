@@ -26,6 +26,7 @@ from pytest_agentbench.config.dataset_file import (
 from pytest_agentbench.config.documents import Loc, read_document
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
+from pytest_agentbench.sources.choices import choices_of, strip_own_letters
 from pytest_agentbench.sources.items import (
     MISSING,
     ItemParser,
@@ -75,8 +76,15 @@ class Recipe:
         if not isinstance(value, dict):
             raise ValueError(f"found {describe_kind(value)}, expected an object")
         if parse is not None:
-            return call_parser(parse, value, number)
-        return value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
+            item: Any = call_parser(parse, value, number)
+        else:
+            item = value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
+        if self.descriptor.choices is not None:
+            require_item(item)
+            item = choices_of(
+                item, lambda path: self._find(item, path), self.descriptor.choices, self.descriptor.answer_is
+            )
+        return item
 
     def default_id(self, path: Path, number: int) -> str:
         """Return the id of a row that has none: `item_<number>`, after the file's path where there may be several."""
@@ -184,8 +192,13 @@ def _values(file: Path) -> Iterator[Item | BadItem]:
 
 
 def _shown(value: Any) -> str:
-    """Return a field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON."""
+    """Return a field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON.
+
+    The lines of a list whose texts carry such letters have no further ones.
+    """
     if isinstance(value, list):
+        if strip_own_letters(value) is not None:
+            return "\n".join(value)
         return "\n".join(f"{_letters(at)}. {_shown_inside(each)}" for at, each in enumerate(value))
     return _shown_inside(value)
 

@@ -132,6 +132,9 @@ def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, An
     if metric.name != "multiple_choice" or "answer_is" in metric.args:
         return metric
     kind: str | None = dataset.descriptor.answer_is if dataset.descriptor is not None else None
+    choices = dataset.descriptor.choices if dataset.descriptor is not None else None
+    if choices is not None and choices.letters_answer:
+        kind = "letter"
     # The reference is a text: that the answer is a number in the row is known here only.
     kind = kind or ("integer" if type(item.get("answer")) is int else None)
     return metric if kind is None else metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})

@@ -71,6 +71,7 @@ def test_usual_names_are_found(init, capsys):
         "  id         unique_id\n"
         "  tags from  level\n"
         "  metric     exact_match >= 1\n"
+        "  unused     solution, such as: It is so.\n"
         "read it, then:\n"
         "  agentbench validate dataset.yaml\n"
         "  pytest dataset.yaml --model <id>\n"

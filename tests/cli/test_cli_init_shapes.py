@@ -68,10 +68,7 @@ ARC = [
     }
     for n in range(4)
 ]
-ARC_NUMBERED = [
-    *ARC,
-    {"id": "TIMSS", "question": "Metal?", "choices": {"text": ["gold", "air"], "label": ["1", "2"]}, "answerKey": "1"},
-]
+MIXED = [{"question": f"Which {n}?", "choices": ["gold", "air"], "answer": answer} for n, answer in enumerate("A1B0")]
 TRUTHFUL = [
     {
         "type": "Adversarial",
@@ -288,12 +285,12 @@ def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (ARC_NUMBERED, "answer     answerKey (not sure: some are numbers, others letters; multiple_choice"),
+        (MIXED, "answer     answer (not sure: some are numbers, others letters; multiple_choice"),
         (HOTPOT, "not shown  context: it is no text"),
         (SHARE_GPT, "(not sure: the conversation goes on, only its first question is asked)"),
         (NQ, "answer     answer.0 (not sure: some rows have several right answers, only the first one counts)"),
     ],
-    ids=["arc", "hotpotqa", "sharegpt", "nq"],
+    ids=["mixed", "hotpotqa", "sharegpt", "nq"],
 )
 def test_what_an_expert_would_ask_about_is_said(tmp_path, monkeypatch, capsys, rows, said):
     monkeypatch.chdir(tmp_path)
