@@ -16,12 +16,13 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.failures import (
     Backoff,
     RequestFailed,
+    proxy_page,
     redirected,
     retry_after_seconds,
     status_failed,
     timed_out,
 )
-from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
+from pytest_agentbench.models.learning import MOST_CHANGES, GoodReplies, Lessons, refuses_form
 from pytest_agentbench.models.limits import (
     OUTAGE,
     Admission,
@@ -35,7 +36,7 @@ from pytest_agentbench.models.limits import (
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
-from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
+from pytest_agentbench.records.case import ApiName, Limits, Model, Streamed, header_variable
 from pytest_agentbench.store.redaction import strip_credentials
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Endpoints:
         self.backoff = backoff or Backoff()
         self._tell, self._patience, self._wrap = tell, patience, wrap
         self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._good: dict[tuple[str | None, ApiName], GoodReplies] = {}
         self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
@@ -156,7 +158,8 @@ class Endpoints:
             spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
         batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
-        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher, self.client)
+        good = self._good.setdefault((model.base_url, model.api), GoodReplies())
+        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher, self.client, good)
 
     def _batcher(self, model: Model) -> Batcher | None:
         if self._batches is None and self._open_batches is not None:
@@ -252,8 +255,10 @@ class ChatClient:
         spelling: Spelling | None = None,
         batcher: Batcher | None = None,
         open_wire: Callable[[Model], ChatClient] | None = None,
+        good: GoodReplies | None = None,
     ) -> None:
         """Set up a client; `open_wire` makes those of the model's further wires."""
+        self._good = good or GoodReplies()
         self._batcher, self._open_wire = batcher, open_wire
         self.model = model
         self.spelling = spelling or Spelling(dialect_of(model), model)
@@ -416,12 +421,15 @@ class ChatClient:
             raise timed_out(limit) from error
         if reply.redirect is not None:
             raise redirected(reply.redirect, self.model)
+        content_type = reply.headers.get("content-type", "")
+        if self._good.is_hiccup(reply, self.model):
+            raise proxy_page(reply.status, content_type, reply.content)
         if reply.status >= 300:
             retry_after = retry_after_seconds(reply.headers)
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
-        content_type = reply.headers.get("content-type", "")
         read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
+        self._good.add(self.model)
         return read if reply.times is None else replace(read, times=reply.times)
 
 

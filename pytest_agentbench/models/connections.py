@@ -162,7 +162,8 @@ class HttpConnection:
         with self._explained():
             response = await self._http.send(request, stream=True)
             try:
-                if response.is_success:
+                # A page in place of an answer is no reply to begin with: the request can still be repeated
+                if response.is_success and _kind_of(response) != "text/html":
                     return await self._pass_back(passed, response, stall_seconds)
                 await response.aread()
                 passed.refused = _read_whole(response)
@@ -172,7 +173,7 @@ class HttpConnection:
 
     async def _pass_back(self, passed: PassedRequest, response: httpx2.Response, stall_seconds: float) -> RawReply:
         await passed.open(response.headers)
-        if _is_stream(response):
+        if _kind_of(response) == EVENT_STREAM:
             reader = open_reader(self._model.api)
             await _read_events(response, reader, stall_seconds, passed.write)
             return reader.finish(response.status_code, response.headers)
@@ -188,7 +189,7 @@ class HttpConnection:
         reader = open_reader(self._model.api)
         response = await self._http.send(request, stream=True)
         try:
-            if not response.is_success or not _is_stream(response):
+            if not response.is_success or _kind_of(response) != EVENT_STREAM:
                 await response.aread()
                 return _read_whole(response)
             await _read_events(response, reader, stall_seconds)
@@ -239,9 +240,9 @@ def _read_whole(response: httpx2.Response) -> RawReply:
     return RawReply(response.status_code, response.headers, response.content, target)
 
 
-def _is_stream(response: httpx2.Response) -> bool:
+def _kind_of(response: httpx2.Response) -> str:
     kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
+    return kind.partition(";")[0].strip().lower()
 
 
 async def _read_events(

@@ -146,6 +146,20 @@ def invalid_reply(what: str, body: bytes, model: Model, *, retryable: bool = Tru
     return RequestFailed("invalid_response", summary, advice, retryable=retryable, reason=reason)
 
 
+def is_page(content_type: str, body: bytes) -> bool:
+    """Return whether a body is a page or a text of something in front of an API: no JSON, and not declared as such."""
+    return "json" not in content_type and bool(body.strip()) and body.lstrip()[:1] not in (b"{", b"[")
+
+
+def proxy_page(status: int, content_type: str, body: bytes) -> RequestFailed:
+    """Return the failure of a page from an endpoint that has answered before: what is between here and there failed."""
+    kind = content_type.partition(";")[0].strip() or "no content type"
+    summary = (
+        f"HTTP {status} with a page ({kind}) in place of an answer; it begins {clip(body.decode(errors='replace'))!r}"
+    )
+    return RequestFailed("server_error", summary, _LATER, retryable=True, outage=True, status=status)
+
+
 _REPLIES: Mapping[ApiName, str] = {
     "chat": "chat completion",
     "responses": "response",

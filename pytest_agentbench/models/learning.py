@@ -12,7 +12,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.models.failures import is_page
+from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.case import Model
 from pytest_agentbench.store.files import write_atomically
 
 LEARNED = ".agentbench/learned.json"
@@ -34,6 +37,26 @@ _MESSAGE_KEY = re.compile(
 _NAMED = re.compile(r"(?i)unsupported (?:parameter|value): ['\"](\w+)['\"]")
 _UNSEALED = re.compile(rb"(?i)encrypted content is not supported")
 _MAX_BYTES = 2**20
+
+
+class GoodReplies:
+    """The models of one endpoint, in one protocol, that have given a good reply. For one event loop."""
+
+    def __init__(self) -> None:
+        self._models: set[str] = set()
+
+    def add(self, model: Model) -> None:
+        """Note a good reply."""
+        self._models.add(model.requested_model)
+
+    def is_hiccup(self, reply: RawReply, model: Model) -> bool:
+        """Return whether a page in place of an answer comes from a proxy that fails for a moment.
+
+        Before the first good reply it comes from a wrong address. A 404 may be about the model, so the model itself
+        must have given one.
+        """
+        proven = bool(self._models) if reply.status == 200 else model.requested_model in self._models
+        return proven and reply.status in (200, 404) and is_page(reply.headers.get("content-type", ""), reply.content)
 
 
 class Change(Record):

@@ -54,6 +54,74 @@ def test_a_page_in_place_of_an_answer_is_not_asked_for_again():
     assert "its content type is text/html; it begins '<html><title>Welcome" in str(error)
 
 
+def ask_in_order(endpoint: FaultEndpoint, *asked: tuple[Model, str], retries: int = 1, **options) -> list:
+    """What each (model, text) ended with, one asked after the other in one session."""
+
+    async def main() -> list:
+        endpoints, ended = Endpoints(backoff=QUICK), []
+        try:
+            for model, text in asked:
+                message = [{"role": "user", "content": text}]
+                try:
+                    ended.append(await endpoints.client(model).complete(message, retries=retries, **options))
+                except ProviderError as error:
+                    ended.append(error)
+        finally:
+            await endpoints.close()
+        return ended
+
+    return asyncio.run(main())
+
+
+def page_for(text: str, *pages: str):
+    """The requests with this text meet the pages, one after the other, all others are answered."""
+    return lambda message, nth: pages[nth] if message == text and nth < len(pages) else "ok"
+
+
+@pytest.mark.parametrize("page", ["html", "text", "html-404"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_page_after_a_good_answer_is_asked_for_again(page, stream):
+    with FaultEndpoint(page_for("second", page)) as endpoint:
+        model = model_at(endpoint, stream=stream)
+        first, second = ask_in_order(endpoint, (model, "first"), (model, "second"))
+    assert (first.attempts, second.attempts) == (1, 2)
+    assert second.content == "answer to second"
+
+
+def test_a_page_that_stays_after_a_good_answer_ends_as_an_outage():
+    with FaultEndpoint(page_for("second", "html", "html")) as endpoint:
+        model = model_at(endpoint)
+        _, error = ask_in_order(endpoint, (model, "first"), (model, "second"))
+    assert (error.code, error.reason, error.retryable) == ("server_error", "provider_error", True)
+    assert "HTTP 200 with a page (text/html) in place of an answer; it begins '<html><title>Welcome" in str(error)
+    assert len(endpoint.requests) == 3
+
+
+@pytest.mark.parametrize("page", ["html", "text", "html-404"])
+@pytest.mark.parametrize("before", ["400", "429", "500", "malformed", "html"])
+def test_what_is_no_good_answer_proves_no_address(page, before):
+    with FaultEndpoint(lambda message, nth: before if message == "first" else page) as endpoint:
+        model = model_at(endpoint)
+        _, error = ask_in_order(endpoint, (model, "first"), (model, "second"))
+        assert sum(request.message == "second" for request in endpoint.requests) == 1
+    assert error.reason == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("changed", "page", "repeated"),
+    [
+        ({"requested_model": "other"}, "html", True),
+        ({"requested_model": "other"}, "html-404", False),
+        ({"api": "responses"}, "html", False),
+    ],
+)
+def test_a_good_answer_proves_its_protocol_and_for_a_404_its_model(changed, page, repeated):
+    with FaultEndpoint(lambda message, nth: "ok" if message == "first" else page) as endpoint:
+        first, second = model_at(endpoint), model_at(endpoint, **changed)
+        _, error = ask_in_order(endpoint, (first, "first"), (second, "second"))
+    assert error.reason == ("provider_error" if repeated else "rejected")
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "advice"),
     [

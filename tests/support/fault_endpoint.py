@@ -48,6 +48,13 @@ _ERRORS = {
 }
 
 
+_PAGES = {
+    "html": (200, "text/html", b"<html><title>Welcome to the proxy</title></html>"),
+    "html-404": (404, "text/html; charset=utf-8", b"<html>404 Not Found</html>"),
+    "text": (200, "text/plain", b"upstream connect error"),
+}
+
+
 def always(fault: str) -> Choose:
     return lambda message, nth: fault
 
@@ -173,7 +180,7 @@ class FaultEndpoint:
             return False
         if fault == "hang":
             await asyncio.Event().wait()
-        if body.get("stream") and fault not in _ERRORS:
+        if body.get("stream") and fault not in {*_ERRORS, *_PAGES}:
             return await self._stream(writer, fault, body)
         completion = b"" if fault in _ERRORS else json.dumps(self._completion(body, fault)).encode()
         if fault in ("slow-body", "cut-body"):
@@ -232,8 +239,9 @@ class FaultEndpoint:
             return _response(status, json.dumps({"error": {"message": said, "code": code}}).encode(), **extra)
         if fault == "malformed":
             return _response(200, completion[: len(completion) // 2])
-        if fault == "html":
-            return _response(200, b"<html><title>Welcome to the proxy</title></html>", **{"content-type": "text/html"})
+        if fault in _PAGES:
+            status, kind, page = _PAGES[fault]
+            return _response(status, page, **{"content-type": kind})
         return _response(200, completion, **self.sent_headers)
 
     def _completion(self, body: dict, fault: str) -> dict:

@@ -20,6 +20,7 @@ from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.cassette_file import Cassette
 from pytest_agentbench.models.cassettes import TapedClient
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.models.tape import Tape
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import ToolCallEvent, Usage
@@ -88,14 +89,15 @@ async def passing(
     policy: GatewayPolicy = GatewayPolicy(),  # noqa: B008 - frozen
     parameters: dict[str, Any] | None = None,
     of_model: dict[str, Any] | None = None,
+    retries: int = 0,
 ) -> AsyncIterator[Served]:
-    endpoints, trace = Endpoints(), Recorder()
+    endpoints, trace = Endpoints(backoff=Backoff(first=0.001)), Recorder()
     url = f"http://127.0.0.1:{upstream.port}" + ("/v1beta" if api == "gemini" else "/v1")
     way = {"base_url": url, "api_key_env": None, "api": api}
     model = Model(model_id="m", requested_model="m-1", parameters=of_model or {}, **way)
     client = endpoints.client(model)
     client = client if tape is None else TapedClient(model, tape, lambda: endpoints.client(model))
-    requests = Requests("a_case", client, RunnerSettings(retries=0), trace)
+    requests = Requests("a_case", client, RunnerSettings(retries=retries), trace)
     gateway = Gateway(requests, model, trace, parameters or {}, policy=policy)
     path = folder / "model.sock"
     path.unlink(missing_ok=True)
@@ -309,6 +311,26 @@ def test_an_outage_is_told_as_one_and_nothing_is_asked_again(tmp_path):
                     assert (refused.status_code, refused.json()["type"]) == (400, "error")
                 assert isinstance(it.gateway.outage, ProviderError)
             assert len(upstream.requests) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_a_page_between_two_answers_is_asked_for_again_and_reaches_no_agent(tmp_path, dialect):
+    page = ok(b"<html>One moment</html>", kind="text/html")
+    answer = events(*(each.encode() for each in STREAMS[dialect]))
+
+    async def run() -> None:
+        async with Upstream([answer, page, answer, page, page]).serving() as upstream:
+            async with passing(tmp_path, upstream, api=dialect, retries=1) as it:
+                for _ in range(2):
+                    response = await it.http.post(STREAMED[dialect], content=streaming(dialect))
+                    assert (response.status_code, b"One moment" in response.content) == (200, False)
+                assert it.gateway.outage is None
+                refused = await it.http.post(STREAMED[dialect], content=streaming(dialect))
+                assert (refused.status_code, b"One moment" in refused.content) == (400, False)
+                assert it.gateway.outage is not None
+            assert len(upstream.requests) == 5
 
     asyncio.run(run())
 
