@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
@@ -183,6 +183,7 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
     named = sorted(_list_named_servers(case, profile) - own.keys() - profile.mcp_servers.keys())
+    optional = {name for part in case.case_parts for name in part.optional_servers(case.case_id, profile, ())}
     try:
         declared = root.mcp_servers(case.path) if named else {}
     except ConfigError as error:
@@ -190,7 +191,7 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
         return
     for name in named:
         yield (
-            _examine_server(name, name, declared[name], root, profile)
+            replace(_examine_server(name, name, declared[name], root, profile), needed=name not in optional)
             if name in declared
             else _report_undeclared(name, declared)
         )

@@ -61,7 +61,7 @@ from pytest_agentbench.errors import (
     as_alike,
 )
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.run import STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent
+from pytest_agentbench.records.run import SERVERS_NOTE, STEADY_ENDS, WORKSPACE_NOTE, RunArtifact, TraceEvent
 from pytest_agentbench.runners.base import (
     Recorder,
     RunContext,
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.tools.base import Tool
+    from pytest_agentbench.tools.mcp.servers import RunServers
     from pytest_agentbench.workspaces.changes import Snapshot
     from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
     from pytest_agentbench.workspaces.workspace import Workspace
@@ -420,7 +421,7 @@ def _artifact(
 ) -> RunArtifact:
     """Return all that is known of the run."""
     plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
-    own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
+    own = {name: value for name, value in ended.end.metadata.items() if name not in (WORKSPACE_NOTE, SERVERS_NOTE)}
     return RunArtifact(
         run_id=run_id,
         case_id=case.case_id,
@@ -450,8 +451,16 @@ def _artifact(
         changes=left.changes,
         sandbox=ended.context.sandbox_used,
         cassette=ended.cassette,
-        metadata={**own, **left.metadata},
+        metadata={**own, **left.metadata, **_servers_note(services, ended.context.servers)},
     )
+
+
+def _servers_note(services: Services, servers: RunServers | None) -> dict[str, Any]:
+    """Return the metadata on servers that the run can do without; nothing if it has none."""
+    if servers is None or not servers.optional:
+        return {}
+    left_out = {name: services.redactor.text(reason) for name, reason in sorted(servers.left_out.items())}
+    return {SERVERS_NOTE: {"optional": len(servers.optional), "left_out": left_out}}
 
 
 def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]) -> tuple[TraceEvent, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.servers import list_optional_servers
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, McpServer, Model
@@ -48,14 +49,16 @@ async def start_servers(
     """Return the run's servers, all of whose tools are known: of most from the catalogue, the others are started and
     asked.
 
-    Raises UnavailableError for what is missing here, McpServerError for a server that does not come up, ConfigError for
-    one that cannot be run as it is declared.
+    A server that the case can do without is left out, with its reason, if it is missing here or does not come up.
+    Raises UnavailableError for any other that is missing here, McpServerError for one that does not come up,
+    ConfigError for one that cannot be run as it is declared.
     """
     if not servers:
         return None
     sandboxes = ServerSandboxes(services.sandboxes, lambda: context.workspace)
     ready: dict[str, ToolServer] = {}
-    missing = []
+    optional = list_optional_servers(job, context.case, servers)
+    missing, left_out = [], {}
     for name, server in servers.items():
         services.redactor.know(list_variables(server))
         # Before anything starts: what the server writes into its first error may hold them
@@ -64,13 +67,15 @@ async def start_servers(
         # First, for a replay needs no server: one that cannot be had here is no problem then
         if tape is not None and tape.mode(cassette_server_name(name)) != "off":
             ready[name] = TapedServer(name, made, tape)
+        elif isinstance(made, UnavailableServer) and name in optional:
+            left_out[name] = made.reason
         elif isinstance(made, UnavailableServer):
             missing.append(made.reason)
         else:
             ready[name] = made
     if missing:
         raise UnavailableError("\n".join(missing))
-    return await list_servers(ready, sandboxes.stop)
+    return await list_servers(ready, sandboxes.stop, optional, left_out)
 
 
 def _server(services: Services, job: Job, name: str, server: McpServer, sandboxes: ServerSandboxes) -> ToolServer:

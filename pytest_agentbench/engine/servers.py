@@ -109,6 +109,13 @@ def list_servers(
     return {name: known[name] for name in names}
 
 
+def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]) -> frozenset[str]:
+    """Return the names of the run's `servers` that it goes on without if they cannot be had."""
+    profile = job.plan.run_profile
+    named = (name for part in case.case_parts for name in part.optional_servers(case.case_id, profile, servers))
+    return frozenset(named) & servers.keys()
+
+
 def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """Return what to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None

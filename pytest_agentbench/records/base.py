@@ -268,3 +268,7 @@ class CasePart(Record):
         `profile` is the RunProfile. `declared` are the names of all that files, fixtures and profiles declare.
         """
         return ()
+
+    def optional_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
+        """Return the offered MCP servers that a run goes on without if they are missing here or do not start."""
+        return ()

@@ -183,6 +183,12 @@ WORKSPACE_NOTE = "agentbench.workspace"
 `not_compared` says why there are no changes, `more_changes` how many there are besides those that are listed.
 """
 
+SERVERS_NOTE = "agentbench.servers"
+"""In a run's metadata, if its case has servers that it can do without.
+
+`optional` is their number, `left_out` maps the names of those that were not offered to the reasons.
+"""
+
 
 class RunError(Record):
     """The reason why a run's status is not success."""

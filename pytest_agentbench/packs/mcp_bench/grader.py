@@ -15,7 +15,7 @@ from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TOOL_USE, TOOL_U
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeResult, MetricResult
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.run import SERVERS_NOTE, RunArtifact
 from pytest_agentbench.statistics.estimates import mean_known
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def measure_tool_use(
     scores = {metric.name: metric.score for metric in metrics}
     # Unknown rates are left out: a run without calls has none, which is neither 0 nor 1 (spec/mcp.md).
     rules = mean_known([scores.get(name) for name in RULES])
+    note = artifact.metadata.get(SERVERS_NOTE, {})
+    distractors = note.get("optional")
     axes = [_average_pair(judged.dimensions, pair) for pair in _PAIRS] if judged is not None else [None, None, None]
     return ToolUse(
         servers=len(task.servers),
@@ -118,6 +120,8 @@ def measure_tool_use(
         tool_selection=axes[1],
         planning=axes[2],
         overall=mean_known([rules, *axes]) if judged is not None else None,
+        distractors=distractors,
+        distractors_offered=None if distractors is None else distractors - len(note["left_out"]),
     )
 
 

@@ -71,13 +71,15 @@ class PlannerSettings(Record):
     """Language of the prompts: English or Chinese."""
     distraction_servers: Annotated[StrictInt, Field(ge=0)] = 10
     """How many servers an MCP task is offered beside its own: its list's first, else a sample seeded by its id."""
+    distractors: Literal["optional", "required"] = "optional"
+    """Whether a task runs without a distraction server that is missing or does not start, or is skipped."""
     resident_servers: tuple[Text, ...] = ()
     """Servers that every MCP task is offered."""
 
     @property
     def of_a_run(self) -> dict[str, Any]:
         """Return what `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
-        return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
+        return self.model_dump(mode="json", exclude={"distraction_servers", "distractors", "resident_servers"})
 
 
 LIMITED = (
@@ -191,12 +193,20 @@ class McpTask(CasePart):
         Without such a list these are a sample of all that are declared, the same each time.
         """
         settings = profile.section(PLANNER)
+        return {*self.servers, *settings.resident_servers, *self._distractors(case_id, settings, declared)}
+
+    def optional_servers(self, case_id: str, profile: "RunProfile", declared: Collection[str]) -> Collection[str]:
+        """Return the servers that only distract, unless the profile requires them."""
+        settings = profile.section(PLANNER)
+        return () if settings.distractors == "required" else self._distractors(case_id, settings, declared)
+
+    def _distractors(self, case_id: str, settings: PlannerSettings, declared: Collection[str]) -> list[str]:
         needed = {*self.servers, *settings.resident_servers}
         # In the list's order, not a set's: the first ones stay where the settings allow fewer than the task lists.
         others = [name for name in dict.fromkeys(self.distraction_servers) if name not in needed]
         if not self.distraction_servers:
             others = distraction_servers(case_id, declared, needed)
-        return {*needed, *others[: settings.distraction_servers]}
+        return others[: settings.distraction_servers]
 
 
 def distraction_servers(task_id: str, declared: Iterable[str], needed: Iterable[str]) -> list[str]:
@@ -218,7 +228,8 @@ class ToolUse(Record):
     rates of valid names, valid arguments and successful calls, as far as there are; the three axes are the judge's;
     `overall` is the mean of these four, of the axes alone where there are no rates, None without a judge. `rounds` is
     how many rounds called tools, None where the runner records none. `completed` says whether the run ended with an
-    answer.
+    answer. `distractors` counts the distraction servers of the task, `distractors_offered` those of them that were
+    offered: the others were missing or did not start. Both are None if the run required all of them.
     """
 
     servers: int
@@ -232,6 +243,8 @@ class ToolUse(Record):
     tool_selection: float | None = None
     planning: float | None = None
     overall: float | None = None
+    distractors: int | None = None
+    distractors_offered: int | None = None
 
     @property
     def parts_line(self) -> str:

@@ -26,7 +26,7 @@ Task = Sequence[Mapping[str, float | None]]
 _SHARES = ("completed", "cross_server")
 _OF_THE_RUN = (
     *("overall", "rules", "task_completion", "tool_selection", "planning", *_SHARES),
-    *("rounds", "calls", "servers_used", "cv_percent", "judges_cv_percent"),
+    *("rounds", "calls", "servers_used", "distractors", "distractors_offered", "cv_percent", "judges_cv_percent"),
 )
 _GROUPS = ("total", "single_server", "multi_server")
 FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
@@ -45,7 +45,9 @@ class ToolUseSection(ReportSection):
     """Section `tool_use` of report.json."""
 
     column_kinds: Mapping[str, Kind] = {
-        **dict.fromkeys(("servers", "servers_used", "rounds", "calls"), "integer"),
+        **dict.fromkeys(
+            ("servers", "servers_used", "rounds", "calls", "distractors", "distractors_offered"), "integer"
+        ),
         **dict.fromkeys(("cross_server", "completed"), "boolean"),
     }
     page = PageTable(
@@ -53,6 +55,8 @@ class ToolUseSection(ReportSection):
         row_figures={
             "servers": "Servers of the task",
             "servers_used": "Servers used",
+            "distractors": "Distraction servers of the task",
+            "distractors_offered": "Distraction servers offered",
             "cross_server": "Across servers",
             "rounds": "Rounds",
             "calls": "Calls",
@@ -69,6 +73,8 @@ class ToolUseSection(ReportSection):
             "rounds": "Rounds",
             "calls": "Calls",
             "servers_used": "Servers used",
+            "distractors": "Distraction servers of a task",
+            "distractors_offered": "Distraction servers offered",
         },
         sums=("overall",),
     )
@@ -169,7 +175,10 @@ def describe_tool_use(group: Mapping[str, Any], dash: str) -> str:
     valid = ", ".join(f"{what} {shown(name, '.1%')}" for what, name in rates)
     effort = ", ".join(f"{shown(name, '.1f')} {name}" for name in ("rounds", "calls"))
     tasks = f"{group['tasks']:,} task{'' if group['tasks'] == 1 else 's'}"
-    return f"overall {shown('overall', '.3f')}; valid {valid}; {effort} per task, {tasks}"
+    planned, offered = means["distractors"], means["distractors_offered"]
+    fewer = planned is not None and offered is not None and offered < planned
+    distractors = f"; {offered:.3g} of {planned:.3g} distractors" if fewer else ""
+    return f"overall {shown('overall', '.3f')}; valid {valid}; {effort} per task, {tasks}{distractors}"
 
 
 def _summarize_group(tasks: Sequence[Task]) -> dict[str, Any] | None:

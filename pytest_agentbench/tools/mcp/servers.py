@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
-from pytest_agentbench.errors import McpCallError, McpServerError, UnavailableError
+from pytest_agentbench.errors import McpCallError, McpServerError, SandboxError, UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.base import Record
@@ -85,16 +86,22 @@ class UnavailableServer:
 
 
 class RunServers:
-    """The servers of one run, by name. `tools` are those of all of them, in the order of the servers."""
+    """The servers of one run, by name. `tools` are those of all of them, in the order of the servers.
+
+    `optional` are the names of the servers that the run can do without; `left_out` are those of them that are not
+    offered, with the reasons.
+    """
 
     def __init__(
         self,
         servers: Mapping[str, ToolServer],
         tools: tuple[ServerTool, ...],
         ended: Callable[[], Awaitable[None]],
+        optional: Collection[str] = (),
+        left_out: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Hold the servers; `ended` is awaited once they have ended."""
-        self.tools = tools
+        self.tools, self.optional, self.left_out = tools, optional, left_out
         self._servers = servers
         self._ended = ended
 
@@ -121,21 +128,39 @@ class RunServers:
         await self._ended()
 
 
-async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Awaitable[None]]) -> RunServers:
+async def list_servers(
+    servers: Mapping[str, ToolServer],
+    ended: Callable[[], Awaitable[None]],
+    optional: Collection[str] = (),
+    left_out: Mapping[str, str] = MappingProxyType({}),
+) -> RunServers:
     """Return the servers with their tools, listed side by side.
 
-    Where one fails, all are ended and the first one's error is raised.
+    Those of the `optional` ones that fail are left out, in addition to `left_out`. If another one fails, all are ended
+    and its error is raised.
     """
+    failed = dict(left_out)
+
+    async def list_tools(name: str, server: ToolServer) -> tuple[ServerTool, ...]:
+        try:
+            return (await server.listing()).tools
+        except (McpServerError, SandboxError, UnavailableError) as error:
+            if name not in optional:
+                raise
+            failed[name] = str(error)
+            return ()
+
     try:
         async with asyncio.TaskGroup() as group:
-            listings = [group.create_task(server.listing()) for server in servers.values()]
+            listings = [group.create_task(list_tools(name, server)) for name, server in servers.items()]
     except BaseException as error:
         await RunServers(servers, (), ended).stop()
         # One error, as everywhere: a group would reach the report as "unhandled errors in a TaskGroup"
         if isinstance(error, BaseExceptionGroup):
             raise error.exceptions[0] from None
         raise
-    return RunServers(servers, tuple(tool for task in listings for tool in task.result().tools), ended)
+    tools = tuple(tool for task in listings for tool in task.result())
+    return RunServers(servers, tools, ended, optional, failed)
 
 
 async def _call_tool(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.mcp_projects import McpBench
+
+if TYPE_CHECKING:
+    from support.bench import Finished
+
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "mcp"
 
 AGENT = """
 import pytest
@@ -99,3 +105,75 @@ def test_a_distraction_server_that_nobody_declares_is_an_error(mcp: McpBench) ->
     finished = mcp.bench.run("--agentbench-metric=said_something>=1", "cases")
 
     assert "no MCP server 'Idle99' is declared; did you mean 'Idle09'?" in finished.text
+
+
+def run_with_broken_servers(mcp: McpBench, *options: str, **planner: Any) -> Finished:
+    """Run one task that two working and three broken servers distract."""
+    broken = {
+        "Keyed": mcp.server("Keyed", env_from=["AGENTBENCH_TEST_NO_SUCH_KEY"]),
+        "Gone": {"command": "no-such-program-of-a-server"},
+        "Crashing": {"command": "python3", "args": ["-c", "import sys; sys.exit('no licence')"]},
+    }
+    mcp.servers(**{name: mcp.server(name) for name in ("Idle00", "Idle01", "Real")}, **broken)
+    distraction = ["Idle00", "Keyed", "Gone", "Crashing", "Idle01"]
+    task = {"task_id": "t", "task_description": "Do it", "server_name": "Real", "distraction_servers": distraction}
+    mcp.bench.write("cases/tasks.json", json.dumps([task]))
+    mcp.bench.profile("here", sandbox="local", planner=planner)
+    return mcp.bench.run("--agentbench-run-profile=here", "--agentbench-metric=said_something>=1", *options, "cases")
+
+
+@pytest.mark.slow
+def test_a_distraction_server_that_cannot_be_had_is_left_out_and_counted(mcp: McpBench) -> None:
+    finished = run_with_broken_servers(mcp, "--agentbench-strict")
+
+    assert finished.outcomes == {"t[agent]": "passed"}, finished.text
+    artifact = mcp.artifact(finished, "t[agent]")
+    assert artifact["trace"][-1]["content"].split() == ["Idle00", "Idle01", "Real"]
+    note = artifact["metadata"]["agentbench.servers"]
+    assert note["optional"] == 5
+    assert sorted(note["left_out"]) == ["Crashing", "Gone", "Keyed"]
+    assert "AGENTBENCH_TEST_NO_SUCH_KEY is not set" in note["left_out"]["Keyed"]
+    assert "no licence" in note["left_out"]["Crashing"]
+    row = finished.runs["t[agent]"]["tool_use"]
+    assert (row["distractors"], row["distractors_offered"]) == (5, 2)
+    assert "2 of 5 distractors" in finished.text
+
+
+@pytest.mark.slow
+def test_a_profile_may_require_every_distraction_server(mcp: McpBench) -> None:
+    finished = run_with_broken_servers(mcp, distractors="required")
+
+    assert finished.outcomes == {"t[agent]": "skipped"}
+    said = "MCP server 'Keyed': the variable AGENTBENCH_TEST_NO_SUCH_KEY is not set"
+    assert said in finished.runs["t[agent]"]["message"]
+
+
+def test_a_resident_server_that_cannot_be_had_skips_the_task(mcp: McpBench) -> None:
+    finished = run_with_broken_servers(mcp, distraction_servers=0, resident_servers=["Gone"])
+
+    assert finished.outcomes == {"t[agent]": "skipped"}
+    said = "MCP server 'Gone': the program no-such-program-of-a-server is not installed"
+    assert finished.runs["t[agent]"]["message"] == said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real task file is not here")
+def test_without_any_key_the_real_tasks_run_whose_own_servers_need_none(mcp: McpBench, monkeypatch) -> None:
+    commands = json.loads((SHARED / "commands.json").read_text())
+    keyed = {name for name, command in commands.items() if command.get("env")}
+    for variable in {variable for name in keyed for variable in commands[name]["env"]}:
+        monkeypatch.delenv(variable, raising=False)
+    tasks = json.loads((SHARED / "mcpbench_tasks_single_runner_format.json").read_text())
+    servers = {name: mcp.server(name, env_from=command.get("env") or []) for name, command in commands.items()}
+    mcp.servers(**servers)
+    mcp.bench.write("cases/tasks.json", json.dumps(tasks))
+    mcp.bench.profile("here", sandbox="local")
+
+    finished = mcp.bench.run("--agentbench-run-profile=here", "--agentbench-metric=said_something>=1", "cases")
+
+    groups = tasks["server_tasks"]
+    runnable = [task["task_id"] for group in groups if group["server_name"] not in keyed for task in group["tasks"]]
+    passed = [name.removesuffix("[agent]") for name, outcome in finished.outcomes.items() if outcome == "passed"]
+    assert sorted(passed) == sorted(runnable)
+    assert set(finished.outcomes.values()) == {"passed", "skipped"}
+    assert "of 10 distractors" in finished.text
