@@ -26,6 +26,7 @@ from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import (
     ServerSandboxes,
     find_problem,
+    lacks_network,
     launch_server,
     server_refusal,
     server_spec,
@@ -194,10 +195,11 @@ class StartedServers:
 
         async def launched() -> Process:
             assert spec is not None
-            return await launch_server(server, await self._running.get(spec))
+            return await launch_server(server, await self._running.get(spec), offline=lacks_network(spec))
 
         # Kept, so that `close` ends it also where the first request fails.
-        connection = Connection(name, server, None if spec is None else launched, environ=os.environ)
+        start = None if spec is None else launched
+        connection = Connection(name, server, start, environ=os.environ, offline=lacks_network(spec))
         self._connections.append(connection)
         return connection
 

@@ -23,6 +23,7 @@ from pytest_agentbench.tools.mcp.launching import (
     ServerSandboxes,
     expand_headers,
     find_problem,
+    lacks_network,
     launch_server,
     list_variables,
     server_spec,
@@ -95,15 +96,17 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
     if shared is not None:
         sandboxes = shared.sandboxes
 
+    offline = lacks_network(spec)
+
     async def launched() -> Process:
         assert spec is not None
         sandbox = await sandboxes.get(spec)
         await services.servers.turns.next()
-        return await launch_server(server, sandbox)
+        return await launch_server(server, sandbox, offline=offline)
 
     start = None if spec is None else launched
     lives = None if shared is None else shared.lives(key)
-    connection = Connection(name, server, start, environ=os.environ, shared=lives)
+    connection = Connection(name, server, start, environ=os.environ, shared=lives, offline=offline)
     return CataloguedServer(connection, services.servers.catalogues, key)
 
 

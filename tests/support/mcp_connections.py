@@ -16,7 +16,7 @@ from pytest_agentbench.records.base import SandboxKind
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import launch_server, list_mounts
-from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import Process, Sandbox
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -36,11 +36,20 @@ def sandbox_for(
 
 @asynccontextmanager
 async def connected(
-    server: McpServer, kind: SandboxKind = "local", environ: Mapping[str, str] = os.environ, **settings: Any
+    server: McpServer,
+    kind: SandboxKind = "local",
+    environ: Mapping[str, str] = os.environ,
+    *,
+    offline: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[Connection]:
     """A connection to it, closed at the end."""
     async with sandbox_for(server, kind, **settings) as sandbox:
-        connection = Connection("Test", server, lambda: launch_server(server, sandbox, environ), environ=environ)
+
+        async def launch() -> Process:
+            return await launch_server(server, sandbox, environ, offline=offline)
+
+        connection = Connection("Test", server, launch, environ=environ, offline=offline)
         try:
             yield connection
         finally:

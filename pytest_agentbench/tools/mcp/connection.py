@@ -65,13 +65,15 @@ class Connection:
         *,
         environ: Mapping[str, str],
         shared: Lives | None = None,
+        offline: bool = False,
     ) -> None:
         """Set up a connection; nothing is started yet.
 
-        `launch` starts its program; None for one that has an address only. `environ` fills in its headers.
+        `launch` starts its program; None for one that has an address only. `environ` fills in its headers. `offline`:
+        the program's sandbox has no network.
         """
         self._name, self._server, self._launch, self._environ = name, server, launch, environ
-        self._is_shared = shared is not None
+        self._is_shared, self._offline = shared is not None, offline
         self._lives = shared or Lives()
         self._deaths: set[ServerSession] = set()
 
@@ -176,7 +178,7 @@ class Connection:
 
         headers = expand_headers(self._server, self._environ)
         launch = None if self._launch is None else self._start_process
-        return ServerSession(Way(self._name, launch, self._server.url, headers, self._hide))
+        return ServerSession(Way(self._name, launch, self._server.url, headers, self._hide, self._offline))
 
     async def _start_process(self) -> Process:
         assert self._launch is not None

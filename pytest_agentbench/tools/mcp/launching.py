@@ -22,6 +22,9 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 _IN_FOLDER = 'cd "$1" && shift && unset OLDPWD && exec "$@"'
+_OFFLINE = {"npm_config_offline": "true", "UV_OFFLINE": "1"}
+"""Variables by which npx and uvx fail at once if they would have to download, instead of trying again for 30 s."""
+
 _OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - of a sandbox
 
 
@@ -60,8 +63,15 @@ def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str]
         return folder
 
 
-async def launch_server(server: McpServer, sandbox: Sandbox, environ: Mapping[str, str] = os.environ) -> Process:
-    """Start the server's program, in a sandbox that has the mounts of the server.
+def lacks_network(spec: SandboxSpec | None) -> bool:
+    """Return whether a server's program runs in a sandbox without network; False for a server without a program."""
+    return spec is not None and likeness_of(spec.kind) != "local" and not spec.network
+
+
+async def launch_server(
+    server: McpServer, sandbox: Sandbox, environ: Mapping[str, str] = os.environ, *, offline: bool = False
+) -> Process:
+    """Start the server's program, in a sandbox that has the mounts of the server, and no network if `offline`.
 
     Raises SandboxError, and UnavailableError with the reason where something is missing that it needs.
     """
@@ -71,7 +81,7 @@ async def launch_server(server: McpServer, sandbox: Sandbox, environ: Mapping[st
         raise UnavailableError(missing)
     program = _find_program(server, environ, kind)
     workspace = str(sandbox.workspace.path) if kind == "local" else WORKSPACE
-    environment = {"AGENTBENCH_WORKSPACE": workspace}
+    environment = {"AGENTBENCH_WORKSPACE": workspace, **(_OFFLINE if offline else {})}
     if program.path:
         environment["PATH"] = os.pathsep.join(program.path)
     argv = [program.program, *server.args]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -88,6 +89,17 @@ START_SECONDS = 30.0
 _END_SECONDS = 3.0
 _GRACE_SECONDS = 0.5
 _STDERR_CHARACTERS = 4096
+_NETWORK_SECONDS = 3.0
+"""Seconds that a server without network has to answer after its first complaint: it may go on without."""
+
+_WATCH_SECONDS = 0.1
+_NETWORK_FAULTS = re.compile(
+    r"EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOTFOUND|ENOTCACHED|network is unreachable|no route to host|dns error"
+    r"|temporary failure in name resolution|name or service not known|could not resolve host|network was disabled",
+    re.IGNORECASE,
+)
+"""Words by which npm, uv, pip, curl, Node and Python say that they reach no network."""
+
 _CLIENT = Implementation(name="pytest-agentbench", version="1")
 _logger = logging.getLogger(__name__)
 
@@ -96,7 +108,7 @@ _logger = logging.getLogger(__name__)
 class Way:
     """The way to a server: a program to start, an address, or both.
 
-    `hide` takes secrets out of what the program says on its stderr.
+    `hide` takes secrets out of what the program says on its stderr. `offline`: its sandbox has no network.
     """
 
     name: str
@@ -104,6 +116,7 @@ class Way:
     url: str | None
     headers: Mapping[str, str]
     hide: Callable[[str], str]
+    offline: bool = False
 
 
 class ServerSession:
@@ -144,12 +157,16 @@ class ServerSession:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        watching: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(START_SECONDS) as limit:
                 if self._way.launch is not None:
                     self._process = await self._way.launch()
+                if self._way.offline:
+                    watching = asyncio.create_task(self._watch_network(limit))
                 async with Client(self._streams(), mode="auto", cache=None, client_info=_CLIENT) as client:
                     # The limit is for the start; the same block then stays open for the server's whole life.
+                    _cancel(watching)
                     limit.reschedule(None)
                     self.version = client.server_info.version if client.server_info else ""
                     self._client.set_result(client)
@@ -158,8 +175,18 @@ class ServerSession:
         except Exception as error:  # noqa: BLE001  whatever it is, it is the end of this server
             self._fail(self._explain(error))
         finally:
+            _cancel(watching)
             self.ended.set()
             await self._stop()
+
+    async def _watch_network(self, limit: asyncio.Timeout) -> None:
+        """Shorten the limit of the start once a server without network complains of that."""
+        while not self._complains_of_network():  # noqa: ASYNC110  nothing tells when more is on stderr
+            await asyncio.sleep(_WATCH_SECONDS)
+        limit.reschedule(asyncio.get_running_loop().time() + _NETWORK_SECONDS)
+
+    def _complains_of_network(self) -> bool:
+        return self._process is not None and _NETWORK_FAULTS.search(self._process.errors()) is not None
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
@@ -193,6 +220,11 @@ class ServerSession:
         return self.error(self._describe_reason(error))
 
     def _describe_reason(self, error: BaseException) -> str:
+        if self._way.offline and self._complains_of_network():
+            return (
+                "it needs the network, which its sandbox does not have; allow it in the server's declaration "
+                "(sandbox: {..., network: allow}), or install beforehand what it downloads"
+            )
         if isinstance(error, TimeoutError):
             return f"it did not answer within {START_SECONDS:g} s of its start"
         if isinstance(error, MCPError) and self.ended.is_set():
@@ -224,6 +256,11 @@ def describe_fault(error: ValidationError) -> str:
     """Return where the first fault of an answer lies and what it is, without what was found there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
 
 
 async def _watch_end(process: Process) -> None:
