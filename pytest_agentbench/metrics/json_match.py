@@ -11,8 +11,8 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from pytest_agentbench.metrics.numbers import Tolerance, are_close, require_tolerance
-from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.models.thoughts import drop_thoughts
 from pytest_agentbench.sources.json_files import lies_deep
 from pytest_agentbench.terminal_text import shorten_text
 

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from pydantic import Field
 
-from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, MetricContext, metric
+from pytest_agentbench.models.thoughts import drop_thoughts
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.evaluation import AnswerVerdict
 from pytest_agentbench.records.run import Usage

@@ -17,8 +17,8 @@ from typing import Any
 
 from pytest_agentbench.errors import InfrastructureError, UnavailableError
 from pytest_agentbench.metrics.numbers import are_close
-from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
+from pytest_agentbench.models.thoughts import drop_thoughts
 
 CPU_SECONDS = 5.0
 """What one request may take: the time of others on a busy machine does not count."""

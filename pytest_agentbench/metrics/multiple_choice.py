@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from pytest_agentbench.metrics.passages import FONT, drop_thoughts, folded, normal
+from pytest_agentbench.metrics.passages import FONT, folded, normal
 from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.models.thoughts import drop_thoughts
 
 _MARKUP = re.compile(r"[*`$]+|\\[()\[\],;! ]|(?<!\w)_+|_+(?!\w)")
 _BOX = re.compile(r"\\f?box(?:ed)?\s?\{([^{}\\]*)\}")

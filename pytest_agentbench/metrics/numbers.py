@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, drop_thoughts, normal
+from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, normal
 from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.models.thoughts import drop_thoughts
 
 if TYPE_CHECKING:
     import regex

@@ -82,8 +82,6 @@ def _pattern(pattern: str) -> regex.Pattern[str]:
     return regex.compile(pattern, regex.VERSION1)  # noqa: TID251 - a tokenizer's own
 
 
-_THOUGHTS_END = re.compile(r"</think(?:ing)?>")
-_THOUGHTS_BEGIN = re.compile(r"\s*<think(?:ing)?>")
 _ANSWER = re.compile(
     r"\banswer\b(?!\s(?:choices|options|key))[^.\n:=]{0,40}?(?:\bis\b|[:=])"
     r"|<answer>|(?:答案|正解|答え)[^。\n:]{0,8}?(?:是|为|為|は|:)|정답(?:은|:)",
@@ -91,14 +89,6 @@ _ANSWER = re.compile(
 )
 _EMPHASIS = re.compile(r"[\s*_`:]*+")
 _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[。！？]")
-
-
-def drop_thoughts(text: str) -> str:
-    """Return what follows the thoughts of a reasoning model, `<think>...</think>`; nothing where these do not end."""
-    ends = [match.end() for match in _THOUGHTS_END.finditer(text)]
-    if ends:
-        return text[ends[-1] :]
-    return "" if _THOUGHTS_BEGIN.match(text) else text
 
 
 def boxed(text: str) -> str | None:

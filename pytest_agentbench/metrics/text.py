@@ -16,7 +16,6 @@ from pytest_agentbench.metrics.passages import (
     FONT,
     UNSPACED,
     answer_tokens,
-    drop_thoughts,
     folded,
     lcs_length,
     similarity_ratio,
@@ -24,6 +23,7 @@ from pytest_agentbench.metrics.passages import (
     words,
 )
 from pytest_agentbench.metrics.registry import metric, missing_extra
+from pytest_agentbench.models.thoughts import drop_thoughts
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer

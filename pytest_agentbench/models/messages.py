@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_agentbench.models.ends import CALLS, GIVEN_UP, is_known_finish, read_finish
+from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.records.run import EndDetail, EndReason
 
 REASONING = ("reasoning_content", "reasoning")
@@ -139,20 +140,6 @@ def _digest(value: object) -> dict[str, Any] | None:
     except ValueError:
         data = found[1].encode()
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-_THOUGHT_TAGS = re.compile(r"\A\s*<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)
-
-
-def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str | None]:
-    """Return a text without the block of thoughts that it begins with, and that; None where it begins with none.
-
-    A block without an end is one only where the text was `cut_off`.
-    """
-    found = _THOUGHT_TAGS.match(text) if "<" in text[:200] else None
-    if found is None or not (found[3] or cut_off):
-        return text, None
-    return text[found.end() :].lstrip(), found[2].strip()
 
 
 def _join_thoughts(message: Mapping[str, Any], reasoning: Mapping[str, str], tagged: str | None) -> str | None:

@@ -18,6 +18,7 @@ from pytest_agentbench.models.failures import RequestFailed, broken_off, invalid
 from pytest_agentbench.models.messages import ToolCall, read_message, read_text, take_string
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
+from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import EndDetail, EndReason, Usage
 from pytest_agentbench.terminal_text import shorten_text
@@ -321,7 +322,6 @@ MAX_LEVELS = 64
 """The most levels that a reply may nest: much deeper, and nothing that it becomes part of can be written any more."""
 # Fences stand at the ends of lines, so that a text inside of the JSON may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _MAX_BRACES = 1000
 _NUMBER = re.compile(r"-?\d{1,9}(\.\d{1,20})?", re.ASCII)
 
@@ -353,7 +353,7 @@ def read_json(text: str, form: type[P]) -> P:
         found = read_json_object(text)
     except InvalidReply:
         needed = {name for name, field in form.model_fields.items() if field.is_required()}
-        whole = [each for each in _find_embedded(_THOUGHTS.sub("", text)) if each.keys() >= needed] if needed else []
+        whole = [each for each in _find_embedded(split_thoughts(text)[0]) if each.keys() >= needed] if needed else []
         if len(whole) != 1:
             raise
         [found] = whole
@@ -381,7 +381,7 @@ def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str
 
     With `embedded_keys` it may stand in other text too, where that has one object alone with any of these keys.
     """
-    body = _THOUGHTS.sub("", text).strip()
+    body = split_thoughts(text)[0].strip()
     if not body:
         raise InvalidReply("- the reply is empty")
     try:

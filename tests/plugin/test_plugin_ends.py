@@ -95,10 +95,16 @@ def test_judges_see_reasoning_only_where_the_profile_says_so(bench: Bench) -> No
 
 
 @pytest.mark.slow
-def test_thoughts_before_an_answer_are_cut_unless_they_are_asked_for(bench: Bench) -> None:
-    bench.case("c", deterministic_checks=[check("whole", kind="regex_match", pattern="^Paris$")])
+@pytest.mark.parametrize("opener", ["<think>", ""])
+def test_thoughts_before_an_answer_are_cut_unless_they_are_asked_for(bench: Bench, opener: str) -> None:
+    bench.case(
+        "c",
+        reference="Paris",
+        deterministic_checks=[check("whole", kind="regex_match", pattern="^Paris$")],
+        metrics=[{"name": name, "threshold": 1} for name in ("exact_match", "similarity", "contains_answer")],
+    )
     bench.profile("tags", runner_defaults={"keep_reasoning_tags": True})
-    with ReplayEndpoint([scenario(says("<think>France...</think>\n\nParis"))]) as endpoint:
+    with ReplayEndpoint([scenario(says(f"{opener}Maybe Lyon?\n</think>\n\nParis"))]) as endpoint:
         reached(bench, endpoint)
         assert bench.run("--model", "m").outcomes == {"c[m]": "passed"}
         kept = bench.run("--model", "m", "--agentbench-run-profile", "tags")

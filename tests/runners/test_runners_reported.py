@@ -73,6 +73,12 @@ def test_a_reported_reply_that_was_given_up_is_an_outage(name: str) -> None:
 
 
 @needs_rows
+def test_thoughts_of_a_reported_reply_are_no_part_of_its_answer() -> None:
+    context, end, _ = replay("think_without_opener")
+    assert (end.status, end.reason, context.trace.output) == ("success", "answered", "Paris")
+
+
+@needs_rows
 def test_a_reported_reply_of_reasoning_alone_is_blank_and_says_so() -> None:
     context, end, _ = replay("answer_only_in_reasoning")
     assert (end.status, end.reason, context.trace.output) == ("success", "empty", "")

@@ -15,6 +15,7 @@ from pydantic import Field
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, make_invalid_reply, read_json
+from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Quality, Reason
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job
 from pytest_agentbench.packs.mcp_bench.wording import SynthesisWording
@@ -171,8 +172,6 @@ def _unknown_tools(dependencies: Sequence[_Dependency], known: Mapping[str, str]
                 yield f"dependencies[{at}]: found {name!r}, expected one of the listed tools, as Server:tool"
 
 
-# Reasoning models behind endpoints without a field for it begin their answer with their thoughts.
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
@@ -194,7 +193,7 @@ def make_fuzzing_request(
 
 def read_fuzzy(text: str) -> str:
     """Return the text in a reply, without quotes around it. Raises InvalidReply where there is none."""
-    said = _THOUGHTS.sub("", text).strip()
+    said = split_thoughts(text)[0].strip()
     # Only quotes around the whole: `"A" and "B"` begins and ends with one too.
     if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
         said = said[1:-1].strip()

@@ -1,0 +1,67 @@
+"""Thoughts that reasoning models write into their text, `<think>...</think>`, told apart from the answer.
+
+A module of its own without imports: metrics need it in processes that know no models.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_BLOCK = re.compile(r"\A\s*<(think|thinking|reasoning)>(.*?)(</(?:\1|think(?:ing)?)>|\Z)", re.DOTALL)
+_TAG = re.compile(r"<(/?)think(?:ing)?>")
+_QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019")
+_UNCLOSED = re.compile(r"\s*<think(?:ing)?>")
+
+
+def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str | None]:
+    """Return the answer in a reply, and the thoughts that come before it; None if there are none.
+
+    Thoughts are the block that a reply begins with, or all that ends in `</think>` without a tag that begins it: many
+    chat templates put that tag into the prompt. A block without an end is one only if the reply was `cut_off`.
+    """
+    if "<" not in text:
+        return text, None
+    block = _BLOCK.match(text)
+    if block is not None:
+        return (text[block.end() :].lstrip(), block[2].strip()) if block[3] or cut_off else (text, None)
+    end = _find_end(text)
+    if end is None:
+        return text, None
+    return text[end[1] :].lstrip(), text[: end[0]].strip()
+
+
+def drop_thoughts(text: str) -> str:
+    """Return what follows the last thoughts in a prediction, wherever they are; nothing if they do not end."""
+    ends = [tag.end() for tag in _TAG.finditer(text) if tag[1]]
+    if ends:
+        return text[ends[-1] :]
+    return "" if _UNCLOSED.match(text) else text
+
+
+def _find_end(text: str) -> tuple[int, int] | None:
+    """Return the span of the last `</think>` before any `<think>`, None if there is none.
+
+    One in quotes or in a block of code is the answer's own, and so is any in an answer that is JSON: a judge quotes
+    what it judges.
+    """
+    found = None
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            break
+        before, after = text[max(0, tag.start() - 1) : tag.start()], text[tag.end() : tag.end() + 1]
+        if before not in _QUOTES or after not in _QUOTES:
+            found = tag.span()
+    if found is None or text.count("```", 0, found[0]) % 2 or _is_json(text):
+        return None
+    return found
+
+
+def _is_json(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
