@@ -116,6 +116,8 @@ class CaseVerifier(Record):
     canary: Annotated[Text, AfterValidator(_existing_folder)] | None = None
     """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
     default: the case's workspace as it is in the beginning."""
+    answer_file: InsidePath | None = None
+    """Where the agent's final answer is put in the workspace: its first fenced block of code, else all of it."""
     timeout_seconds: Seconds = 300.0
     """How long it may run."""
 

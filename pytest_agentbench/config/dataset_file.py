@@ -21,11 +21,18 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import DATA_SUFFIXES, ConfigFile, Scope, complain, known_of, resolve_path, scope_of
-from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics, servers_problems, tools_problems
+from pytest_agentbench.config.case_file import (
+    CaseContext,
+    CaseVerifier,
+    KnownRunner,
+    Metrics,
+    servers_problems,
+    tools_problems,
+)
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
-from pytest_agentbench.records.base import AtLeastOne, Record, Tags, Text
-from pytest_agentbench.records.case import Compat, MetricSpec, RunnerSpec
+from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
+from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
 
 """What the files of questions end in."""
 
@@ -166,6 +173,11 @@ def _check_prompt(text: str) -> str:
     return text
 
 
+def _check_template(text: str) -> str:
+    parse_template(text)
+    return text
+
+
 def _check_class_name(text: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
         raise ValueError(f"found {text!r}, expected module:Class")
@@ -261,6 +273,13 @@ class FewShot(Record):
         return file
 
 
+class RowVerifier(CaseVerifier):
+    """Decides each row by what the agent left, with files that hold fields of the row."""
+
+    texts: dict[InsidePath, Annotated[str, AfterValidator(_check_template)]] = Field(default_factory=dict)
+    """Further files that the agent never sees, by their paths in the workspace: texts with `{{ field }}` for fields."""
+
+
 class DatasetDescriptor(ConfigFile):
     """A dataset: where its rows are, how each becomes a case, and what decides it."""
 
@@ -294,6 +313,8 @@ class DatasetDescriptor(ConfigFile):
     """
     compat: Compat | None = None
     """`v1`: the metrics as the original benchmark defines them; `v2`: as its rewrite for rollouts does."""
+    verify: Later[RowVerifier] | None = None
+    """Hidden tests or a command that decide each row; `metrics` then decide only if they are named."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)

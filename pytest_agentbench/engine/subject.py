@@ -95,7 +95,9 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
     """
     if subject.prepared.sandbox is not None:
         await services.sandboxes.prepare(subject.prepared.sandbox())
-    if job.plan.predictions is not None or not (case.verify or _runs_commands(services, case)):
+    if job.plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
+        return None
+    if not (case.verify or (job.plan.predictions is None and _runs_commands(services, case))):
         return None
     try:
         spec = sandbox_spec(services, job, case)
@@ -105,7 +107,7 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
         if case.verify or subject.runner_type != "callable":
             raise
         return None
-    if not _runs_commands(services, case):
+    if job.plan.predictions is not None or not _runs_commands(services, case):
         return None
     # This run and those about to begin: a container takes seconds to come up, and they would queue for it
     services.sandboxes.expect(spec, 1 + services.rules.coming())
@@ -161,7 +163,7 @@ async def verify_all(services: Services, job: Job, case: Case, context: CheckCon
     """Return the results of the case's verifiers. Raises UnavailableError where they cannot run here."""
     from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
 
-    if job.plan.predictions is not None:
+    if job.plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
         return no_workspace_results(case)
     spec = sandbox_spec(services, job, case)
     await services.sandboxes.prepare(spec)
@@ -185,8 +187,9 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
         # Only where it is set: fingerprints of verdicts that were stored before the field came stay as they were
-        apart = {"apart": True} if verifier.apart else {}
-        yield {**verifier.model_dump(exclude={"files", "apart", "canary"}), "files": files, **apart}
+        later: dict[str, Any] = {"apart": True} if verifier.apart else {}
+        later |= {"answer_file": verifier.answer_file} if verifier.answer_file is not None else {}
+        yield {**verifier.model_dump(exclude={"files", "apart", "canary", "answer_file"}), "files": files, **later}
 
 
 _DIGITS = 16

@@ -226,10 +226,14 @@ class PytestTests(Record):
 
 
 class HiddenFile(Record):
-    """A file or folder of the case's that is put at `target` in the workspace once the agent has stopped."""
+    """A file or folder of the case's that is put at `target` in the workspace once the agent has stopped.
+
+    It is a copy of `source`, or holds `text`.
+    """
 
     target: str
-    source: Path
+    source: Path | None = None
+    text: str = ""
 
 
 class Verifier(Record):
@@ -237,7 +241,7 @@ class Verifier(Record):
 
     `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest. `apart`:
     what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the
-    case's workspace as it is in the beginning.
+    case's workspace as it is in the beginning. `answer_file` is a path that the code of the final answer is put at.
     """
 
     check_id: Slug
@@ -248,6 +252,7 @@ class Verifier(Record):
     keep: tuple[str, ...] = ()
     apart: bool = False
     canary: Path | None = None
+    answer_file: str | None = None
     timeout_seconds: float = 300.0
 
 

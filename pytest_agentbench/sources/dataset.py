@@ -321,6 +321,8 @@ def _named_place(descriptor: Path) -> Path:
 
 
 def _metrics(descriptor: DatasetDescriptor) -> tuple[MetricSpec, ...]:
+    if descriptor.verify is not None and "metrics" not in descriptor.model_fields_set:
+        return ()
     if descriptor.compat is None:
         return descriptor.metrics
     return tuple(metric.model_copy(update={"compat": descriptor.compat}) for metric in descriptor.metrics)

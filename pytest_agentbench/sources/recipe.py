@@ -108,6 +108,11 @@ class Recipe:
             _shown(self._value(item, part, "prompt")) if at % 2 else part for at, part in enumerate(self._template)
         )
 
+    def hidden_texts(self, item: Mapping[str, Any]) -> dict[str, str]:
+        """Return the texts of the verifier's files by their paths. Raises ValueError if the item lacks a field."""
+        texts = self.descriptor.verify.texts if self.descriptor.verify is not None else {}
+        return {path: self._filled_text(item, text, f"verify.texts.{path}") for path, text in texts.items()}
+
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be
         one.
@@ -157,6 +162,17 @@ class Recipe:
         filled = {name: self._value(item, path, f"metrics: {metric.name}: {name}") for name, path in fields.items()}
         return metric.model_copy(update={"args": {**metric.args, **filled}}) if filled else metric
 
+    def _filled_text(self, item: Mapping[str, Any], template: str, asking: str) -> str:
+        text = ""
+        for at, part in enumerate(parse_template(template)):
+            if at % 2 == 0:
+                text += part
+                continue
+            value, indent = _as_code(self._value(item, part, asking)), _INDENT.search(text)
+            # A value of several lines on an indented line, such as statements in the body of a function
+            text += value if indent is None else value.replace("\n", f"\n{indent[1]}")
+        return text
+
     def _value(self, item: Mapping[str, Any], path: str, asking: str) -> Any:
         value = self._find(item, path)
         if value is MISSING:
@@ -200,6 +216,16 @@ def _shown(value: Any) -> str:
         if strip_own_letters(value) is not None:
             return "\n".join(value)
         return "\n".join(f"{_letters(at)}. {_shown_inside(each)}" for at, each in enumerate(value))
+    return _shown_inside(value)
+
+
+_INDENT = re.compile(r"(?:^|\n)([ \t]+)\Z")
+
+
+def _as_code(value: Any) -> str:
+    """Return a field in a file: texts as they are, the texts of a list as lines, other values as JSON."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "\n".join(value)
     return _shown_inside(value)
 
 

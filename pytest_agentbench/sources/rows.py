@@ -15,11 +15,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
+from pytest_agentbench.config.case_file import named_verifiers
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import COMPARING_METRICS, Case, Message, MetricSpec, RunnerSpec
+from pytest_agentbench.records.case import (
+    COMPARING_METRICS,
+    Case,
+    HiddenFile,
+    Message,
+    MetricSpec,
+    RunnerSpec,
+    Verifier,
+)
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
 from pytest_agentbench.sources.case_source import (
     BadRow,
@@ -54,7 +63,7 @@ from pytest_agentbench.sources.items import (
 )
 from pytest_agentbench.sources.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.sources.recipe import Recipe
-from pytest_agentbench.sources.test_yaml import named_tools
+from pytest_agentbench.sources.test_yaml import make_verifier, named_tools
 from pytest_agentbench.terminal_text import shorten_text, visible
 
 _EVALUATOR = frozenset({"func", "args"})
@@ -239,6 +248,7 @@ def _row(
         _require_sound(dataset, raw, item)
         if recipe is not None:
             recipe.prompt(item)
+            recipe.hidden_texts(item)
             tags = _shared_tags(recipe.tags(item))
             # Soon empty where the file is sound, so the rest of the rows cost nothing here
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
@@ -393,8 +403,18 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
         "runner": descriptor.runner,
         "context": descriptor.context,
         "tools": named_tools(descriptor.context),
+        "verify": _verifiers(recipe, item),
         "mcp_servers": map_servers(descriptor.mcp_servers),
     }
+
+
+def _verifiers(recipe: Recipe, item: Mapping[str, Any]) -> tuple[Verifier, ...]:
+    if recipe.descriptor.verify is None:
+        return ()
+    (given,) = named_verifiers(recipe.descriptor.verify)
+    verifier = make_verifier(given, recipe.scope)
+    texts = (HiddenFile(target=path, text=text) for path, text in recipe.hidden_texts(item).items())
+    return (verifier.model_copy(update={"files": (*verifier.files, *texts)}),)
 
 
 def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:

@@ -93,7 +93,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         checks=file.deterministic_checks,
         metrics=file.metrics,
         reference=file.reference,
-        verify=tuple(_verifier(each, scope) for each in named_verifiers(file.verify)),
+        verify=tuple(make_verifier(each, scope) for each in named_verifiers(file.verify)),
         metadata=file.metadata,
         must_pass=file.must_pass,
         report_only=file.report_only,
@@ -118,7 +118,8 @@ def _sandbox(given: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
     )
 
 
-def _verifier(given: CaseVerifier, scope: Scope) -> Verifier:
+def make_verifier(given: CaseVerifier, scope: Scope) -> Verifier:
+    """Return the verifier with its paths resolved. Raises ValueError for one that leaves the root."""
     command = given.command
     return Verifier(
         check_id=given.check_id or "",
@@ -132,6 +133,7 @@ def _verifier(given: CaseVerifier, scope: Scope) -> Verifier:
         keep=given.keep,
         apart=given.apart,
         canary=None if given.canary is None else resolve_folder(given.canary, scope),
+        answer_file=given.answer_file,
         timeout_seconds=given.timeout_seconds,
     )
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from support.verifier_bench import BAD, GOOD, KINDS, VerifierBench, open_bench
 
-from pytest_agentbench.checks.verifying.staging import source_digest
-from pytest_agentbench.records.case import HiddenFile
+from pytest_agentbench.checks.verifying.staging import put_answer, source_digest
+from pytest_agentbench.records.case import HiddenFile, Verifier
+from pytest_agentbench.workspaces.workspace import Workspace
 
 everywhere = pytest.mark.parametrize("kind", KINDS)
 plainly = pytest.mark.parametrize("kind", ["local"])
@@ -239,3 +240,40 @@ def test_a_digest_tells_content_and_mode(tmp_path) -> None:
     before = source_digest(all_of_it)
     (folder / "__pycache__" / "a.pyc").write_text("")
     assert source_digest(all_of_it) == before
+
+
+def test_a_text_has_the_digest_of_a_file_that_holds_it(tmp_path) -> None:
+    (tmp_path / "a").write_text("é\n", encoding="utf-8")
+    one, other = HiddenFile(target="t", source=tmp_path / "a"), HiddenFile(target="t", text="é\n")
+    assert source_digest(one) == source_digest(other)
+    assert source_digest(other) != source_digest(HiddenFile(target="t", text="e\n"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("x = 1", "x = 1"),
+        ("Here:\n```python\nx = 1\n```\nThen:\n```\nx = 2\n```", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("  ```py\n  x = 1\n  ```", "  x = 1\n"),
+        ("```python\nx = 1", "```python\nx = 1"),
+        ("<think>```\nx = 0\n```</think>\n```\nx = 1\n```", "x = 1\n"),
+        ("a ``` b", "a ``` b"),
+        ("", ""),
+    ],
+)
+def test_the_first_block_of_an_answer_is_its_code(tmp_path, answer: str, code: str) -> None:
+    put_answer(Verifier(check_id="v", answer_file="./src//solution.py"), answer, Workspace(tmp_path))
+    assert (tmp_path / "src" / "solution.py").read_text() == code
+
+
+def test_an_answer_replaces_a_link_and_follows_none(tmp_path) -> None:
+    (tmp_path / "elsewhere").write_text("as before")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "solution.py").symlink_to(tmp_path / "elsewhere")
+    put_answer(Verifier(check_id="v", answer_file="solution.py"), "new", Workspace(work))
+    assert (work / "solution.py").read_text() == "new"
+    assert (tmp_path / "elsewhere").read_text() == "as before"
+    put_answer(Verifier(check_id="v"), "nowhere", Workspace(work))
+    assert [path.name for path in work.iterdir()] == ["solution.py"]

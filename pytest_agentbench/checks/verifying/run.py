@@ -12,7 +12,13 @@ from pathlib import Path
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
 from pytest_agentbench.checks.verifying.apart import SolutionServer, serve_solution
-from pytest_agentbench.checks.verifying.staging import Content, copy_workspace, hidden_content, stage_workspace
+from pytest_agentbench.checks.verifying.staging import (
+    Content,
+    copy_workspace,
+    hidden_content,
+    put_answer,
+    stage_workspace,
+)
 from pytest_agentbench.checks.verifying.verifiers import choose_python, plain_environment, run_command, run_tests
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Case, Verifier
@@ -69,10 +75,12 @@ def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack
 
 def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution: Workspace | None) -> Content:
     """Fill the verifier's folder and, where it has one of its own, the solution's; return what hidden files hold."""
+    answer = context.artifact.final_output or ""
     if solution is None:
-        return stage_workspace(context.case, verifier, context.workspace, target)
+        return stage_workspace(context.case, verifier, context.workspace, target, answer)
     if context.workspace is not None:
         copy_workspace(context.workspace, solution)
+    put_answer(verifier, answer, solution)
     return stage_workspace(context.case, verifier, None, target)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
+from pytest_agentbench.models.thoughts import drop_thoughts
 from pytest_agentbench.records.case import Case, HiddenFile, Verifier
 from pytest_agentbench.workspaces.changes import take_snapshot
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_folder
@@ -28,6 +29,9 @@ _STEERING = re.compile(
 _COMPILED = re.compile(r"__pycache__|.*\.py[co]", re.IGNORECASE)
 """What Python runs in place of a source; never needed."""
 
+_CODE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+"""A fenced block of code."""
+
 _PROCESSES = ("/proc/", "/dev/")
 """Where a link may lead anywhere by way of a process's own folder and open files."""
 
@@ -37,8 +41,27 @@ Content = Mapping[str, str]
 """Paths below the workspace, and what says whether they have changed."""
 
 
-def stage_workspace(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
+def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
+    """Write the code of the final answer to the verifier's `answer_file`, in place of what lies there.
+
+    Raises PathRefusedError and OSError.
+    """
+    if verifier.answer_file is None:
+        return
+    text = drop_thoughts(answer)
+    block = _CODE.search(text)
+    path = _normalize_path(verifier.answer_file)
+    _clear_path(path, target)
+    with target.open_write(path) as file:
+        file.write((block[1] if block else text).encode("utf-8", "replace"))
+
+
+def stage_workspace(
+    case: Case, verifier: Verifier, left: Workspace | None, target: Workspace, answer: str | None = None
+) -> Content:
     """Fill the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
+
+    `answer` is the run's final answer, if the solution is to be in this folder.
 
     Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
     agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place, and
@@ -46,8 +69,16 @@ def stage_workspace(case: Case, verifier: Verifier, left: Workspace | None, targ
     be copied, PathRefusedError and OSError for want of room, or of a hidden file.
     """
     _copy_allowed(case, verifier, left, target)
+    if answer is not None:
+        put_answer(verifier, answer, target)
     for hidden in sorted(verifier.files, key=lambda each: _normalize_path(each.target).count("/")):
-        _put_in_place(hidden.source, _normalize_path(hidden.target), target)
+        path = _normalize_path(hidden.target)
+        if hidden.source is not None:
+            _put_in_place(hidden.source, path, target)
+            continue
+        _clear_path(path, target)
+        with target.open_write(path) as file:
+            file.write(hidden.text.encode("utf-8", "replace"))
     _cut_links(verifier, target)
     return hidden_content(verifier, target)
 
@@ -85,6 +116,8 @@ def hidden_content(verifier: Verifier, target: Workspace) -> Content:
 
 def source_digest(hidden: HiddenFile) -> str:
     """Return the SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
+    if hidden.source is None:
+        return hashlib.sha256(hidden.text.encode("utf-8", "replace")).hexdigest()
     if hidden.source.is_dir():
         held = sorted(_list_files(hidden.source).items())
         return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()
