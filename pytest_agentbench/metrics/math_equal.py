@@ -5,18 +5,16 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import InfrastructureError, UnavailableError
-from pytest_agentbench.metrics.numbers import are_close
+from pytest_agentbench.metrics.math_answers import agree, have_same_words, plain_text, read_answer
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
 from pytest_agentbench.models.thoughts import drop_thoughts
 
@@ -130,29 +128,50 @@ if hasattr(os, "register_at_fork"):
 
 
 _LONGEST = 10_000
-_PLAIN_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
+
+
+class _TooMuch(Exception):
+    """The comparison was given up for this reason."""
 
 
 @metric("math_equal", requires="math_verify", slow=True)
 def math_equal(ground_truth: str, prediction: str) -> Measured:
-    r"""1 where both hold the same mathematical expression by math-verify: LaTeX ($...$, \boxed{}), sets, intervals.
+    r"""1 where both answer with the same mathematics (`read_answer`, `agree`), or with the same words.
 
-    Of a long text the last 10,000 characters are read. Expressions are compared in a process of their own with at most
-    2 GB of memory; what takes more than 5 seconds of CPU there scores 0 and has the `reason` in its details. Raises
-    ValueError for a ground truth without an expression, UnavailableError without math-verify.
+    Single expressions are compared by math-verify, in a process of its own with at most 2 GB of memory; what takes more
+    than 5 seconds of CPU there scores 0 and has the `reason` in its details. Of a long text the last 10,000 characters
+    are read. Raises ValueError for an empty ground truth, UnavailableError without math-verify.
     """
     if (reason := missing_extra("math_equal")) is not None:
         raise UnavailableError(reason)
-    expected, found = ground_truth.strip(), drop_thoughts(prediction).strip()
-    if expected and expected == found:
+    gold, reply = ground_truth.strip()[-_LONGEST:], drop_thoughts(prediction).strip()[-_LONGEST:]
+    if not gold:
+        raise ValueError("math_equal: the ground truth is empty, it holds no mathematical expression")
+    if gold == reply or have_same_words(gold, reply):
         return Measured(1.0)
-    if _PLAIN_NUMBER.fullmatch(expected) and _PLAIN_NUMBER.fullmatch(found):
-        return Measured(float(are_close(Decimal(expected), Decimal(found), None, 0.0)))
-    reply = ask([expected[-_LONGEST:], found[-_LONGEST:]])
-    if reply is None:
-        return Measured(0.0, {"reason": f"comparing took more than {CPU_SECONDS:g} seconds of CPU"})
-    if "too_much" in reply:
-        return Measured(0.0, {"reason": f"comparing took too much memory ({reply['too_much']})"})
-    if "unread" in reply:
-        raise ValueError(f"math_equal: the ground truth {ground_truth[:80]!r} holds no mathematical expression")
-    return Measured(float(reply["equal"]))
+    expected, found = read_answer(gold), read_answer(reply)
+    values = _Values()
+    try:
+        if expected.kind == "expression" and found.kind == "text":
+            return Measured(float(values.equal(expected.text, reply, prose=True)))
+        return Measured(float(agree(expected, found, values.equal)))
+    except _TooMuch as too_much:
+        return Measured(0.0, {"reason": str(too_much)})
+
+
+class _Values:
+    """Compares the values of expressions for one score: all comparisons together have CPU_SECONDS."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def equal(self, expected: str, found: str, *, prose: bool = False) -> bool:
+        """Return whether both have the same value, of `prose` the one that it answers with. Raises _TooMuch."""
+        if self._seconds > CPU_SECONDS or (reply := ask([expected, found, prose])) is None:
+            raise _TooMuch(f"comparing took more than {CPU_SECONDS:g} seconds of CPU")
+        self._seconds += reply["seconds"]
+        if "too_much" in reply:
+            raise _TooMuch(f"comparing took too much memory ({reply['too_much']})")
+        if "unread" in reply:
+            return plain_text(expected).replace(" ", "") == plain_text(found).replace(" ", "")
+        return bool(reply["equal"])

@@ -1,7 +1,8 @@
 """The program that compares expressions for `math_equal`, away from the session: sympy may hang or take all memory.
 
-After a first line "ready", it answers each line `[ground truth, prediction]` by a line `{"equal": bool}` or
-`{"unread": true}` (the ground truth is no expression) or `{"too_much": reason}`. A comparison that takes more CPU than
+After a first line "ready", it answers each line `[ground truth, prediction, is the prediction prose]` by a line
+`{"equal": bool}` or `{"unread": true}` (the ground truth is no expression) or `{"too_much": reason}`, each with the
+`seconds` of CPU that it took. A comparison that takes more CPU than
 the argument's seconds ends the program, and so does the end of its input. It imports nothing of the package.
 """
 
@@ -12,14 +13,13 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 _MEMORY = 2 * 1024**3
-_DELIMITED = re.compile(r"\$|\\[(\[]|\\boxed")
-_WORD = re.compile(r"(?<![\\a-zA-Z{])[a-zA-Z]{2,}")
-_FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi", "min", "max"))
 
 
 def main() -> None:
@@ -38,37 +38,37 @@ def main() -> None:
         print(json.dumps(reply), file=replies, flush=True)
 
 
-def _compare(ground_truth: str, prediction: str) -> dict[str, Any]:
-    from math_verify import verify
+def _compare(ground_truth: str, prediction: str, prose: bool) -> dict[str, Any]:
+    from math_verify import parse, verify
 
+    begun = time.process_time()
     try:
-        expected, found = _expressions(ground_truth), _expressions(prediction)
-        if not expected:
-            return {"unread": True}
-        return {"equal": verify(expected, found, timeout_seconds=None)}
+        expected = _expressions(ground_truth)
+        found = parse(prediction, parsing_timeout=None) if prose else _expressions(prediction)
+        reply: dict[str, Any] = {"unread": True}
+        if expected:
+            reply = {"equal": verify(expected, found, timeout_seconds=None)}
     except (MemoryError, RecursionError) as error:
-        return {"too_much": type(error).__name__}
+        reply = {"too_much": type(error).__name__}
+    return {**reply, "seconds": time.process_time() - begun}
 
 
+@lru_cache(200)
 def _expressions(text: str) -> list[Any]:
-    """Return what math_verify finds in the text; a formula without $ is put between them."""
+    """Return what math_verify finds in a formula, which is put between $."""
     from math_verify import parse
 
-    words = set(_WORD.findall(text)) - _FUNCTIONS
-    is_prose = len(words) > 1 or any(len(word) > 2 for word in words)
-    if is_prose or _DELIMITED.search(text):
-        spellings = [text]
-    elif re.search(r"[a-zA-Z\\]", text):
-        spellings = [f"${_latex(text)}$", text]
-    else:
-        spellings = [text, f"${text}$"]
-    found = (parse(each, parsing_timeout=None) for each in spellings)
-    return next(filter(None, found), [])
+    found: list[Any] = parse(f"${_latex(text)}$", parsing_timeout=None) or parse(text, parsing_timeout=None)
+    return found
 
 
 def _latex(text: str) -> str:
-    """Return a bare formula with what LaTeX would take for products of letters: pi, 1e3."""
-    text = re.sub(r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi", text)
+    """Return a bare formula as LaTeX reads it, where letters are products and % begins a comment: pi, x**10, 1e3."""
+    text = re.sub(r"(?<![\\a-zA-Z])(pi|sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-zA-Z])", r"\\\1", text).replace(
+        "**", "^"
+    )
+    text = re.sub(r"\^ ?(?:\(([^()]*)\)|(-?\d{2,}|-\d))", lambda match: f"^{{{match[1] or match[2]}}}", text)
+    text = re.sub(r"(?<!\\)%", r"\\%", text)
     return re.sub(r"(?<=\d)[eE]([-+]?\d+)", r"\\times 10^{\1}", text)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from metrics_samples import reported
 
 from pytest_agentbench.metrics import math_equal as math_process
 from pytest_agentbench.metrics.registry import METRICS, measure
@@ -50,10 +52,84 @@ def test_expressions_agree_by_value(ground_truth, prediction, expected):
     assert score("math_equal", ground_truth, prediction) == expected
 
 
-@pytest.mark.parametrize("ground_truth", ["", "Paris"])
-def test_a_ground_truth_without_an_expression_is_an_error(ground_truth):
+VECTORS = Path(__file__).parents[1] / "data" / "math_vectors.jsonl"
+GOLDS = [json.loads(line) for line in VECTORS.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("row", GOLDS, ids=[f"{row['kind']}-{row['gold'][:30]}" for row in GOLDS])
+def test_a_gold_matches_its_spellings_and_no_other_sign_element_or_order(row):
+    gold = row["gold"]
+    for prediction in (gold, f"\\boxed{{{gold}}}", *row["right"]):
+        assert score("math_equal", gold, prediction) == 1, prediction
+    for prediction in row["wrong"]:
+        assert score("math_equal", gold, prediction) == 0, prediction
+
+
+def test_there_are_two_hundred_golds():
+    assert len({row["gold"] for row in GOLDS}) >= 200
+
+
+@pytest.mark.parametrize(("row", "prediction"), reported("math_equal"))
+def test_rows_of_public_reports_are_scored_right(row, prediction):
+    assert score("math_equal", row["answer"], prediction) == row["want"]
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "prediction", "expected"),
+    [
+        ("7", "**7**", 1),
+        ("7", "Answer: 7", 1),
+        ("7", "5 + 2 = 7\n#### 7", 1),
+        ("5 + 2 = 7\n#### 7", "7", 1),
+        ("7", "So it is 5 + 2 = 7.", 1),
+        ("3", "There are 3 apples", 1),
+        ("31", "It is - 31", 0),
+        ("1, 2", "The roots are $1$ and $2$, as $1 + 2 = 3$.", 0),
+        ("1, 2", "As $x > 0$, the roots are $1$ and $2$.", 1),
+        ("5", "The answer is $5$ because $x = 3$.", 1),
+        ("-31", "The answer is:\n$$\n- 31\n$$", 1),
+        ("(3, 4)", "(x, y) = (3, 4)", 1),
+        ("100, 200", "\\boxed{100,200}", 1),
+        ("100,200", "\\boxed{100200}", 1),
+        ("(100,200)", "\\boxed{100200}", 0),
+        ("[1, 2, 3]", "(1, 2, 3)", 1),
+        ("5:1", "\\frac{5}{1}", 0),
+        ("0:1", "0:2", 0),
+        ("12_{10}", "12", 1),
+        ("101_2", "5", 0),
+        ("x_1", "x_2", 0),
+        ("$x$-axis", "\\boxed{y\\text{-axis}}", 0),
+        ("$x$-axis", "\\boxed{x\\text{-axis}}", 1),
+        ("Paris", "The capital is Paris", 0),
+        ("Yes", "The answer is yes.", 1),
+        ("5 apples", "5", 1),
+        ("10!", "3628800", 1),
+        ("10²³", "$10^{23}$", 1),
+        ("x²", "x^{2}", 1),
+        ("10⁻²", "0.01", 1),
+        ("4210₇", "\\boxed{4210_{7}}", 1),
+        ("1½", "1.5", 1),
+        ("a_{1}^{2}", "a_{12}", 0),
+        ("2**10", "1024", 1),
+        ("sin(x)", "$\\sin(x)$", 1),
+        ("\\{x|x>2\\}", "\\{x | x > 2\\}", 1),
+    ],
+)
+def test_what_a_text_answers_is_compared_as_what_it_is(ground_truth, prediction, expected):
+    assert score("math_equal", ground_truth, prediction) == expected
+
+
+@pytest.mark.parametrize("ground_truth", ["", "  \n"])
+def test_an_empty_ground_truth_is_an_error(ground_truth):
     result = measure(MetricSpec(name="math_equal"), ground_truth, "3", METRICS)
     assert "holds no mathematical expression" in result.error
+
+
+@pytest.mark.slow
+def test_all_comparisons_of_one_answer_share_a_limit():
+    slow = ", ".join(f"({n}+x+y)^{{30}}" for n in range(1, 40))  # one or two seconds each
+    result = measure(MetricSpec(name="math_equal"), "\\sqrt{2}, 3", slow, METRICS)
+    assert (result.score, result.details) == (0, {"reason": "comparing took more than 5 seconds of CPU"})
 
 
 @pytest.mark.slow
