@@ -372,7 +372,8 @@ def create_benchmark(data_path: PathLike, name: str | None = None, description: 
 def _restore_item(result: EvaluationResult) -> BenchmarkItem:
     evaluator = result.details.get("evaluator")
     metadata = None if evaluator is None else {"evaluator": evaluator}
-    return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata)
+    typed_answer = result.details.get("typed_answer")
+    return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata, typed_answer)
 
 
 def _expect(met: bool, problem: str) -> None:

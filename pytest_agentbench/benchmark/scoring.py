@@ -29,6 +29,7 @@ from pytest_agentbench.metrics.registry import (
 from pytest_agentbench.records.case import Case, Compat, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckResult, MetricResult
+from pytest_agentbench.records.gold import Gold, gold_of_compat, gold_reply
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.sources.dataset import Dataset
 from pytest_agentbench.sources.items import BenchmarkItem
@@ -109,7 +110,7 @@ _RUNNER = "predictions"
 
 def find_deciders(
     dataset: Dataset, item: BenchmarkItem
-) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
+) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]:
     """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.row_answer, "metadata": metadata}
@@ -163,11 +164,14 @@ class Asked:
         self._applied = spec if self.waits else spec.model_copy(update={"compat": None})
         self._metrics = {spec.name: self.function}
 
-    def measure(self, reference: str, output: str | tuple[str, ...]) -> MetricResult:
+    def measure(self, reference: Gold, output: str | tuple[str, ...]) -> MetricResult:
         """Return the metric of an output; what keeps it from a score is its `error`."""
+        reference = reference if self.spec.compat is None else gold_of_compat(reference)
         return measure(self._applied, reference, output, self._metrics)
 
-    async def ask(self, item: BenchmarkItem, reference: str, output: str | tuple[str, ...], desk: Desk) -> MetricResult:
+    async def ask(
+        self, item: BenchmarkItem, reference: Gold, output: str | tuple[str, ...], desk: Desk
+    ) -> MetricResult:
         """Return the metric of an output like `measure`, for a metric that asks a model."""
         return await measure_async(self._applied, reference, output, self._metrics, desk.context(item))
 
@@ -244,7 +248,7 @@ def _score_by_check(
 
 
 def _score_by_metric(
-    item: BenchmarkItem, output: str | tuple[str, ...], asked: Asked, reference: str, details: dict[str, Any]
+    item: BenchmarkItem, output: str | tuple[str, ...], asked: Asked, reference: Gold, details: dict[str, Any]
 ) -> EvaluationResult | Pending:
     if not asked.waits:
         return _make_measured(item, output, reference, asked.measure(reference, output), details)
@@ -256,16 +260,16 @@ def _score_by_metric(
 
 
 def _make_measured(
-    item: BenchmarkItem, output: str | tuple[str, ...], reference: str, found: MetricResult, details: dict[str, Any]
+    item: BenchmarkItem, output: str | tuple[str, ...], reference: Gold, found: MetricResult, details: dict[str, Any]
 ) -> EvaluationResult:
     if found.score is None:
         return _make_failed(item, output, found.name, found.error or "the metric gave no score", details)
-    details = {**details, **found.details}
+    details = {**details, **found.details, **_make_typed(item)}
     if "evaluator" in details and found.passed is not None:
         details["passed"] = found.passed
     if found.usage is not None:
         details["usage"] = found.usage.model_dump(exclude_none=True, exclude={"raw"})
-    return EvaluationResult(item.id, item.question, reference, output, found.score, found.name, details)
+    return EvaluationResult(item.id, item.question, gold_reply(reference), output, found.score, found.name, details)
 
 
 def _make_failed(
@@ -277,4 +281,10 @@ def _make_failed(
 def _make_result(
     item: BenchmarkItem, output: Any, score: float | None, metric_name: str, details: dict[str, Any]
 ) -> EvaluationResult:
+    details = {**details, **_make_typed(item)}
     return EvaluationResult(item.id, item.question, item.answer, output, score, metric_name, details)
+
+
+def _make_typed(item: BenchmarkItem) -> dict[str, Any]:
+    """Return the details that keep an answer that is no text."""
+    return {} if item.typed_answer is None else {"typed_answer": item.typed_answer}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.records.case import Case, Expectation, Rubric
+from pytest_agentbench.records.gold import gold_text
 from pytest_agentbench.records.run import MessageEvent, RunArtifact, ToolCallEvent, ToolResultEvent, TraceEvent
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.terminal_text import visible_line as on_a_line
@@ -75,7 +76,7 @@ def _render_task(case: Case) -> Iterator[Line]:
 def _render_measure(case: Case) -> Iterator[Line]:
     if case.reference is not None:
         yield from _render_title("Reference answer")
-        yield from _render_text(case.reference)
+        yield from _render_text(gold_text(case.gold))
     hard, soft = case.expectations.hard_expectations, case.expectations.soft_expectations
     if hard or soft:
         yield from _render_title("Expectations")

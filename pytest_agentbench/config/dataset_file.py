@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StrictFloat,
     StrictInt,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -33,6 +35,7 @@ from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
 from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
+from pytest_agentbench.records.gold import Rule
 
 """What the files of questions end in."""
 
@@ -195,6 +198,42 @@ FieldPath = Annotated[Text, AfterValidator(_check_field_path)]
 """Dotted names from the top of a row; a number is a place in a list."""
 
 
+class AnswerRule(Record):
+    """Several right answers in a field that holds a list: exactly one of any_of and all_of."""
+
+    any_of: FieldPath | None = None
+    """The field with answers of which one is enough."""
+    all_of: FieldPath | None = None
+    """The field with answers that all have to be given."""
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if (self.any_of is None) == (self.all_of is None):
+            found = "none" if self.any_of is None else "any_of and all_of"
+            raise ValueError(f"found {found}, expected exactly one of any_of and all_of, with the name of a field")
+        return self
+
+    @property
+    def rule(self) -> Rule:
+        """Return how many of the answers have to be given."""
+        return "all_of" if self.any_of is None else "any_of"
+
+    @property
+    def field(self) -> str:
+        """Return the field with the answers."""
+        return self.any_of or self.all_of or ""
+
+
+def _answer_form(answer: Any) -> str:
+    return "rule" if isinstance(answer, dict | AnswerRule) else "field"
+
+
+AnswerField = Annotated[
+    Annotated[FieldPath, Tag("field")] | Annotated[AnswerRule, Tag("rule")], Discriminator(_answer_form)
+]
+"""A field, or a rule for a field with several right answers."""
+
+
 class RowFields(Record):
     """Places of an item's parts in a row; all other fields are its metadata."""
 
@@ -202,14 +241,21 @@ class RowFields(Record):
     """Names the item; a row without it is named by its place."""
     question: FieldPath = "question"
     """What the agent is asked."""
-    answer: FieldPath = "answer"
-    """What is right; a row without it needs an evaluator or a judge."""
+    answer: AnswerField = "answer"
+    """What is right, or `{any_of: field}` and `{all_of: field}` of a list; a row without it needs an evaluator or a
+    judge.
+    """
     metadata: FieldPath = "metadata"
     """An object whose pairs join the item's metadata and win."""
     tags: FieldPath = "tags"
     """A text or a list of texts."""
     split: FieldPath = "split"
     """Which split the row belongs to."""
+
+    def path(self, name: str) -> str:
+        """Return the place in a row of the part of that name."""
+        place: str | AnswerRule = getattr(self, name)
+        return place.field if isinstance(place, AnswerRule) else place
 
 
 AnswerIs = Literal["index", "index1", "letter", "text"]
@@ -401,7 +447,7 @@ class DatasetDescriptor(ConfigFile):
                     yield (name,), f"only a source has a {name}; remove it"
 
     def _prompt_problems(self) -> Iterable[tuple[Loc, str]]:
-        answer = self.fields.answer
+        answer = self.fields.path("answer")
         answers = {"answer", answer, answer.removeprefix(f"{self.fields.metadata}.")}
         for name in parse_template(self.prompt or "")[1::2]:
             if any(_overlap(name, each) for each in answers) or (name == "metadata" and "." in answer):

@@ -209,7 +209,7 @@ async def measure_all(
     """
     specs = metrics_of(case, job.plan.evaluation_profile)
     metrics = services.registry.metrics
-    reference, output = case.reference or "", artifact.final_output or ""
+    reference, output = case.gold, artifact.final_output or ""
     asking = {spec.name for spec in specs if _asks(services, spec)}
     long = {spec.name for spec in specs if takes_long(spec.name, metrics, reference, output)}
 

@@ -21,6 +21,7 @@ from pytest_agentbench.metrics.registry import (
 )
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
+from pytest_agentbench.records.gold import Gold
 from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
 from pytest_agentbench.runners.base import answers_with_files
 from pytest_agentbench.store.redaction import REDACTED
@@ -116,11 +117,11 @@ def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact
         return False  # files that the agent left may stand for its answer
     if check.kind == "metric":
         name = getattr(spec, "name", "")
-        return _is_cheap(registry, name, case.reference or "", artifact.final_output or "")
+        return _is_cheap(registry, name, case.gold, artifact.final_output or "")
     return check.kind in BUILTIN_CHECKS and registry.checks.get(check.kind) is BUILTIN_CHECKS[check.kind]
 
 
-def _is_cheap(registry: Registry, name: str, reference: str, output: str) -> bool:
+def _is_cheap(registry: Registry, name: str, reference: Gold, output: str) -> bool:
     metrics = registry.metrics
     function = metrics.get(name)
     return (
@@ -134,7 +135,7 @@ def _is_cheap(registry: Registry, name: str, reference: str, output: str) -> boo
 def _measured(registry: Registry, case: Case, specs: Sequence[MetricSpec], artifact: RunArtifact) -> list[MetricResult]:
     if not specs:
         return []
-    metrics, reference, output = registry.metrics, case.reference or "", artifact.final_output or ""
+    metrics, reference, output = registry.metrics, case.gold, artifact.final_output or ""
     return [
         measure_trace(spec, case, artifact, metrics)
         if takes_trace(metrics.get(spec.name))

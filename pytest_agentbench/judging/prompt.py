@@ -15,6 +15,7 @@ from pytest_agentbench.judging.verdicts import aggregate, numbered, parse_verdic
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.records.case import Attachment, Case, Message, Rubric
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult, JudgeVerdict
+from pytest_agentbench.records.gold import gold_text
 from pytest_agentbench.records.run import (
     MessageEvent,
     OutputArtifact,
@@ -181,7 +182,7 @@ def _target(case: Case) -> _Parts:
             yield Block(f"file {number}", _attachment_text(attachment, shown))
     if case.reference is not None:
         yield "\n## Reference answer"
-        yield Block("reference answer", clip_middle(case.reference, MAX_MESSAGE))
+        yield Block("reference answer", clip_middle(gold_text(case.gold), MAX_MESSAGE))
 
 
 def _text_of(message: Message) -> str:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.metrics.golds import compare_golds
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.records.evaluation import MetricResult
+from pytest_agentbench.records.gold import Gold, gold_of_compat, gold_text
 from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ _LONG = 20_000  # characters of both texts
 _REQUIRED: dict[str, str] = {}
 _OF_SAMPLES: dict[int, Metric] = {}
 _OF_TRACES: dict[int, Metric] = {}
+_OF_GOLDS: dict[int, Metric] = {}
 _SLOW: dict[int, Metric] = {}
 """Functions by their ids: an object that is called need not be hashable."""
 
@@ -184,16 +187,17 @@ def metric(
 
 
 def measure(
-    spec: MetricSpec, reference: str, output: str | Sequence[str], metrics: Mapping[str, Metric]
+    spec: MetricSpec, reference: Gold, output: str | Sequence[str], metrics: Mapping[str, Metric]
 ) -> MetricResult:
     """Return the result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0.
 
-    For metrics that ask no model; `measure_async` is for all.
+    For metrics that ask no model; `measure_async` is for all. Several right answers are compared one by one.
     """
     try:
         function = find_metric(spec.name, metrics, spec.compat)
         if asks_model(function):
             raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
+        reference = reference if spec.compat is None else gold_of_compat(reference)
         return _result(spec, apply(spec.name, function, reference, output, spec.args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error)
@@ -215,12 +219,14 @@ def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: 
 
 async def measure_async(
     spec: MetricSpec,
-    reference: str,
+    reference: Gold,
     output: str | Sequence[str],
     metrics: Mapping[str, Metric],
     context: MetricContext,
 ) -> MetricResult:
-    """Do as `measure`, for metrics that ask a model too."""
+    """Do as `measure`, for metrics that ask a model too. A model gets several right answers as one text: it is asked
+    once.
+    """
     function = metrics.get(spec.name)
     if function is None or not asks_model(function):
         return measure(spec, reference, output, metrics)
@@ -234,7 +240,8 @@ async def measure_async(
         if not isinstance(output, str):
             raise ValueError(ONE_TEXT)
         args = with_compat(function, spec.args, spec.compat)
-        return _result(spec, await function(reference, output, context=context._replace(client=client), **args))
+        ground_truth = gold_text(reference) if spec.compat is None else gold_of_compat(reference)
+        return _result(spec, await function(ground_truth, output, context=context._replace(client=client), **args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
 
@@ -246,14 +253,20 @@ def asks_model(function: Metric) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
-def takes_long(name: str, metrics: Mapping[str, Metric], reference: str, output: str) -> bool:
+def takes_long(name: str, metrics: Mapping[str, Metric], reference: Gold, output: str) -> bool:
     """Return whether a plain metric may take long: it is registered as slow, or the texts are long."""
-    return id(metrics.get(name)) in _SLOW or len(reference) + len(output) > _LONG
+    return id(metrics.get(name)) in _SLOW or len(gold_text(reference)) + len(output) > _LONG
 
 
 def takes_samples(function: Metric) -> bool:
     """Return whether the metric compares several predictions with one ground truth."""
     return id(function) in _OF_SAMPLES
+
+
+def reads_golds(function: M) -> M:
+    """Mark a metric that compares with several right answers by itself: it gets them as `Golds`."""
+    _OF_GOLDS[id(function)] = function
+    return function
 
 
 def takes_trace(function: Metric | None) -> bool:
@@ -296,14 +309,19 @@ ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat
 
 
 def apply(
-    name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
+    name: str, function: Metric, ground_truth: Gold, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
-    """Return what a metric of texts that asks no model returns."""
+    """Return what a metric of texts that asks no model returns, for several right answers by their rule."""
     if takes_trace(function):
         raise ConfigError(f"metric {name!r} {OF_A_TRACE}")
     if not isinstance(prediction, str) and not takes_samples(function):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
-    return function(ground_truth, prediction, **kwargs)
+    if isinstance(ground_truth, str) or id(function) in _OF_GOLDS:
+        return function(ground_truth, prediction, **kwargs)
+    measured, answer = compare_golds(ground_truth, lambda gold: checked(name, function(gold, prediction, **kwargs)))
+    if len(ground_truth.answers) == 1:
+        return measured
+    return measured._replace(details={**measured.details, "answer": answer})
 
 
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | None) -> Mapping[str, Any]:

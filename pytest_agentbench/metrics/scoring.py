@@ -21,9 +21,11 @@ from pytest_agentbench.metrics.registry import (
     checked,
     find_metric,
     metric,
+    reads_golds,
     with_compat,
 )
 from pytest_agentbench.records.case import Compat
+from pytest_agentbench.records.gold import Gold, Golds, are_integers, gold_of_compat, gold_text, read_gold
 from pytest_agentbench.statistics.estimates import pass_at_k, pass_hat_k
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 def score(
     name: str,
-    ground_truth: str,
+    ground_truth: object,
     prediction: str | Sequence[str],
     compat: Compat | None = None,
     **kwargs: object,
@@ -40,16 +42,22 @@ def score(
     """Return what the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own
     options.
 
+    `ground_truth` is a text, or what the `answer` of a dataset's row may be: a list of right answers, a number.
     A metric that asks a model takes its id as `model` (default: OPENAI_MODEL), and the `question`; nothing is kept of
     what it is told.
     Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
     """
     function = find_metric(name, METRICS, compat)
+    gold = ground_truth if isinstance(ground_truth, Golds) else read_gold(ground_truth)
+    if compat is not None:
+        gold = gold_of_compat(gold)
+    elif name == "multiple_choice" and are_integers(ground_truth):
+        kwargs = {"answer_is": "integer", **kwargs}
     if asks_model(function):
         options = with_compat(function, kwargs, compat)
-        value = _ask_alone(name, function, ground_truth, prediction, options)
+        value = _ask_alone(name, function, gold_text(gold), prediction, options)
     else:
-        value = apply(name, function, ground_truth, prediction, kwargs)
+        value = apply(name, function, gold, prediction, kwargs)
     return float(checked(name, value).score)
 
 
@@ -106,7 +114,8 @@ async def _ask(
 
 
 @metric("pass_at_k", samples=True)
-def pass_at_k_metric(ground_truth: str, prediction: str | Sequence[str], **options: Any) -> Measured:
+@reads_golds
+def pass_at_k_metric(ground_truth: Gold, prediction: str | Sequence[str], **options: Any) -> Measured:
     """Return the chance that at least one of `k` samples passes (`pass_at_k`), from all the samples of `prediction`.
 
     Options: `k` (1); `metric` (exact_match) and `threshold` (1.0) say when a sample passes; all others are that
@@ -116,7 +125,8 @@ def pass_at_k_metric(ground_truth: str, prediction: str | Sequence[str], **optio
 
 
 @metric("pass_hat_k", samples=True)
-def pass_hat_k_metric(ground_truth: str, prediction: str | Sequence[str], **options: Any) -> Measured:
+@reads_golds
+def pass_hat_k_metric(ground_truth: Gold, prediction: str | Sequence[str], **options: Any) -> Measured:
     """Return the chance that all of `k` samples pass (`pass_hat_k`); else like the metric `pass_at_k`."""
     return _over_samples("pass_hat_k", pass_hat_k, ground_truth, prediction, **options)
 
@@ -124,7 +134,7 @@ def pass_hat_k_metric(ground_truth: str, prediction: str | Sequence[str], **opti
 def _over_samples(
     name: str,
     estimate: Callable[[int, int, int], float | None],
-    ground_truth: str,
+    ground_truth: Gold,
     prediction: str | Sequence[str],
     *,
     k: int = 1,

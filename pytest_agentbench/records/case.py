@@ -30,6 +30,7 @@ from pytest_agentbench.records.base import (
     VariableName,
 )
 from pytest_agentbench.records.check_specs import Check, Fraction
+from pytest_agentbench.records.gold import Gold, Golds
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""
@@ -426,7 +427,8 @@ class Thresholds(Record):
 class Case(RecordWithParts):
     """One benchmark case with every file it names resolved.
 
-    `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
+    `path` and `line` (1-based) say where it was written. `reference` is a right answer, None where there is none;
+    `golds` are all right answers if they are no single text, which metrics compare with.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
     `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
     `parts` are what packs add, by name: `case.part(Model)`.
@@ -455,6 +457,7 @@ class Case(RecordWithParts):
     checks: tuple[Later[Check], ...] = ()
     metrics: tuple[Later[MetricSpec], ...] = ()
     reference: str | None = None
+    golds: Later[Golds] | None = None
     verify: tuple[Later[Verifier], ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     must_pass: StrictBool = False
@@ -466,6 +469,11 @@ class Case(RecordWithParts):
     def case_parts(self) -> tuple[CasePart, ...]:
         """Return its parts that the engine may ask."""
         return tuple(part for part in self.parts.values() if isinstance(part, CasePart))
+
+    @property
+    def gold(self) -> Gold:
+        """Return what metrics compare with, "" if there is no answer."""
+        return self.golds or self.reference or ""
 
     @property
     def expected_artifact(self) -> str | None:

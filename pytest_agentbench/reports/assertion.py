@@ -13,6 +13,7 @@ from typing import Any
 from pytest_agentbench.errors import JudgeError, SandboxError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
+from pytest_agentbench.records.gold import gold_text
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.sections import sections_of
 from pytest_agentbench.reports.table import clip_cells, format_apart, format_number, pad_cells
@@ -197,7 +198,7 @@ def _metric_fault(case: Case, artifact: RunArtifact, result: MetricResult) -> Fa
     if case.reference is None:
         return Fault("metric", result.name, expected=f"at least {wanted}", actual=score, reason=reason)
     said = f"scored {score}, at least {wanted} is wanted"
-    return Fault("metric", result.name, said, case.reference, artifact.final_output or "no answer", reason)
+    return Fault("metric", result.name, said, gold_text(case.gold), artifact.final_output or "no answer", reason)
 
 
 def _metric_reason(result: MetricResult) -> str | None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_agentbench.config.dataset_file import RowFields
+from pytest_agentbench.config.dataset_file import AnswerRule, RowFields
+from pytest_agentbench.records.gold import Gold, gold_reply, json_text, read_gold
 
 
 @dataclass
@@ -31,7 +32,7 @@ class BenchmarkItem:
     @property
     def row_answer(self) -> Any:
         """Return the answer as a row holds it; the text, if that has been changed since."""
-        is_same = self.typed_answer is not None and answer_of({"answer": self.typed_answer}) == self.answer
+        is_same = self.typed_answer is not None and answer_text_of({"answer": self.typed_answer}) == self.answer
         return self.typed_answer if is_same else self.answer
 
 
@@ -81,13 +82,15 @@ def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
     """Return a raw row in the standard form. Raises ValueError where it has no question."""
     item: dict[str, Any] = {}
     for name in ("id", "question", "answer"):
-        found = look_up(row, getattr(fields, name))
+        found = look_up(row, fields.path(name))
         if found is not MISSING:
             item[name] = found
+    if isinstance(fields.answer, AnswerRule) and "answer" in item:
+        item["answer"] = {fields.answer.rule: item["answer"]}
     if "question" not in item:
         raise ValueError(f"question: {describe_unknown_field(fields.question, row)}")
     own = look_up(row, fields.metadata)
-    used = {getattr(fields, name) for name in CORE}
+    used = {fields.path(name) for name in CORE}
     others = {key: value for key, value in row.items() if key not in used}
     return {**item, "metadata": _merged(others, None if own is MISSING else own)}
 
@@ -97,12 +100,22 @@ def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
     return _merged({key: value for key, value in item.items() if key not in _CORE}, item.get("metadata"))
 
 
-def answer_of(item: Mapping[str, Any]) -> str | None:
-    """Return the answer as text: "" for null, None where there is none."""
+def answer_of(item: Mapping[str, Any], *, as_json: bool = False) -> Gold | None:
+    """Return the answer, a text or several right ones: "" for null, None if there is none.
+
+    `as_json`: a list or an object is one answer, its JSON. Raises ValueError for an object without a rule.
+    """
     if "answer" not in item:
         return None
     answer = item["answer"]
-    return "" if answer is None else str(answer)
+    if isinstance(answer, str):  # nearly all answers
+        return answer
+    return read_gold(json_text(answer) if as_json else answer)
+
+
+def answer_text_of(item: Mapping[str, Any]) -> str:
+    """Return a right answer as one text, "" if there is none; an object as its JSON."""
+    return gold_reply(answer_of(item, as_json=isinstance(item.get("answer"), dict)) or "")
 
 
 def typed_answer_of(item: Mapping[str, Any]) -> Any:
@@ -141,7 +154,7 @@ def parse_item(data: Any, line_num: int) -> BenchmarkItem:
     return BenchmarkItem(
         id=f"item_{line_num}" if own_id is None else str(own_id),
         question=data["question"],
-        answer=answer_of(data) or "",
+        answer=answer_text_of(data),
         metadata=metadata_of(data),
         typed_answer=typed_answer_of(data),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.sources.dataset import Dataset, Row
-from pytest_agentbench.sources.items import answer_of, metadata_of
+from pytest_agentbench.sources.items import answer_text_of, metadata_of
 from pytest_agentbench.sources.json_files import BadItem, parse_value
 from pytest_agentbench.terminal_text import shorten_text
 
@@ -160,7 +160,7 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
 
 def _item(row: Row) -> _Item:
     item = parse_value(row.raw)
-    return _Item(row, item["question"], answer_of(item) or "", metadata_of(item))
+    return _Item(row, item["question"], answer_text_of(item), metadata_of(item))
 
 
 def _place(dataset: Dataset, path: Path, line: int) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.config.base import Scope
 from pytest_agentbench.config.dataset_file import (
+    AnswerRule,
     DatasetDescriptor,
     FewShot,
     RowFields,
@@ -26,6 +27,7 @@ from pytest_agentbench.config.dataset_file import (
 from pytest_agentbench.config.documents import Loc, read_document
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
+from pytest_agentbench.records.gold import gold_reply
 from pytest_agentbench.sources.choices import choices_of, strip_own_letters
 from pytest_agentbench.sources.items import (
     MISSING,
@@ -132,7 +134,7 @@ class Recipe:
         """Return fields that at least one row should have, with their places in the descriptor."""
         named = {path: ("tags_from", at) for at, path in enumerate(self.descriptor.tags_from)}
         fields = self.descriptor.fields
-        return named | {getattr(fields, name): ("fields", name) for name in fields.model_fields_set - {"split", "tags"}}
+        return named | {fields.path(name): ("fields", name) for name in fields.model_fields_set - {"split", "tags"}}
 
     def lacks(self, item: Mapping[str, Any], path: str) -> bool:
         """Return whether the item has no such field."""
@@ -183,12 +185,15 @@ class Recipe:
         """Return the field by the name that it has in raw rows or in items."""
         fields = self.descriptor.fields
         for name in ("question", "id", "answer", "metadata"):
-            raw = getattr(fields, name)
+            raw = fields.path(name)
             # People write names of their raw rows; once mapped, a row has only the standard ones
             if raw != name and (path == raw or path.startswith(f"{raw}.")):
                 path = name + path[len(raw) :]
                 break
-        return field_of(item, path)
+        found = field_of(item, path)
+        if path == "answer" and isinstance(fields.answer, AnswerRule) and isinstance(found, dict):
+            return found[fields.answer.rule]
+        return found
 
     @cached_property
     def _source_place(self) -> str:
@@ -302,7 +307,7 @@ class Shots:
         for place, item in self._items(few_shot):
             try:
                 require_item(item)
-                answer = answer_of(item)
+                answer = gold_reply(answer_of(item) or "")
                 if not answer:
                     raise ValueError("found no answer, which an example needs")
                 asked = self._recipe.prompt(item)

@@ -30,6 +30,7 @@ from pytest_agentbench.records.case import (
     Verifier,
 )
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
+from pytest_agentbench.records.gold import Gold, are_integers, gold_reply
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -51,6 +52,7 @@ from pytest_agentbench.sources.dataset import (
 from pytest_agentbench.sources.items import (
     BenchmarkItem,
     answer_of,
+    answer_text_of,
     call_parser,
     describe_kind,
     dump_item,
@@ -67,7 +69,10 @@ from pytest_agentbench.sources.test_yaml import make_verifier, named_tools
 from pytest_agentbench.terminal_text import shorten_text, visible
 
 _EVALUATOR = frozenset({"func", "args"})
-Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]
+_READ_JSON = frozenset({"json_match"})
+"""Metrics whose ground truth is JSON, so that a list or an object is one answer."""
+
+Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]
 """Checks, metrics and reference."""
 
 
@@ -77,10 +82,10 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
 
     Raises ValueError for an evaluator that says nothing usable, and for metrics that need what the item lacks.
     """
-    answer = answer_of(item)
     evaluator = evaluator_of(metadata)
     if evaluator is None:
         metrics, recipe = dataset.metrics, dataset.recipe
+        answer = answer_of(item, as_json=any(metric.name in _READ_JSON for metric in metrics))
         if not answer:
             metrics = tuple(metric for metric in metrics if metric.name not in COMPARING_METRICS)
         metrics = metrics if recipe is None else recipe.metrics(metrics, item)
@@ -121,14 +126,14 @@ def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) 
     known = dataset.known
     if name in BUILTIN_KINDS or name in (known.checks or ()):
         check = Check.model_validate({"check_id": "evaluator", "declarative": {**args, "kind": name}})
-        return (check,), (), answer_of(item)
+        return (check,), (), answer_of(item, as_json=True)
     if known.metrics is not None and name not in known.metrics:
         names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
         raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
     own = dict(args)
     if "reference" in own:
         item = {"answer": own.pop("reference")}
-    reference = answer_of(item)
+    reference = answer_of(item, as_json=name in _READ_JSON)
     if not reference and name in COMPARING_METRICS:
         raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
     compat = dataset.descriptor.compat if dataset.descriptor is not None else None
@@ -144,8 +149,8 @@ def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, An
     choices = dataset.descriptor.choices if dataset.descriptor is not None else None
     if choices is not None and choices.letters_answer:
         kind = "letter"
-    # The reference is a text: that the answer is a number in the row is known here only.
-    kind = kind or ("integer" if type(item.get("answer")) is int else None)
+    # Metrics compare texts: that the answer is a number in the row is known here only.
+    kind = kind or ("integer" if are_integers(item.get("answer")) else None)
     return metric if kind is None else metric.model_copy(update={"args": {**metric.args, "answer_is": kind}})
 
 
@@ -298,7 +303,8 @@ def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
         raise ValueError("found what was answered: predictions and logs of runs are no cases; pass the dataset itself")
     if b"\\u" in raw and _is_no_text(raw, item):
         raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
-    if "evaluator" in item or "metadata" in item or dataset.recipe is not None:
+    is_text = isinstance(item.get("answer", ""), str)
+    if "evaluator" in item or "metadata" in item or dataset.recipe is not None or not is_text:
         deciders(dataset, item, metadata_of(item))
 
 
@@ -379,7 +385,8 @@ def row_case(dataset: Dataset, row: Row) -> Case:
         tags=row.tags,
         checks=checks,
         metrics=metrics,
-        reference=reference,
+        reference=None if reference is None else gold_reply(reference),
+        golds=None if isinstance(reference, str) else reference,
         metadata=metadata,
         **described,
     )
@@ -423,7 +430,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
     return BenchmarkItem(
         id=row.case_id.removeprefix(f"{dataset.name}.") if own_id is None else str(own_id),
         question=item["question"] if dataset.recipe is None else dataset.recipe.prompt(item),
-        answer=answer_of(item) or "",
+        answer=answer_text_of(item),
         metadata=metadata_of(item),
         typed_answer=typed_answer_of(item),
     )

@@ -8,6 +8,7 @@ from judging_samples import CHECK, EXPECTATIONS, make_artifact, make_case, make_
 from pytest_agentbench.judging import prompt as limits
 from pytest_agentbench.judging.prompt import judge_messages, key_outputs
 from pytest_agentbench.records.case import Attachment, Message, Rubric
+from pytest_agentbench.records.gold import read_gold
 from pytest_agentbench.records.run import (
     WORKSPACE_NOTE,
     FileChange,
@@ -54,6 +55,12 @@ def test_the_judge_sees_target_and_evidence():
     ]
     expected += ["said-four (regex_match; counts for task): failed", "no 4 in it", "status success; 1 tool call."]
     assert [each for each in expected if each not in text] == []
+
+
+def test_the_judge_sees_all_right_answers():
+    golds = read_gold(["It is 4.", "It is four."])
+    case = make_case(expectations=EXPECTATIONS, reference=golds.reply, golds=golds)
+    assert 'any of "It is 4.", "It is four."' in user(case, make_artifact("4"), [CHECK])
 
 
 def test_the_cases_own_assistant_messages_are_no_deeds_of_the_agent():

@@ -69,6 +69,23 @@ def test_it_runs_selects_and_reruns_what_failed(sums):
 
 
 @pytest.mark.slow
+def test_one_of_several_right_answers_is_enough(bench):
+    bench.agent("""
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return lambda case: case.messages[-1].content
+""")
+    bench.rows("data/names.jsonl", *({"id": each, "question": each, "answer": ["a", "b"]} for each in "abc"))
+    finished = bench.run("-rA")
+    outcomes = {"data/names.a[agent]": "passed", "data/names.b[agent]": "passed", "data/names.c[agent]": "failed"}
+    assert finished.outcomes == outcomes
+    finished.result.stdout.fnmatch_lines(['*expected: any of "a", "b"*'])
+    assert bench.run().outcomes == outcomes  # from the store
+
+
+@pytest.mark.slow
 def test_xdist_workers_collect_the_same_also_when_it_is_shuffled(sums):
     sums.write("data/dataset.yaml", DESCRIPTOR + "shuffle_seed: 3\nfew_shot: {file: sums.jsonl, count: 2}\nlimit: 3\n")
     sums.rows("data/sums.jsonl", *SUMS, '{"broken')

@@ -472,6 +472,24 @@ def test_inline_examples_come_before_the_question_through_the_same_prompt(rows, 
     ]
 
 
+def test_an_example_with_several_answers_shows_the_first(rows, describe):
+    rows("data/one.jsonl", q(1), {"id": 2, "question": "Which?", "names": ["a", "b"]})
+    rows("data/shots.jsonl", {"question": "Which one?", "names": ["x", "y"]})
+    said = {"files": ["one.jsonl"], "fields": {"answer": {"any_of": "names"}}, "few_shot": {"file": "shots.jsonl"}}
+    case = cases(describe(said))[-1]
+    assert shots(case) == [("user", "Which one?"), ("assistant", "x"), ("user", "Which?")]
+    assert case.reference == "a"
+    assert case.golds.answers == (("a",), ("b",))
+
+
+def test_a_metrics_argument_may_be_the_field_with_several_answers(rows, describe):
+    rows("data/one.jsonl", {"question": "Which?", "names": ["a", "b"]})
+    metric = {"name": "mine", "args": {"known": "{{ names }}"}}
+    (case,) = cases(describe({"files": ["one.jsonl"], "fields": {"answer": {"all_of": "names"}}, "metrics": [metric]}))
+    assert case.metrics[0].args == {"known": ["a", "b"]}
+    assert case.golds.rule == "all_of"
+
+
 def test_a_row_is_never_shown_itself(rows, describe):
     rows("data/one.jsonl", *(q(n) for n in range(4)))
     dataset = describe({"files": ["one.jsonl"], "few_shot": {"file": "one.jsonl", "count": 2}})

@@ -23,6 +23,7 @@ from pytest_agentbench.records.case import (
     RunnerSpec,
 )
 from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.records.gold import read_gold
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.fingerprints import (
     Deciders,
@@ -236,6 +237,7 @@ def test_an_edited_rubric_changes_the_evaluation_only():
         {"checks": ()},
         {"expectations": Expectations.model_validate({"hard_expectations": [{"text": "Says 4."}]})},
         {"reference": "4"},
+        {"golds": read_gold(["4", "four"])},
         {"require_hard": True},
     ],
 )
