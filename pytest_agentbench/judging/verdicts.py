@@ -150,6 +150,8 @@ def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     return sum(weight * value for weight, value in weighted) / total if total else None
 
 
+MOST_BEYOND = 2.0
+"""Points by which an overall score may lie below the lowest or above the highest of its dimensions."""
 SCHEMA_NAME = "judge_verdict"
 """The name of the response schema; scripted endpoints know a judge's request by it."""
 
@@ -182,13 +184,14 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     """Return the verdict in a judge's reply: a JSON object, as `read_json` finds it.
 
-    Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
-    exactly one answer. Other keys are ignored.
+    Raises InvalidReply unless every score is there, a real number in its range, the overall one fits the dimensions,
+    and every expectation of the case has exactly one answer. Other keys are ignored.
     """
     reply = read_json(text, _Reply)
     # Judges without a list of expectations sometimes make one up
     answered = reply.expectations if numbered(expectations) else ()
-    problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
+    problems = _missing_dimensions(reply) or _misfits(reply)
+    problems += _expectation_problems(answered, expectations)
     if problems:
         raise make_invalid_reply(problems)
     return JudgeVerdict(
@@ -235,6 +238,16 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 def _missing_dimensions(reply: _Reply) -> list[str]:
     return [f"dimensions.{name}: missing" for name in DIMENSIONS if name not in reply.dimensions]
+
+
+def _misfits(reply: _Reply) -> list[str]:
+    """Return what is wrong with an overall score that is far from all dimensions: 0.8 beside 8s is on another scale."""
+    scores = [reply.dimensions[name].score for name in DIMENSIONS]
+    low, high, overall = min(scores), max(scores), reply.overall.score
+    if low - MOST_BEYOND <= overall <= high + MOST_BEYOND:
+        return []
+    found = f"found {overall:g}, and the dimensions' scores go from {low:g} to {high:g}"
+    return [f"overall.score: {found}; all are on one scale, 0 to 10, and expected to fit each other"]
 
 
 def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) -> list[str]:

@@ -107,6 +107,18 @@ def test_an_invalid_reply_is_asked_again_with_what_is_wrong():
     assert result.usage.input_tokens == 300
 
 
+def test_an_overall_score_on_another_scale_is_asked_again_and_then_an_error():
+    shifted = reply(8)
+    shifted["overall"]["score"] = 0.8
+    with JudgeEndpoint(in_order(shifted, reply(8))) as endpoint:
+        result = ask(endpoint).result
+    assert "overall.score: found 0.8" in endpoint.bodies[1]["messages"][3]["content"]
+    assert (result.overall, result.iterations[0].attempts) == (8, 2)
+    with JudgeEndpoint(in_order(shifted)) as endpoint, pytest.raises(NoVerdictError, match=r"found 0\.8"):
+        ask(endpoint)
+    assert len(endpoint.bodies) == 3
+
+
 def test_asking_ends():
     with JudgeEndpoint(in_order("no")) as endpoint, pytest.raises(JudgeError) as caught:
         ask(endpoint, make_profile(**repeated(2)))

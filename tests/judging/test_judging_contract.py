@@ -84,6 +84,37 @@ def test_every_dimension_is_needed(name):
     assert problems(answer) == f"- dimensions.{name}: missing"
 
 
+@pytest.mark.parametrize(
+    ("overall", "scores", "fits"),
+    [
+        (0.8, (8, 8, 8, 8, 8, 8), False),
+        (0.3, (3, 3, 3, 3, 3, 3), False),
+        (4, (8, 9, 7, 8, 8, 8), False),
+        (8, (0.8, 0.8, 0.8, 0.8, 0.8, 0.8), False),
+        (10, (7, 7, 7, 7, 7, 7), False),
+        (4.9, (7, 8, 9, 9, 9, 9), False),
+        (5, (7, 8, 9, 9, 9, 9), True),
+        (9, (7, 5, 5, 5, 5, 5), True),
+        (9.1, (7, 5, 5, 5, 5, 5), False),
+        (0, (0, 8, 8, 8, 8, 8), True),
+        (1, (2, 8, 8, 8, 8, 8), True),
+        (0, (0, 0, 0, 0, 0, 0), True),
+        (0.1, (1, 1, 1, 1, 1, 1), True),
+        (7.5, (3, 7.5, 7.5, 7.5, 7.5, 7.5), True),
+    ],
+)
+def test_an_overall_score_fits_its_dimensions(overall, scores, fits):
+    answer = reply(overall, **dict(zip(DIMENSIONS, scores, strict=True)))
+    answer["dimensions"]["of_its_own"] = {"evidence": [], "score": 10}
+    if fits:
+        assert parse_verdict(json.dumps(answer), NONE).overall.score == overall
+        return
+    assert problems(answer) == (
+        f"- overall.score: found {overall:g}, and the dimensions' scores go from {min(scores):g} to {max(scores):g}; "
+        "all are on one scale, 0 to 10, and expected to fit each other"
+    )
+
+
 @pytest.mark.parametrize("key", ["summary", "dimensions", "overall"])
 def test_every_part_is_needed(key):
     answer = reply()
