@@ -109,7 +109,9 @@ class Checker:
     def _check_file(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
         try:
             if path.name == COMMANDS_FILE:
-                read_commands(path)
+                declared = read_commands(path)
+                self.errors += declared.refused.values()
+                self.warnings += map(_mark_as_warning, declared.notes)
             elif kind is TestCaseFile:
                 if path.name not in CASE_FILES:
                     raise ConfigError(

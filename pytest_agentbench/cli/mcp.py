@@ -30,7 +30,9 @@ def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
         "status 1 where a server does not come up.",
     )
     parser.add_argument(
-        "server", metavar="SERVER|FILE", help="a declared server, or a whole servers.yaml or commands.json"
+        "server",
+        metavar="SERVER|FILE",
+        help="a declared server, or a whole servers.yaml, commands.json or file with mcpServers",
     )
     parser.add_argument("--schemas", action="store_true", help="print the schemas of the tools' arguments too")
     parser.add_argument("--json", action="store_true", help="print a JSON list of servers with all of that instead")
@@ -58,6 +60,8 @@ def print_tools(args: argparse.Namespace) -> int:
     declared = read_servers(Path(args.server), args.profile) if whole else declared_servers(args.profile)
     asked = asyncio.run(_list_tools(declared, None if whole else args.server, args.output, args.refresh))
     redactor = make_redactor(declared.servers.values())
+    for note in declared.notes:
+        print(printable(note), file=sys.stderr)
     if args.json:
         print(json.dumps(redactor.value([_make_document(each) for each in asked]), indent=2, ensure_ascii=False))
     else:

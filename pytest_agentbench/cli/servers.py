@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.cli.places import enclosing_root, require_existing
 from pytest_agentbench.config.base import COMMANDS_FILE, load, suggest
+from pytest_agentbench.config.client_servers import ServerDeclarations
 from pytest_agentbench.config.commands_file import read_commands
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
@@ -42,12 +43,17 @@ _BELOW = ("*/", "*/*/")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredServers:
-    """Servers by name, and the sandbox of those that name none of their own."""
+    """Servers by name, and the sandbox of those that name none of their own.
+
+    `refused` and `notes`: see `config.client_servers`.
+    """
 
     servers: Mapping[str, McpServer]
     sandbox: SandboxSettings
     root: ConfigRoot
     profile: RunProfile
+    refused: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def named(self, name: str) -> McpServer:
         """Return the server of this name. Raises ConfigError where none is declared."""
@@ -65,15 +71,22 @@ def is_servers_file(given: str) -> bool:
 
 
 def read_servers(path: Path, profile: str | None) -> DeclaredServers:
-    """Return all servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
+    """Return all servers of a servers.yaml, a commands.json or a client's file.
+
+    Raises ConfigError if the file cannot be read or has no server.
+    """
     (path,) = require_existing([path])
-    servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
-    if not servers:
-        raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or a commands.json")
+    is_json = path.suffix == ".json"
+    found = read_commands(path) if is_json else ServerDeclarations(load(path, ServersFile).servers)
+    if not found.servers and not found.refused:
+        left_out = "".join(f"\n{note}" for note in found.notes)
+        expected = "expected a servers.yaml, a commands.json or a file with mcpServers"
+        raise ConfigError(f"{path}:1:1: found no servers, {expected}{left_out}")
     root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
-    return _make_declared(servers, root, _read_profile(root, profile))
+    declared = _make_declared(found.servers, root, _read_profile(root, profile))
+    return replace(declared, refused=found.refused, notes=found.notes)
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -150,7 +163,8 @@ class StartedServers:
             async with free:
                 return await self.ask(name, refresh=True)
 
-        return await asyncio.gather(*map(one, self._declared.servers))
+        refused = [ListedServer(name, problem=reason) for name, reason in self._declared.refused.items()]
+        return [*await asyncio.gather(*map(one, self._declared.servers)), *refused]
 
     async def ask(self, name: str, *, refresh: bool = False) -> ListedServer:
         """Return the tools of a server, with `refresh` as it lists them now.

@@ -1,4 +1,4 @@
-"""The `commands.json` of MCP servers (seed 004), read as it is."""
+"""JSON files of MCP servers, read as they are: `commands.json` (seed 004), and the files of clients."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter
 
 from pytest_agentbench.config.base import Scope, validate
+from pytest_agentbench.config.client_servers import ServerDeclarations, read_client_servers
 from pytest_agentbench.config.documents import parse_json, read_bytes
 from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.records.base import Record, Text, VariableName
@@ -40,19 +41,18 @@ class _Command(Record):
     endpoint: str = "/mcp"
 
 
-def read_commands(path: Path) -> dict[str, McpServer]:
-    """Return the servers of a commands.json by name, each with an absolute `cwd`; none where the file is another
-    tool's.
+def read_commands(path: Path) -> ServerDeclarations:
+    """Return the servers of a JSON file, each with an absolute `cwd`; none if the file is another tool's.
 
     :raises ConfigError: with all problems of the file.
     """
     document = parse_json(read_bytes(path), path)
     entries = document.data.values() if isinstance(document.data, dict) else ()
     if not any(isinstance(entry, dict) and "cmd" in entry for entry in entries):
-        return {}
+        return read_client_servers(document) or ServerDeclarations({})
     folder = str(path.parent)
     commands: dict[str, _Command] = validate(document, _make_adapter(), Scope(folder))
-    return {name: _make_server(command, folder) for name, command in commands.items()}
+    return ServerDeclarations({name: _make_server(command, folder) for name, command in commands.items()})
 
 
 @cache

@@ -283,7 +283,7 @@ class ConfigRoot:
         if kept is None or kept[0] != version:
             from pytest_agentbench.config.commands_file import read_commands
 
-            self._commands[path] = kept = (version, read_commands(path))
+            self._commands[path] = kept = (version, read_commands(path).require_all())
         return kept[1]
 
     def find(self, folder: str, name: str) -> Path:

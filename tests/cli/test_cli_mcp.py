@@ -122,6 +122,34 @@ def test_a_commands_json_is_read_as_it_is(project: Project, run: Run) -> None:
     assert run("call", "Some Server:add", '{"a": 1, "b": 2}', "--profile", "trusted")[:2] == (0, ["3"])
 
 
+def test_the_servers_of_a_client_are_listed(project: Project, run: Run) -> None:
+    (project.path / "server.py").write_text(SERVER.read_text())
+    servers = {
+        "Good": {"command": "python3", "args": ["-I", "server.py"], "cwd": ".", "autoApprove": ["add"]},
+        "Old": {"type": "sse", "url": "https://example.org/sse"},
+        "Off": {"command": "x", "disabled": True},
+    }
+    (project.path / ".vscode").mkdir()
+    (project.path / ".vscode" / "mcp.json").write_text(json.dumps({"servers": servers}))
+    profile = {"schema_version": 1, "run_profile_id": "trusted", "title": "Trusted", "sandbox": "local"}
+    project.write("run_profiles/trusted.yaml", profile)
+
+    code, lines, error = run("tools", ".vscode/mcp.json", "--profile", "trusted")
+    assert code == 1
+    assert lines[0].startswith("ok      Good: ")
+    assert lines[1].startswith(f"FAILED  Old: {project.path}/.vscode/mcp.json:1:127: servers.Old.type: found 'sse'")
+    assert len(lines) == 2
+    assert "servers.Good.autoApprove: left out; nobody is asked before a call" in error
+    assert "servers.Off.disabled: found true, so the server is left out" in error
+
+
+def test_a_file_without_a_server_that_can_run_says_why(project: Project, run: Run) -> None:
+    (project.path / "mcp.json").write_text('{"mcpServers": {"Off": {"command": "x", "disabled": true}}}')
+    _, _, error = run("tools", "mcp.json")
+    assert "mcp.json:1:1: found no servers" in error
+    assert "mcpServers.Off.disabled: found true" in error
+
+
 @pytest.mark.slow
 def test_a_call_prints_the_result_and_how_its_arguments_fit(project: Project, run: Run) -> None:
     project.servers(Test=project.server())
