@@ -4,8 +4,10 @@ Each file is read in both spellings: flat, or nested below a name of its own; `a
 `expert_time_hours`, `avg_hourly_rate_usd` or `expert_hourly_rate_usd`, `input_price_per_1k` or `input_cost_per_1k`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +16,7 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapt
 from pytest_agentbench.config.base import Scope, suggest, validate
 from pytest_agentbench.config.documents import Document, read_document
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.records import DefaultField
 from pytest_agentbench.records.base import Record
 
 SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
@@ -107,6 +110,10 @@ class Annotations:
     task_types: Mapping[str, TaskType] = field(default_factory=dict)
     expert_types: Mapping[str, ExpertType] = field(default_factory=dict)
 
+    def knows_domain(self, name: str) -> bool:
+        """Return whether there is a domain of that name, or of its other one."""
+        return name in self.domains or SAME_DOMAINS.get(name) in self.domains
+
     def domain(self, name: str) -> DomainExpert:
         """Return the expert of a domain of that name, or of its other one. Raises ConfigError: there is no default."""
         # The very name first: a file may have both, with figures of their own.
@@ -143,6 +150,65 @@ class Annotations:
 
     def _make_unknown(self, file: str, what: str, name: str, known: Any) -> ConfigError:
         return ConfigError(f"{self.folder / file}: unknown {what} {name!r}{suggest(name, list(known))}")
+
+
+GENERAL = "general"
+_GENERAL_EXPERT = DomainExpert(avg_task_time_hours=2.0, avg_hourly_rate_usd=100.0)
+_COMPAT_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Domain and complexity level of a task, None if unknown. `defaults` are those of the two that are defaults."""
+
+    domain: str | None
+    level: int | str | None
+    defaults: tuple[DefaultField, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefaults:
+    """Domain and complexity level of tasks without their own. None: there is no default."""
+
+    domain: str | None = None
+    level: int | None = None
+
+    @classmethod
+    def choose(cls, domain: str | None, level: int | None, *, compat: bool) -> TaskDefaults:
+        """Return the values that a user has set, in compat mode the original's in place of those not set."""
+        if not compat:
+            return cls(domain, level)
+        return cls(GENERAL if domain is None else domain, _COMPAT_LEVEL if level is None else level)
+
+    def complete(self, annotations: Annotations) -> Annotations:
+        """Return the annotations, with the original's expert for the default domain `general` if they have none."""
+        if self.domain != GENERAL:
+            return annotations
+        return replace(annotations, domains={GENERAL: _GENERAL_EXPERT, **annotations.domains})
+
+    def place(
+        self,
+        domain: str | None,
+        topic: str | None,
+        level: int | str | None,
+        domain_map: Mapping[str, str],
+        knows_domain: Callable[[str], bool],
+    ) -> TaskPlace:
+        """Return the place of a task by what its row says. A topic that is no domain is replaced by a default domain.
+
+        A domain that the annotations do not have is a mistake in the row, and is not replaced.
+        """
+        # An empty text counts as none: CSV has no other way to leave a field out.
+        name = domain or topic
+        found = domain_map.get(name, name) if name else None
+        defaults: list[DefaultField] = []
+        if self.domain is not None and (found is None or not (domain or knows_domain(found))):
+            found = self.domain
+            defaults.append("domain")
+        if level is None and self.level is not None:
+            level = self.level
+            defaults.append("complexity_level")
+        return TaskPlace(found, level, tuple(defaults))
 
 
 def read_annotations(folder: Path) -> Annotations:

@@ -17,6 +17,7 @@ from pytest_agentbench.config.session_roots import naming_folder
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     RESEARCH,
+    DefaultField,
     Language,
     QueryRow,
     RaceCriteria,
@@ -59,7 +60,7 @@ from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.sources.test_yaml import named_tools
 
 if TYPE_CHECKING:
-    from pytest_agentbench.packs.research.annotations import Annotations
+    from pytest_agentbench.packs.research.annotations import Annotations, TaskDefaults
     from pytest_agentbench.packs.research.config import PoetConfig
     from pytest_agentbench.packs.research.grader import StoredReports
 
@@ -81,6 +82,7 @@ class ReportItem(NamedTuple):
     topic: str | None
     domain: str | None
     complexity_level: int | None
+    defaults: tuple[DefaultField, ...]
     article: RowPlace | None
     criteria: RowPlace | None
     reference: RowPlace | None
@@ -90,7 +92,7 @@ class ReportItem(NamedTuple):
 class Reports:
     """An opened reports.yaml. `name` begins its case ids; `stored` are its files of reports, none where runners write.
 
-    `annotations` are None where no part needs them.
+    `annotations` are None where no part needs them; `defaults` are for reports that tell no domain or level.
     """
 
     path: Path
@@ -98,8 +100,16 @@ class Reports:
     file: ReportsFile
     stored: tuple[Path, ...]
     annotations: Annotations | None
+    defaults: TaskDefaults
     config: PoetConfig
     scoring: ResearchScoring
+
+    def knows_domain(self, name: str) -> bool:
+        """Return whether the annotations or the configuration have an expert of the domain."""
+        # The configuration may have domains of its own, with hours and rates.
+        return name in self.config.domain_expert_times or (
+            self.annotations is not None and self.annotations.knows_domain(name)
+        )
 
     @property
     def subjects(self) -> tuple[Path, ...]:
@@ -155,7 +165,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
     `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
     """
-    from pytest_agentbench.packs.research.annotations import read_annotations
+    from pytest_agentbench.packs.research.annotations import TaskDefaults, read_annotations
     from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
@@ -163,6 +173,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
     root.require_servers(path, map_servers(file.mcp_servers))
     annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
     config = _path(path.parent, file.config) if file.config is not None else None
+    defaults = TaskDefaults.choose(file.default_domain, file.default_complexity, compat=file.compat)
     read_config = read_poet_config(config) if config is not None else PoetConfig()
     return Reports(
         path=path,
@@ -170,7 +181,8 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
         file=file,
         # Two patterns may match one file.
         stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
-        annotations=read_annotations(annotations) if annotations is not None and _compares(file) else None,
+        annotations=defaults.complete(read_annotations(annotations)) if annotations and _compares(file) else None,
+        defaults=defaults,
         config=read_config,
         scoring=ResearchScoring(
             parts=file.parts,
@@ -236,6 +248,7 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
                 language=item.language,
                 domain=item.domain,
                 complexity_level=item.complexity_level,
+                defaults=item.defaults,
                 article=item.article,
                 criteria=item.criteria,
                 reference=item.reference,
@@ -300,7 +313,7 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
         for name in ("language", "topic", "domain", "complexity_level")
     }
     language: Language = said["language"] or language_of(row.prompt)
-    domain, level = _annotated(reports, said["domain"] or said["topic"], said["complexity_level"])
+    domain, level, defaults = _annotated(reports, said["domain"], said["topic"], said["complexity_level"])
     # Tags, so that `-m` and `-k` choose reports by language, topic, domain and level.
     shown = [language, *filter(None, (said["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
     return ReportItem(
@@ -312,31 +325,40 @@ def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, a
         topic=said["topic"],
         domain=domain,
         complexity_level=level,
+        defaults=defaults,
         article=article,
         criteria=partners.criteria.partner(row).place if partners.criteria is not None else None,
         reference=partners.references.partner(row).place if partners.references is not None else None,
     )
 
 
-def _annotated(reports: Reports, name: str | None, level: int | str | None) -> tuple[str | None, int | None]:
-    """Return the domain as the annotations call it, and the number of the level.
+def _annotated(
+    reports: Reports, domain: str | None, topic: str | None, level: int | str | None
+) -> tuple[str | None, int | None, tuple[DefaultField, ...]]:
+    """Return the domain as the annotations call it, the number of the level, and which of both is a default.
 
     Raises ConfigError for unknown ones.
     """
-    domain = reports.file.domain_map.get(name, name) if name is not None else None
-    if reports.annotations is None:
-        return domain, level if isinstance(level, int) else None
+    file, annotations = reports.file, reports.annotations
+    if annotations is None:
+        name = domain or topic
+        mapped = file.domain_map.get(name, name) if name is not None else None
+        return mapped, level if isinstance(level, int) else None, ()
+    found = reports.defaults.place(domain, topic, level, file.domain_map, reports.knows_domain)
     # Found at collection, with the line of the row, and not by an error for each report once the session runs.
-    if domain is None or level is None:
-        missing = "domain or topic" if domain is None else "complexity_level"
-        raise ConfigError(f"found no {missing}, which an expert's hours depend on; give it to the report or its query")
-    try:
-        # The configuration may have domains of its own, with hours and rates.
-        if domain not in reports.config.domain_expert_times:
-            reports.annotations.domain(domain)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; {reports.path.name} may map it: domain_map: {{{name!r}: ...}}") from error
-    return domain, reports.annotations.level_number(level, reports.config.task_complexity_mapping)
+    if found.domain is None or found.level is None:
+        missing = "domain or topic" if found.domain is None else "complexity_level"
+        raise ConfigError(
+            f"found no {missing}, which an expert's hours depend on; give it to the report or its query, or to all "
+            f"without one by default_{'domain' if found.domain is None else 'complexity'}"
+        )
+    if not reports.knows_domain(found.domain):
+        try:
+            annotations.domain(found.domain)
+        except ConfigError as error:
+            name = found.domain if "domain" in found.defaults else domain or topic
+            raise ConfigError(f"{error}; {reports.path.name} may map it: domain_map: {{{name!r}: ...}}") from error
+    return found.domain, annotations.level_number(found.level, reports.config.task_complexity_mapping), found.defaults
 
 
 def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:

@@ -110,7 +110,9 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tasks(parser: argparse._ActionsContainer) -> None:
-    """Add where annotations and queries are."""
+    """Add where annotations and queries are, and what stands for a domain or level that they do not tell."""
+    from pytest_agentbench.options import parse_positive
+
     add(
         parser,
         "--annotation_dir",
@@ -132,6 +134,19 @@ def add_tasks(parser: argparse._ActionsContainer) -> None:
         action="append",
         metavar="TOPIC=DOMAIN",
         help="what annotations call a topic's domain; may be given several times",
+    )
+    add(
+        parser,
+        "--default_domain",
+        metavar="DOMAIN",
+        help="the domain of reports without a known one (default: none; with --compat general)",
+    )
+    add(
+        parser,
+        "--default_complexity",
+        type=parse_positive,
+        metavar="LEVEL",
+        help="the complexity level of reports without one (default: none; with --compat 3)",
     )
 
 

@@ -1,6 +1,5 @@
 """`poet_algorithm_config.json` of seed 003: the weights of every part, and how it is evaluated."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -9,7 +8,6 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_valida
 
 from pytest_agentbench.config.base import Scope, complain, validate
 from pytest_agentbench.config.documents import read_document
-from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import SAME_DOMAINS, Annotations, DomainExpert, read_annotations
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceDimension
 from pytest_agentbench.records.base import AtLeastOne, Record
@@ -259,12 +257,3 @@ def annotations_of(folder: Path, config: PoetConfig) -> Annotations:
         if SAME_DOMAINS.get(name) not in found.domains
     }
     return replace(found, domains={**own, **found.domains})
-
-
-def domain_of(domain: str | None, topic: str | None, domain_map: Mapping[str, str]) -> str:
-    """Return what annotations call a row's domain, else its topic. Raises ConfigError where it has neither."""
-    # An empty text counts as none: CSV has no other way to leave a field out.
-    name = domain or topic
-    if not name:
-        raise ConfigError("domain: found neither a domain nor a topic, expected one in the report's row or its query's")
-    return domain_map.get(name, name)

@@ -28,8 +28,9 @@ from pytest_agentbench.packs.research.inputs import (
     require_annotations,
     require_value,
     run_part,
+    warn_of_defaults,
 )
-from pytest_agentbench.packs.research.records import ExecutionMetrics, Report, ReportRow, TokenUsage
+from pytest_agentbench.packs.research.records import DefaultField, ExecutionMetrics, Report, ReportRow, TokenUsage
 from pytest_agentbench.packs.research.results import StageResults
 from pytest_agentbench.packs.research.scores import NO_QUALITY, SECONDS_OF_HOUR, EfficiencyScore
 from pytest_agentbench.packs.research.stages import PART_STAGES
@@ -50,13 +51,14 @@ def efficiency_of(
     *,
     priced_as: str | None = None,
     compat: bool = False,
+    defaults: tuple[DefaultField, ...] = (),
 ) -> EfficiencyScore:
     """Return a report against the expert of its domain and complexity level. What was not recorded leaves its part
     None.
 
     A report that tells its tokens and no cost is priced as `priced_as`, else as its own model. Raises ConfigError for a
     domain, level or model that the annotations do not have. `compat` scores as the original, which takes an automation
-    that is not recorded for 0.
+    that is not recorded for 0. `defaults` names which of domain and level is a default.
     """
     task = task_of(annotations, config, domain, level)
     metrics, weights = report.metrics, config.efficiency_weights
@@ -89,6 +91,7 @@ def efficiency_of(
         ai_cost=source,
         input_tokens=metrics.token_usage.input_tokens,
         output_tokens=metrics.token_usage.output_tokens,
+        defaults=defaults,
         reasons=_reasons(metrics, task.expert, cost, scored=score is not None),
     )
 
@@ -205,9 +208,16 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
 
     async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
         report = make_report(require_value(row), model)
-        domain, level = tasks.domain_and_level(require_value(row))
+        domain, level, defaults = tasks.place(require_value(row))
         found = efficiency_of(
-            report, annotations, domain, level, call.config, priced_as=args.model_pricing, compat=args.compat
+            report,
+            annotations,
+            domain,
+            level,
+            call.config,
+            priced_as=args.model_pricing,
+            compat=args.compat,
+            defaults=defaults,
         )
         # Quality for tokens needs RACE and FACT: where these have not run yet, the stage says so and scores the rest.
         quality, why = stages.quality(require_value(row), compat=args.compat)
@@ -228,6 +238,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
 
     def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
         document = outcome_document(model, rows, results, "efficiency_error", _MEANS)
+        warn_of_defaults(call, file, (row.get("defaults", ()) for row in document["results"]))
         return (write_document(output / REPORT, document),)
 
     await call.score("efficiency", rows, score, label=name_row, write=write)
@@ -239,7 +250,9 @@ async def grade_report(grading: Grading) -> EfficiencyScore:
     assert annotations is not None
     assert task.domain is not None
     level, compat = task.complexity_level, grading.scoring.compat
-    return efficiency_of(grading.report, annotations, task.domain, level, grading.config, compat=compat)
+    return efficiency_of(
+        grading.report, annotations, task.domain, level, grading.config, compat=compat, defaults=task.defaults
+    )
 
 
 def list_metrics(grading: Grading) -> Metrics:

@@ -88,7 +88,7 @@ class ResearchGrader(Grader):
                 # base holds counts when a report is scored first.
                 "scoring": scoring.model_dump(exclude={"annotations", "config", "knowledge_base"}),
                 "prompts": PROMPT_VERSION if self.asks(case) else None,
-                "row": [task.language, task.domain, task.complexity_level],
+                "row": [task.language, task.domain, task.complexity_level, *task.defaults],
                 "criteria": task.criteria and task.criteria.digest,
                 "reference": task.reference and task.reference.digest,
                 "config": session.config(scoring),

@@ -18,7 +18,7 @@ from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.packs.research.annotations import Annotations
+from pytest_agentbench.packs.research.annotations import Annotations, TaskDefaults
 from pytest_agentbench.packs.research.asking import Asking
 from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.pages import ScriptedPages
@@ -156,7 +156,9 @@ class Grading:
     @property
     def annotations(self) -> Annotations | None:
         """Return what the annotations say, None where no part needs any. Raises ConfigError."""
-        return self.session.annotations(self.scoring)
+        found = self.session.annotations(self.scoring)
+        # Of a domain that the annotations lack a report is collected only if that is its default
+        return None if found is None else TaskDefaults(self.task.domain).complete(found)
 
     def _spent(self, usage: Usage) -> None:
         self.services.spend("judge", [usage], self.tape)

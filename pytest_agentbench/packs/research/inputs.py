@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.annotations import TaskDefaults
 from pytest_agentbench.packs.research.business_report.figures import average
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import ANNOTATIONS, QUERIES, RESULTS
-from pytest_agentbench.packs.research.config import annotations_of, domain_of
+from pytest_agentbench.packs.research.config import annotations_of
 from pytest_agentbench.packs.research.records import (
+    DefaultField,
     ExecutionMetrics,
     Language,
     QueryRow,
@@ -154,16 +157,26 @@ class Incomplete(AgentbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Annotations and queries of reports' tasks. `annotations` None: the default folder is not there."""
+    """Annotations and queries of reports' tasks. `annotations` None: the default folder is not there.
+
+    `defaults` are for rows that tell no domain or level.
+    """
 
     annotations: Annotations | None
     queries: Joined[QueryRow] | None
     domain_map: dict[str, str]
+    defaults: TaskDefaults
 
     def domain_and_level(self, row: ReportRow) -> tuple[str, int | str | None]:
-        """Return a report's domain, as annotations call it, and its complexity level, from its row or else its query's.
+        """Return a report's domain and complexity level, like `place`."""
+        domain, level, _ = self.place(row)
+        return domain, level
 
-        Raises ConfigError where neither tells a domain, or the query has another id.
+    def place(self, row: ReportRow) -> tuple[str, int | str | None, tuple[DefaultField, ...]]:
+        """Return a report's domain, as annotations call it, its complexity level, and which of both is a default.
+
+        Both are from the report's row, or else its query's. Raises ConfigError where there is no domain, or the query
+        has another id.
         """
         # The report's own fields come first; its query is asked for what they lack only, so that a file without
         # queries will do.
@@ -173,21 +186,42 @@ class Tasks:
             if domain is None and topic is None:
                 domain, topic = query.domain, query.topic
             level = query.complexity_level if level is None else level
-        return domain_of(domain, topic, self.domain_map), level
+        found = self.defaults.place(domain, topic, level, self.domain_map, self._knows_domain)
+        if found.domain is None:
+            raise ConfigError(
+                "domain: found neither a domain nor a topic, expected one in the report's row or its query's"
+            )
+        return found.domain, found.level, found.defaults
+
+    def _knows_domain(self, name: str) -> bool:
+        return self.annotations is not None and self.annotations.knows_domain(name)
 
 
-def read_tasks(call: Call) -> Tasks:
-    """Raise ConfigError where files that are named, or are there, cannot be read."""
+def read_tasks(call: Call, *, compat_defaults: bool = True) -> Tasks:
+    """Raise ConfigError where files that are named, or are there, cannot be read.
+
+    `compat_defaults`: compat mode has the original's default domain and level.
+    """
     args = call.args
+    defaults = TaskDefaults.choose(args.default_domain, args.default_complexity, compat=args.compat and compat_defaults)
     folder = args.annotation_dir or ANNOTATIONS
     # The default place may be absent, a folder that was named may not: reading it tells.
     annotated = args.annotation_dir is not None or folder.is_dir()
     queries = args.query_file or (QUERIES if QUERIES.is_file() else None)
     return Tasks(
-        annotations_of(folder, call.config) if annotated else None,
+        defaults.complete(annotations_of(folder, call.config)) if annotated else None,
         None if queries is None else join_rows(call, queries, QueryRow),
         dict(args.domain_map or ()),
+        defaults,
     )
+
+
+def warn_of_defaults(call: Call, file: Path, used: Iterable[Sequence[DefaultField]]) -> None:
+    """Say how many of a file's reports are scored with a default; `used` has the defaults of each report."""
+    counts = Counter(name for defaults in used for name in defaults)
+    told = ", ".join(f"{name} of {count}" for name, count in sorted(counts.items()))
+    if told:
+        call.warn(f"{file}: scored with defaults: {told} {'report' if max(counts.values()) == 1 else 'reports'}")
 
 
 def run_part(part: Part, args: argparse.Namespace) -> int:

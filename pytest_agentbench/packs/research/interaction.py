@@ -332,7 +332,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def score_reports(call: Call, file: Path, output: Path) -> None:
     """Score the reports of a file. Raises ConfigError where a file cannot be read."""
-    tasks = read_tasks(call)
+    # The original's estimates have an expert of their own for tasks without a domain.
+    tasks = read_tasks(call, compat_defaults=False)
     rows = input_rows(call, file, ReportRow)
 
     async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
@@ -359,7 +360,7 @@ async def score_reports(call: Call, file: Path, output: Path) -> None:
 def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
     """Return its domain and complexity level, as far as they are told; the original has them below `task_metadata`."""
     told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
-    if told.domain is None and told.topic is None and tasks.queries is None:
+    if told.domain is None and told.topic is None and tasks.queries is None and tasks.defaults.domain is None:
         return None, told.complexity_level
     return tasks.domain_and_level(told)
 

@@ -45,6 +45,7 @@ from pytest_agentbench.packs.research.inputs import (
     name_row,
     read_tasks,
     require_value,
+    warn_of_defaults,
     warn_of_unused,
 )
 from pytest_agentbench.packs.research.records import Report, ReportRow
@@ -240,9 +241,11 @@ async def score_reports(call: Call, file: Path, output: Path, model: str | None 
         report = make_report(value, model)
         return poet_of(report, _parts(call, tasks, stages, value, report), call.config, compat=call.args.compat)
 
-    return await write_model_report(
+    outcome = await write_model_report(
         call, model, input_rows(call, file, ReportRow), row_of, name_row, output, call.spent
     )
+    warn_of_defaults(call, file, (row.defaults for row in outcome.rows))
+    return outcome
 
 
 def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, report: Report) -> Parts:
@@ -254,10 +257,16 @@ def _parts(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow, repor
     if tasks.annotations is None:
         return found
     try:
-        domain, level = tasks.domain_and_level(row)
-        priced_as = call.args.model_pricing
+        domain, level, defaults = tasks.place(row)
         efficiency = efficiency_of(
-            report, tasks.annotations, domain, level, call.config, priced_as=priced_as, compat=call.args.compat
+            report,
+            tasks.annotations,
+            domain,
+            level,
+            call.config,
+            priced_as=call.args.model_pricing,
+            compat=call.args.compat,
+            defaults=defaults,
         )
     except AgentbenchError as error:
         return replace(found, why={**(found.why or {}), "efficiency": str(error)})

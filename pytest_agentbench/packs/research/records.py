@@ -157,10 +157,15 @@ class ResearchScoring(Record):
     knowledge_base: Path | None = None
 
 
+DefaultField = Literal["domain", "complexity_level"]
+"""A field of a report's task for which a default may stand."""
+
+
 class ResearchTask(CasePart):
     """A research report to be scored. `article` is None where the run writes it, `reference` where RACE has none.
 
-    `domain` is as the annotations call it. The texts are read when they are needed.
+    `domain` is as the annotations call it; `defaults` names which of domain and level is a default. The texts are read
+    when they are needed.
     """
 
     row_id: RowId
@@ -169,6 +174,7 @@ class ResearchTask(CasePart):
     topic: str | None = None
     domain: str | None = None
     complexity_level: int | str | None = None
+    defaults: tuple[DefaultField, ...] = ()
     article: RowPlace | None = None
     criteria: RowPlace | None = None
     reference: RowPlace | None = None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, CriterionScore, ResearchScores, task_of_case
+from pytest_agentbench.packs.research.records import (
+    RACE_DIMENSIONS,
+    CriterionScore,
+    DefaultField,
+    ResearchScores,
+    task_of_case,
+)
 from pytest_agentbench.packs.research.stages import PARTS, SCORES
 from pytest_agentbench.reports.sections import Kind, ReportSection
 from pytest_agentbench.terminal_text import sendable
@@ -19,13 +26,32 @@ _EVEN = 0.5
 """Where a report is as good as its reference."""
 
 
+_COUNT = {"type": "integer", "minimum": 0}
+_MODEL_SCHEMA = {
+    "type": "object",
+    "description": "Of research reports: how many were scored with a default domain or complexity level.",
+    "additionalProperties": False,
+    "required": ["reports", "defaults"],
+    "properties": {
+        "reports": _COUNT,
+        "defaults": {"type": "object", "properties": dict.fromkeys(get_args(DefaultField), _COUNT)},
+    },
+}
 _ROW_SCHEMA = {
     "type": "object",
     "description": "Of a research report: its id in its file, and the fingerprint of the evaluation that has what it "
     "rests on.",
     "additionalProperties": False,
     "required": ["row_id", "evaluation"],
-    "properties": {"row_id": {"type": ["integer", "string"]}, "evaluation": {"type": ["string", "null"]}},
+    "properties": {
+        "row_id": {"type": ["integer", "string"]},
+        "evaluation": {"type": ["string", "null"]},
+        "defaults": {
+            "description": "Which of domain and complexity level the report and its query do not tell.",
+            "type": "array",
+            "items": {"enum": [*get_args(DefaultField)]},
+        },
+    },
 }
 
 
@@ -33,7 +59,7 @@ class ResearchSection(ReportSection):
     """Section `research` of report.json."""
 
     # Whole numbers in some files and text in others: one kind of column, so that tables of both can be joined
-    column_kinds: Mapping[str, Kind] = {"row_id": "text", "evaluation": "text"}
+    column_kinds: Mapping[str, Kind] = {"row_id": "text", "evaluation": "text", "defaults": "texts"}
 
     def page_script(self) -> str:
         """Return what the page shows of a report's verdict and of the models' means."""
@@ -41,17 +67,34 @@ class ResearchSection(ReportSection):
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of a run's part."""
-        return {"row": _ROW_SCHEMA}
+        return {"row": _ROW_SCHEMA, "model": _MODEL_SCHEMA}
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
         """Return the report's id in its file, and the fingerprint of the evaluation that has what it rests on."""
-        row_id = task_of_case(case).row_id
+        row_id, defaults = task_of_case(case).row_id, task_of_case(case).defaults
         scored = evaluation if evaluation is not None and evaluation.part(ResearchScores) is not None else None
         return {
             # As files have them, ids may hold halves of surrogate pairs, which report.json cannot.
             "row_id": sendable(row_id) if isinstance(row_id, str) else row_id,
             "evaluation": scored and scored.fingerprint,
+            **({"defaults": [*defaults]} if defaults else {}),
         }
+
+    def model(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return how many of a model's reports were scored with which default; None if none was."""
+        told = [row["research"].get("defaults", ()) for row in rows if row.get("research")]
+        counts = Counter(name for defaults in told for name in defaults)
+        return {"reports": len(told), "defaults": dict(counts)} if counts else None
+
+    def summary(
+        self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str
+    ) -> tuple[str, Mapping[str, str]] | None:
+        """Return for the terminal how many of each model's reports were scored with which default."""
+        lines = {}
+        for model, found in models:
+            parts = (f"{name} of {count} of {found['reports']}" for name, count in sorted(found["defaults"].items()))
+            lines[model] = ", ".join(parts)
+        return "research reports scored with defaults", lines
 
     def row_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
         """Return nothing: the row has it."""

@@ -59,6 +59,10 @@ class ReportsFile(ConfigFile):
     """The file of knowledge units, made where there is none; default: the config's, else one in the output folder."""
     domain_map: dict[str, Text] = Field(default_factory=dict)
     """From topics or domains of rows to domains of the annotations."""
+    default_domain: Text | None = None
+    """The domain of reports without a known one; default: none, in compat mode `general`."""
+    default_complexity: AtLeastOne | None = None
+    """The complexity level of reports without one; default: none, in compat mode 3."""
     parts: Annotated[tuple[Part, ...], AfterValidator(_some_parts)] = PARTS
     """What is scored: race, fact, efficiency, strategic, interaction, poet; default: all."""
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)

@@ -15,7 +15,14 @@ from pytest_agentbench.packs.research.fact.citations import Counts
 from pytest_agentbench.packs.research.fact.rows import CitedPage
 from pytest_agentbench.packs.research.knowledge import Unit
 from pytest_agentbench.packs.research.race_judging import Scored
-from pytest_agentbench.packs.research.records import ExecutionMetrics, NotNegative, QueryRow, RaceDimension, Share
+from pytest_agentbench.packs.research.records import (
+    DefaultField,
+    ExecutionMetrics,
+    NotNegative,
+    QueryRow,
+    RaceDimension,
+    Share,
+)
 from pytest_agentbench.records.base import Record
 
 NO_QUALITY = "the quality is not known: it takes RACE, and a citation that could be checked"
@@ -103,6 +110,8 @@ class EfficiencyScore(Record):
     ai_cost: Literal["recorded", "priced"] | None
     input_tokens: NotNegative | None
     output_tokens: NotNegative | None
+    defaults: tuple[DefaultField, ...] = Field((), exclude_if=lambda value: not value)
+    """Which of domain and complexity level the report does not tell, so that a default stands for it."""
     reasons: dict[str, str] = Field(default_factory=dict)
 
     def rests_on(self, metrics: ExecutionMetrics) -> bool:

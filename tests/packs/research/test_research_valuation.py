@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations, ComplexityLevel, DomainExpert, TokenPrice
 from pytest_agentbench.packs.research.arithmetic import task_of
-from pytest_agentbench.packs.research.config import PoetConfig, annotations_of, domain_of
+from pytest_agentbench.packs.research.config import PoetConfig, annotations_of
 from pytest_agentbench.packs.research.efficiency import efficiency_of, resource_efficiency
 from pytest_agentbench.packs.research.fact.citations import Counts
 from pytest_agentbench.packs.research.poet import adaptability_of, poet_of
@@ -94,9 +94,6 @@ def test_unknown_domains_and_levels_are_errors(tmp_path: Path) -> None:
         efficiency_of(report(WHOLE), known, "finance", 9, CONFIG)
     with pytest.raises(ConfigError, match="complexity_level: missing"):
         efficiency_of(report(WHOLE), known, "finance", None, CONFIG)
-    with pytest.raises(ConfigError, match="neither a domain nor a topic"):
-        domain_of(None, None, {})
-    assert domain_of(None, "Finance & Business", {"Finance & Business": "finance"}) == "finance"
 
 
 def test_domains_of_the_config_are_used_where_annotations_have_none(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import get_args
+
+from pydantic import Field
 
 from pytest_agentbench.models.ledger import Spent
 from pytest_agentbench.packs.research.business_report.figures import (
@@ -23,7 +27,7 @@ from pytest_agentbench.packs.research.business_report.figures import (
 )
 from pytest_agentbench.packs.research.business_report.recommendations import Recommendation, recommendations
 from pytest_agentbench.packs.research.config import PoetConfig, ReportingSettings
-from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RaceDimension, RowId
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, DefaultField, Language, RaceDimension, RowId
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.statistics.estimates import mean_of, pass_rate_interval
 
@@ -103,7 +107,8 @@ class PoetReport(Record):
 
     `weights` are those of the configuration, and `race_score_max` and `fact_accuracy_max` what RACE and the
     citation accuracy were divided by. No report is both among the `top` and the `bottom` ones.
-    `lost` are input rows that could not be read, which count as failed. `classes` counts scored reports.
+    `lost` are input rows that could not be read, which count as failed. `classes` counts scored reports, `defaults` the
+    reports whose domain or complexity level is a default.
     """
 
     model: str
@@ -127,6 +132,7 @@ class PoetReport(Record):
     recommendations: tuple[Recommendation, ...]
     missing: dict[Missing, tuple[Lack, ...]]
     lost: tuple[str, ...]
+    defaults: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
 
 
 def poet_report(
@@ -184,7 +190,14 @@ def poet_report(
         recommendations=recommendations(rows, thresholds, language),
         missing=_missing(rows),
         lost=tuple(lost),
+        defaults=_count_defaults(rows),
     )
+
+
+def _count_defaults(rows: Sequence[PoetRow]) -> dict[str, int]:
+    """Return the reports with a default, by its field; nothing if there are none."""
+    counts = Counter(name for row in rows for name in row.defaults)
+    return {name: counts[name] for name in get_args(DefaultField)} if counts else {}
 
 
 def _weights(config: PoetConfig) -> dict[str, float]:

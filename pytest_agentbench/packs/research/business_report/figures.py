@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
 
 from pytest_agentbench.packs.research.asking import read_texts
 from pytest_agentbench.packs.research.config import PoetConfig
-from pytest_agentbench.packs.research.records import Language, NotNegative, RaceDimension, RowId, Share
+from pytest_agentbench.packs.research.records import DefaultField, Language, NotNegative, RaceDimension, RowId, Share
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.statistics.estimates import mean_interval, mean_of
 from pytest_agentbench.terminal_text import shorten_text, visible
@@ -50,6 +50,7 @@ class PoetRow(Record):
     The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative where the agent
     cost more or took longer than the expert; `time_saving` is a share of the expert's hours. `prompt_key` is that of
     the prompt: other models' reports on the same task have the same.
+    `defaults` names which of domain and complexity level is a default, as the report did not tell it.
     `strategic_scores` are the judge's eight (1-5). `reasons` says why a part has no score. `evidence` has a few short
     lines for a part: the criteria with the lowest scores, the statements that their pages do not back.
     """
@@ -88,6 +89,7 @@ class PoetRow(Record):
     complexity_adaptability: Share | None = None
     knowledge_units_reused: NonNegativeInt | None = None
     knowledge_creation_value: NotNegative | None = None
+    defaults: tuple[DefaultField, ...] = Field((), exclude_if=lambda value: not value)
     reasons: dict[Missing, str] = Field(default_factory=dict)
     evidence: dict[EvidencePart, Lines] = Field(default_factory=dict)
 

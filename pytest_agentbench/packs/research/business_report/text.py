@@ -51,6 +51,8 @@ class _Text:
         self._heading(f"{labels['title']}: {format_line(report.model)}", "=")
         self._line(labels["made"].format(f"{made:%Y-%m-%d %H:%M} UTC"))
         self._line(f"{labels['reports']}: {', '.join(f'{n} {labels[name]}' for name, n in self._counts())}")
+        if report.defaults:
+            self._line(labels["defaults_used"].format_map(report.defaults))
         self._line(self._verdict())
         self._scores()
         self._race()

@@ -242,6 +242,8 @@ _OF_SESSION: dict[str, Any] = {
     "annotation_dir": None,
     "query_file": None,
     "domain_map": None,
+    "default_domain": None,
+    "default_complexity": None,
     "config": None,
     "model_pricing": None,
     "compat": False,
