@@ -376,7 +376,7 @@ class SessionReport:
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from _describe_repeats(self.rows.values())
-        if any(row.get("end_reason") == "empty" or "adapted" in row for row in self.rows.values()):
+        if any(row.get("end_reason") == "empty" or {"adapted", "run_on"} & row.keys() for row in self.rows.values()):
             from pytest_agentbench.reports.ends import end_warnings
 
             yield from end_warnings(self.rows.values())

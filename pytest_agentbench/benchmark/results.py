@@ -55,7 +55,8 @@ def summarize(
     """Return the summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
 
     `evaluated_items` + `missing_predictions` + `failed_items` is the number of results. `agreement`, the mean of what
-    judged metrics report, is there only where one does.
+    judged metrics report, is there only where one does; so is `run_on`, the number of replies that go on with a further
+    question.
     """
     scores = [result.score for result in results if result.score is not None]
     missing = sum(result.missing for result in results)
@@ -76,6 +77,8 @@ def summarize(
     agreements = [result.details["agreement"] for result in results if _has_agreement(result)]
     if agreements:
         summary["agreement"] = mean_of(agreements)
+    if run_on := sum(result.details.get("run_on") is True for result in results):
+        summary["run_on"] = run_on
     return summary
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.reports.datasets import Entry, breakdown
+from pytest_agentbench.reports.ends import run_on_text
 from pytest_agentbench.reports.rows import groupable_fields
 from pytest_agentbench.reports.table import Column, fit_columns, make_column
 from pytest_agentbench.statistics.estimates import mean, pass_rate_interval, score_interval
@@ -171,6 +172,8 @@ def _list_problems(card: dict[str, Any]) -> list[str]:
     lines += [f"failed: {list_first(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
     if len(alike) > _SHOWN:
         lines.append(f"failed: {sum(map(len, [*alike.values()][_SHOWN:])):,} more, with other errors")
+    if "run_on" in card:
+        lines.append(run_on_text(card["run_on"]))
     if "saved" in card:
         lines.append(f"saved: {card['saved']}")
     return [*lines, ""] if lines else lines

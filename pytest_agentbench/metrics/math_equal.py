@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_agentbench.errors import InfrastructureError, UnavailableError
 from pytest_agentbench.metrics.math_answers import agree, have_same_words, plain_text, read_answer
+from pytest_agentbench.metrics.passages import without_run_on
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
 from pytest_agentbench.models.thoughts import drop_thoughts
 
@@ -140,23 +141,29 @@ def math_equal(ground_truth: str, prediction: str) -> Measured:
 
     Single expressions are compared by math-verify, in a process of its own with at most 2 GB of memory; what takes more
     than 5 seconds of CPU there scores 0 and has the `reason` in its details. Of a long text the last 10,000 characters
-    are read. Raises ValueError for an empty ground truth, UnavailableError without math-verify.
+    are read. A reply that goes on with a further question answers up to there (`without_run_on`), and its details have
+    `run_on`. Raises ValueError for an empty ground truth, UnavailableError without math-verify.
     """
     if (reason := missing_extra("math_equal")) is not None:
         raise UnavailableError(reason)
-    gold, reply = ground_truth.strip()[-_LONGEST:], drop_thoughts(prediction).strip()[-_LONGEST:]
+    gold = ground_truth.strip()[-_LONGEST:]
+    reply, run_on = without_run_on(drop_thoughts(prediction))
+    reply = reply.strip()[-_LONGEST:]
+    details: dict[str, Any] = {"run_on": True} if run_on else {}
     if not gold:
         raise ValueError("math_equal: the ground truth is empty, it holds no mathematical expression")
     if gold == reply or have_same_words(gold, reply):
-        return Measured(1.0)
+        return Measured(1.0, details)
     expected, found = read_answer(gold), read_answer(reply)
     values = _Values()
     try:
         if expected.kind == "expression" and found.kind == "text":
-            return Measured(float(values.equal(expected.text, reply, prose=True)))
-        return Measured(float(agree(expected, found, values.equal)))
+            same = values.equal(expected.text, reply, prose=True)
+        else:
+            same = agree(expected, found, values.equal)
     except _TooMuch as too_much:
-        return Measured(0.0, {"reason": str(too_much)})
+        return Measured(0.0, {**details, "reason": str(too_much)})
+    return Measured(float(same), details)
 
 
 class _Values:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from pytest_agentbench.metrics.passages import FONT, folded, normal
+from pytest_agentbench.metrics.passages import FONT, folded, normal, without_run_on
 from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.models.thoughts import drop_thoughts
 
@@ -84,9 +84,11 @@ def multiple_choice(
     """
     options = _clean_options(choices)
     expected = _expected(ground_truth, options, answer_is)
-    chosen = _chosen(_clean(drop_thoughts(prediction)), options)
+    reply, run_on = without_run_on(drop_thoughts(prediction))
+    chosen = _chosen(_clean(reply), options)
     letter = (chosen.pop() or None) if len(chosen) == 1 else None
-    return Measured(float(letter == expected), {"expected": expected, "chosen": letter})
+    details = {"expected": expected, "chosen": letter} | ({"run_on": True} if run_on else {})
+    return Measured(float(letter == expected), details)
 
 
 def _clean(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, normal
+from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, normal, without_run_on
 from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.models.thoughts import drop_thoughts
 
@@ -79,6 +79,12 @@ _FRACTION = re.compile(
     r"\s?(?:\{\s?(?P<top>[-+\d.,]++)\s?\}|(?P<top_digit>\d))\s?(?:\{\s?(?P<bottom>[-+\d.,]++)\s?\}|(?P<bottom_digit>\d))"
 )
 _MINUS = re.compile(r"(?:(?<!\d )\b(?i:minus|negative)\s|[负負]|マイナス)(?=[$¢-¥฿₠-₿]?\d)")
+# A minus that a blank follows is a sign where nothing stands before it that it could be taken from.
+_BEFORE_DIGITS = r"(?=[$¢-¥฿₠-₿]? ?\.?\d)"
+_SIGN = re.compile(
+    rf"((?:[=(:≈是为]|(?<!\d)\$|\b(?:is|are|was|be|equals|about)\b) {{0,3}})- {_BEFORE_DIGITS}", re.IGNORECASE
+)
+_SIGN_AT_START = re.compile(rf"\A\s*+- {_BEFORE_DIGITS}")
 _ASIDE = re.compile(r"(?<=[\w%°.,'”’] )(?<! is )(?<! are )[(\[][^()\[\]\n]*+[)\]]|\[\d{1,3}\](?=[\s.,\[]|$)")
 
 _LETTER = rf"[^\W\d{UNSPACED}]"  # of a script whose words are set apart by blanks
@@ -118,13 +124,15 @@ def answered_number(text: str) -> Value | str | None:
     That is the last one in the last \boxed{...}; without a box, the first one after the last "####" (GSM8K); else the
     last one of the last sentence that says "the answer is"; else the last of the text. A number that stands in
     brackets behind a word (5 [1]), or that is glued to a letter before it (CO2), counts only where there is no other.
-    A time, a date or a version is a text.
+    The minus of "- 31" is a sign. A time, a date or a version is a text.
     """
     text = drop_thoughts(text)
     if (box := boxed(text)) is not None:
-        return _value(_plain(box), last=True)
+        return _value(_SIGN_AT_START.sub("-", _plain(box)), last=True)
     _, mark, after = text.rpartition("####")
     text = _plain(after)
+    if mark or "\n" not in text.strip():  # lines that begin with "- " are a list
+        text = _SIGN_AT_START.sub("-", text)
     if mark:
         return _value(text, last=False)
     for sentence in answer_sentences(text):
@@ -160,7 +168,7 @@ def _plain(text: str) -> str:
     if "\\" in text or "{" in text:
         text = _LATEX.sub(lambda match: _READ_AS.get(match.group(), " "), text)
         text = _FRACTION.sub(_quotient, text)
-    return _MINUS.sub("-", text)
+    return _SIGN.sub(r"\1-", _MINUS.sub("-", text))
 
 
 def _quotient(match: re.Match[str]) -> str:
@@ -270,12 +278,16 @@ def numeric_match(
 
     A percentage agrees with its number and with the number over 100, "3 million" with 3 and 3000000. A number agrees
     with a range of the ground truth that it lies in, a range only with itself; a time, a date or a version with itself.
-    `rel_tol` and `abs_tol` as in `are_close`. Details: `expected`, `found`.
+    A reply that goes on with a further question answers up to there (`without_run_on`). `rel_tol` and `abs_tol` as in
+    `are_close`. Details: `expected`, `found`, and `run_on` for a reply that goes on.
     """
     require_tolerance("numeric_match", "rel_tol", rel_tol or 0.0)
     require_tolerance("numeric_match", "abs_tol", abs_tol)
-    expected, found = answered_number(ground_truth), answered_number(prediction)
-    details = {"expected": expected and str(expected), "found": found and str(found)}
+    reply, run_on = without_run_on(drop_thoughts(prediction))
+    expected, found = answered_number(ground_truth), answered_number(reply)
+    details = {"expected": expected and str(expected), "found": found and str(found)} | (
+        {"run_on": True} if run_on else {}
+    )
     if isinstance(expected, Value) and isinstance(found, Value):
         agree = any(
             _agree(one, other, rel_tol, abs_tol)

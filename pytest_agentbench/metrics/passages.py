@@ -8,7 +8,7 @@ import string
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,6 +112,40 @@ def answer_sentences(text: str) -> Iterator[str]:
         stop = _SENTENCE_END.search(text, start, end)
         yield text[start : stop.start() if stop else end]
         end = cue[0]
+
+
+_FURTHER_QUESTION = re.compile(
+    r"^[ \t>*#_]*(?:Question[ \t]*\d{0,3}|Q|Human|User|Instruction|Pregunta|Frage|Domanda|Pergunta|Pertanyaan|Soru"
+    r"|Вопрос|问题|問題|问|問|질문)[ \t*_]*[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ANSWERED = re.compile(r"####|\\boxed|" + _ANSWER.pattern, re.IGNORECASE)
+# A line of GSM8K's answers: a number, and a unit at most. "#### 1. Understand the task" is a heading.
+_ANSWER_LINE = re.compile(
+    r"^#{4}[ \t]*[-+]?[ \t]?[$€£]?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?[ \t]?%?(?:[ \t][a-z]{1,15}){0,2}\.?[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ASKING = re.compile(r"^[ \t]*(?:\S+[ \t]+){7}.*\?[ \t]*$", re.MULTILINE)
+_OWN_DOUBT = re.compile(r"\b(?:I|we|me|my|our|us|let|wait|hmm|correct|right|check)\b|['’]s see", re.IGNORECASE)
+
+
+def without_run_on(text: str) -> tuple[str, bool]:
+    """Return a reply up to a further question that follows its answer, and whether there is one.
+
+    A base model that has seen several questions with answers goes on with the next question. That begins with
+    "Question:", "Q:" or the like; or stands between two lines "#### NUMBER", and is no doubt about the first of them.
+    """
+    answer = _ANSWERED.search(text)
+    if answer is None:
+        return text, False
+    cut = _FURTHER_QUESTION.search(text, answer.end())
+    end = cut.start() if cut else len(text)
+    lines = [match.span() for match in _ANSWER_LINE.finditer(text, 0, end)]
+    for (_, start), (stop, _) in pairwise(lines):
+        question = _ASKING.search(text, start, stop)
+        if question and not _OWN_DOUBT.search(question.group()):
+            return text[:start], True
+    return text[:end], cut is not None
 
 
 # The longest common subsequence of two lists of tokens, by bit vectors instead of a table.

@@ -19,19 +19,32 @@ def list_dropped(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield which models gave many blank answers, and which were asked otherwise than others."""
+    """Yield which models gave many blank answers, which asked themselves further questions, and which were asked
+    otherwise than others.
+    """
     ends: dict[str, Counter[str | None]] = defaultdict(Counter)
     dropped: dict[str, set[str]] = defaultdict(set)
+    run_on: Counter[str] = Counter()
     for row in rows:
         model = row["model_id"]
         ends[model][row.get("end_reason")] += 1
         dropped[model].update(list_dropped((row,)))
+        run_on[model] += "run_on" in row
     for model, counts in ends.items():
         runs, blank = counts.total(), counts["empty"]
         if runs >= _FEWEST_RUNS and blank > _MANY_BLANK * runs:
             yield f"{model}: many blank answers: {blank} of {runs} runs; see whether its prompts fit its window"
+    for model, count in run_on.items():
+        if count:
+            yield f"{model}: {run_on_text(count)}"
     for parameter in sorted(set().union(*dropped.values())):
         without = sorted(model for model, lost in dropped.items() if parameter in lost)
         if len(without) < len(ends):
             told = f"did not take {parameter}, which the other models were asked with: compare with care"
             yield f"{', '.join(without)} {told}"
+
+
+def run_on_text(count: int) -> str:
+    """Return what to say of `count` replies that go on after their answer."""
+    replies = "1 reply goes" if count == 1 else f"{count:,} replies go"
+    return f"{replies} on with a further question: the first answer was scored; a stop sequence would end them there"

@@ -252,8 +252,10 @@ def _votes(
     return votes_row(case, model, evaluation, metrics)
 
 
-def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, dict[str, float | None]]:
-    """Return scores by name, and the agreement of votes where there are several."""
+def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, Any]:
+    """Return scores by name, the agreement of votes if there are several, and the metrics that read a reply only up to
+    a further question.
+    """
     scores: dict[str, float | None] = {}
     agreement: dict[str, float | None] = {}
     for name, result in results:
@@ -261,7 +263,12 @@ def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, dic
         agreed = result.details.get("agreement")
         if isinstance(agreed, int | float) and 0 <= agreed <= 1:
             agreement[name] = float(agreed)
-    return {"metrics": scores, **({"agreement": agreement} if agreement else {})}
+    run_on = [name for name, result in results if result.details.get("run_on") is True]
+    return {
+        "metrics": scores,
+        **({"agreement": agreement} if agreement else {}),
+        **({"run_on": run_on} if run_on else {}),
+    }
 
 
 def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

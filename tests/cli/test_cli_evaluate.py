@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from support.interrupting import interrupted
@@ -62,6 +63,19 @@ def test_table_of_what_was_right(evaluate):
     assert "level: easy 2 1.000 - 100.0 % [34.2, 100.0]" in lines
     assert any(line.startswith("level: hard 2 0.500") for line in lines)
     assert any(line.startswith("tag: europe 2 1.000") for line in lines)
+
+
+def test_replies_that_go_on_with_a_further_question_are_counted(evaluate):
+    went_on = "The answer is 3.\n\nQ: And 2 + 2?\nA: The answer is 4."
+    rows = [{"id": each, "question": "1 + 2?", "answer": "3"} for each in "ab"]
+    for predictions, line in (
+        ({"a": went_on, "b": "3"}, "1 reply goes on with a further question: the first answer was scored"),
+        ({"a": went_on, "b": went_on}, "2 replies go on with a further question: the first answer was scored"),
+    ):
+        write(Path("sums.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
+        status, out, _ = evaluate(predictions, "--metric", "numeric_match", data="sums.jsonl")
+        assert (status, line in out) == (0, True), out
+    assert "further question" not in evaluate(RIGHT)[1]
 
 
 def test_missing_predictions_fail_unless_they_are_skipped(evaluate):

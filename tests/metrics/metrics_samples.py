@@ -65,6 +65,12 @@ HOSTILE = {
     "powers": "1^-" * (LENGTH // 3),
     "exponents": "1e" * (LENGTH // 2),
     "fonts": "\\text{" * (LENGTH // 6),
+    "signs": "= - " * (LENGTH // 4),
+    "answer lines": "#### 1\n" * (LENGTH // 7),
+    "headings": "#" * LENGTH,
+    "further questions": "#### 1\nQ: a b c d e f g h?\n" * (LENGTH // 27),
+    "question marks": "#### 1\n" + "a b ? " * (LENGTH // 6) + "x\n#### 1",
+    "blanks": "- " + " " * LENGTH + "x",
     "Chinese": "".join(chr(0x4E00 + n % 5000) for n in range(LENGTH // 3)),
 }
 """Texts on which a careless regular expression takes a time that grows with their square."""

@@ -119,6 +119,12 @@ def test_what_a_text_answers_is_compared_as_what_it_is(ground_truth, prediction,
     assert score("math_equal", ground_truth, prediction) == expected
 
 
+def test_a_reply_that_goes_on_with_a_further_question_answers_first():
+    reply = "So \\boxed{1, -2}.\n\nQuestion: And now?\n\\boxed{3}"
+    result = measure(MetricSpec(name="math_equal"), "-2, 1", reply, METRICS)
+    assert (result.score, result.details) == (1, {"run_on": True})
+
+
 @pytest.mark.parametrize("ground_truth", ["", "  \n"])
 def test_an_empty_ground_truth_is_an_error(ground_truth):
     result = measure(MetricSpec(name="math_equal"), ground_truth, "3", METRICS)

@@ -220,3 +220,8 @@ def test_the_readings_of_a_ground_truth(ground_truth, answer_is, letters):
 
 def test_a_letter_that_is_the_text_of_another_option_reads_two_ways():
     assert find_readings("A", ["B", "A"]) == {"letter": "A", "text": "B"}
+
+
+def test_a_reply_that_goes_on_with_a_further_question_answers_first():
+    result = measure(MetricSpec(name="multiple_choice"), "B", "Answer: B\n\nQuestion: 2?\nAnswer: C", METRICS)
+    assert (result.score, result.details) == (1, {"expected": "B", "chosen": "B", "run_on": True})

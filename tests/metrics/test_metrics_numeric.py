@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metrics_samples import reported
 
 from pytest_agentbench.metrics.numbers import answered_number
 from pytest_agentbench.metrics.registry import METRICS, measure
@@ -110,6 +111,25 @@ from pytest_agentbench.records.case import MetricSpec
         ("So \\boxed{12}, for 3 reasons", "12"),
         ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "0.5"),
         ("\\boxed{25\\text{ cm}^2", "25"),
+        ("- 31", "-31"),
+        ("− 31", "-31"),
+        (" – 31 apples", "-31"),
+        ("- $31", "-31"),
+        ("- .5", "-0.5"),
+        ("\\boxed{- 31}", "-31"),
+        ("\\(- 31\\)", "-31"),
+        ("It is $- 31$.", "-31"),
+        ("The answer is - 31.", "-31"),
+        ("Answer: - 31", "-31"),
+        ("答案是 - 31", "-31"),
+        ("x = - 31", "-31"),
+        ("7\n#### - 31\n\nSure.", "-31"),
+        ("- 1/2", "-0.5"),
+        ("5$ - 31$", "31"),
+        ("40 - 31", "31"),
+        ("x - 31", "31"),
+        ("- 30 of them\n- 31 of these", "31"),
+        ("Options:\n- 31", "31"),
     ],
 )
 def test_the_number_that_a_text_answers_with(text, number):
@@ -233,6 +253,53 @@ def test_words_for_powers_of_ten(power, words):
     for text in words:
         found = answered_number(text)
         assert (float(found.low), found.scale) == (5, power), text
+
+
+@pytest.mark.parametrize(("row", "prediction"), reported("numeric_match"))
+def test_rows_of_public_reports_are_scored_right(row, prediction):
+    assert score("numeric_match", row["answer"], prediction) == row["want"]
+
+
+@pytest.mark.parametrize(("row", "prediction"), reported("numeric_spaced_minus"))
+def test_a_spaced_minus_of_public_reports_is_a_sign(row, prediction):
+    assert score("numeric_match", row["answer"], prediction) == (row["id"] != "wrong")
+
+
+RUN_ON = [
+    "9 * 2 = 18\n#### 18\n\nQuestion: A robe takes 2 bolts. How many?\nAnswer: 2 + 1 = 3\n#### 3",
+    "#### 18\nQ: How many?\nA: #### 3\nQ: And now?\nA: #### 4",
+    "The answer is 18.\n\nQ: How many bolts?\nA: The answer is 3.",
+    "So \\boxed{18}.\n\n**Question 2:** How many?\n\\boxed{3}",
+    "#### $18 dollars\n\nA robe takes 2 bolts of blue fiber and half that. How many bolts is that?\n2 + 1 = 3\n#### 3",
+    "答案是18。\n问题：多少？\n答案是3。",
+    "La réponse: answer is 18\nHuman: and 2 + 1?\nThe answer is 3",
+    "#### 18\n\nQuestion: A robe takes 2",
+]
+
+
+@pytest.mark.parametrize("reply", RUN_ON)
+def test_a_reply_that_goes_on_with_a_further_question_answers_first(reply):
+    result = measure(MetricSpec(name="numeric_match"), "18", reply, METRICS)
+    assert (result.score, result.details) == (1, {"expected": "18", "found": "18", "run_on": True})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "#### 3\nWait, is that the right number of bolts that the robe takes?\nNo.\n#### 18",
+        "#### 3\nIs it?\n#### 18",
+        "#### 3\nDid I count the blue bolts of the robe twice here?\n#### 18",
+        "#### 1. How to begin\nHow many bolts of blue fiber does the robe take in all?\n#### 18",
+        "#### Step 1\nHow many bolts of blue fiber does the robe take in all?\n#### Step 2\n9 * 2\n#### 18",
+        "Question: A robe takes 2 bolts. How many?\nAnswer: 9 * 2 = 18",
+        "The answer is found by quartiles.\nQ1: 3\nQ3: 21\nSo the answer is 18",
+        "#### 3\nor rather\n#### 18",
+        "18",
+    ],
+)
+def test_a_reply_that_corrects_itself_or_has_headings_does_not_run_on(reply):
+    result = measure(MetricSpec(name="numeric_match"), "18", reply, METRICS)
+    assert (result.score, result.details) == (1, {"expected": "18", "found": "18"})
 
 
 def test_tolerances():

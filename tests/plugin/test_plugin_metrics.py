@@ -205,3 +205,13 @@ def agentbench_runner():
     rows = [{"id": text, "question": text, "evaluator": {"func": "is_short"}} for text in ("a", "abcd")]
     bench.rows("data/short.jsonl", *rows)
     assert bench.run().outcomes == {"data/short.a[agent]": "passed", "data/short.abcd[agent]": "failed"}
+
+
+@pytest.mark.slow
+def test_replies_that_go_on_with_a_further_question_are_a_warning_of_the_session(bench):
+    bench.agent(HEAD + 'async def agent(case):\n    return "Paris: #### 18\\n\\nQuestion: 1 + 2?\\nAnswer:\\n#### 3"\n')
+    bench.case("sums", metrics=[{"name": "numeric_match", "threshold": 1}], reference="18")
+    finished = bench.spawn()
+    assert finished.outcomes == {"sums[agent]": "passed"}
+    assert "warning: agent: 1 reply goes on with a further question: the first answer was scored" in finished.text
+    assert finished.runs["sums[agent]"]["run_on"] == ["numeric_match"]

@@ -22,6 +22,7 @@ from reports_samples import (
 from pytest_agentbench.records.case import Thresholds
 from pytest_agentbench.records.evaluation import MetricResult
 from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.ends import end_warnings
 from pytest_agentbench.reports.rows import MESSAGE_LIMIT, run_row, user_properties
 
 NOTHING = {
@@ -101,6 +102,21 @@ def test_a_row_holds_what_the_records_say():
         "measure": None,
         "message": "no",
     }
+
+
+def test_a_row_names_the_metrics_that_read_a_reply_up_to_a_further_question():
+    metrics = (
+        MetricResult(name="numeric_match", score=1.0, details={"run_on": True}),
+        MetricResult(name="own", score=1.0, details={"run_on": "yes"}),
+    )
+    row = run_row("n", make_case(), MODEL, 1, make_run(), make_evaluation(metrics=metrics), outcome="passed", **NOTHING)
+    assert row["run_on"] == ["numeric_match"]
+    assert "run_on" not in full_row()
+    model = MODEL.model_id
+    sentence = "on with a further question: the first answer was scored; a stop sequence would end them there"
+    assert list(end_warnings([row, full_row()])) == [f"{model}: 1 reply goes {sentence}"]
+    assert list(end_warnings([row, row])) == [f"{model}: 2 replies go {sentence}"]
+    assert list(end_warnings([full_row()])) == []
 
 
 @pytest.mark.parametrize(
