@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.checks.verifying.run import canary_problems
 from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
-from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.cli.obstacles import Obstacles
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
@@ -28,8 +25,7 @@ from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
-from pytest_agentbench.engine.subject import case_spec
-from pytest_agentbench.errors import AgentbenchError, CodeNotRun, ConfigError
+from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.metrics.registry import metric_problems
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
@@ -56,8 +52,6 @@ from pytest_agentbench.sources.names import describe_expected_rows, is_table
 from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal
-from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.sessions import Workspaces
 
 _IDS = {
     "suites": "suite_id",
@@ -71,6 +65,8 @@ _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 class Checker:
     """A check of paths, one after the other; `errors` and `warnings` are lines for people.
 
+    `tested` are the good cases with hidden tests.
+
     Cases have to run under the profiles that are named, else under any that their root has.
     """
 
@@ -80,6 +76,7 @@ class Checker:
         self.warnings: list[str] = []
         self.files = 0
         self.cases = 0
+        self.tested: list[Case] = []
         self._registry = build_registry()
         self._known = self._registry.known
         self._scripts = Scripts()
@@ -210,6 +207,8 @@ class Checker:
         new = [text for text in _list_doubts(case, self._known) if text not in told]
         told.update(new)
         self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
+        if any(verifier.pytest is not None for verifier in case.verify):
+            self.tested.append(case)
         # Raises where the script beside it is wrong.
         self._scripts.load_beside(case)
 
@@ -335,36 +334,6 @@ def _is_satisfied(spec: FileExists | PathExists | FileContains, folder: Path) ->
     if isinstance(spec, FileExists):
         return True
     return spec.text.encode() in read_file(path)
-
-
-def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) -> tuple[list[str], int]:
-    """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
-
-    Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
-    """
-    cases = [case for case in cases_below(paths, []) if case.verify]
-    return asyncio.run(_try_verifiers(cases, roots, profile)), len(cases)
-
-
-async def _try_verifiers(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
-    workspaces = Workspaces()
-    sandboxes = Sandboxes(workspaces)
-    problems: list[str] = []
-    try:
-        for case in cases:
-            root = roots.of(case.path)
-            chosen = RunProfile.default() if profile is None else root.run_profile(profile)
-            place = f"{case.path}:{case.line}:1: verify: "
-            try:
-                spec = case_spec(sandboxes, root, chosen, case)
-                await sandboxes.prepare(spec)
-                problems += [place + problem async for problem in canary_problems(case, sandboxes, spec)]
-            except AgentbenchError as error:
-                problems.append(f"{place}could not be tried: {error}")
-    finally:
-        await sandboxes.close()
-        workspaces.close()
-    return problems
 
 
 def take_place(problem: str) -> tuple[str, int, int, str]:

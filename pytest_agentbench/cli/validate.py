@@ -40,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem, every warning and a summary."""
-    from pytest_agentbench.cli.checker import Checker, count_things, take_place, try_canaries
+    from pytest_agentbench.cli.checker import Checker, count_things, take_place
     from pytest_agentbench.cli.places import require_existing, session_roots
     from pytest_agentbench.errors import ConfigError
 
@@ -54,7 +54,15 @@ def run(args: argparse.Namespace) -> int:
     checker = Checker(roots, args.run_profile, args.evaluation_profile)
     for path in paths:
         checker.check(path)
+    if checker.tested:
+        from pytest_agentbench.cli.verifier_trials import check_test_ids
+
+        errors, warnings = check_test_ids(checker.tested, roots, args.run_profile)
+        checker.errors += errors
+        checker.warnings += warnings
     if args.canary:
+        from pytest_agentbench.cli.verifier_trials import try_canaries
+
         problems, cases = try_canaries(paths, roots, args.run_profile)
         checker.errors += problems
         tried = f"{count_things(cases, 'case')} tried with wrong solutions; "

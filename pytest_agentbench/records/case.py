@@ -179,6 +179,7 @@ InsideFolder = Annotated[Text, AfterValidator(_inside_or_itself)]
 
 
 def _test_id(text: str) -> str:
+    text = text.strip()
     _inside(text.partition("::")[0])
     return text
 

@@ -97,8 +97,9 @@ def test_what_goes_on_for_ever_is_the_agents_failure(bench: VerifierBench) -> No
 def test_all_that_is_expected_has_to_run(bench: VerifierBench) -> None:
     bench.left({"solution.py": GOOD})
     odd = "tests/test_hidden.py::test_odd"
-    result = bench.tests(pytest={"tests": (), "fail_to_pass": [odd], "pass_to_pass": ["./tests//gone.py::t"]})
-    assert result.message == "1 of 1 test passed: tests/gone.py::t did not run"
+    later = {"fail_to_pass": [odd], "pass_to_pass": ["./tests//later.py::t"]}
+    result = bench.tests(pytest={"tests": (), **later}, keep=["tests/later.py"])
+    assert result.message == "1 of 1 test passed: tests/later.py::t did not run"
     result = bench.tests(pytest={"tests": (), "fail_to_pass": [odd, "tests/test_hidden.py::test_same"]})
     assert (result.outcome, len(result.outputs["tests"])) == ("passed", 3)
     assert bench.tests("x = 1\n").message == "0 of 0 tests passed: tests/test_hidden.py did not run"

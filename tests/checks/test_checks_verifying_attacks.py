@@ -359,7 +359,10 @@ def test_tests_of_the_template_that_the_agent_rewrote(bench: VerifierBench) -> N
     result = bench.tests(pytest={**wanted, "fail_to_pass": ["tests/test_new.py"]})
     outcomes = {name: outcome for name, outcome in result.outputs["tests"].items() if "hidden" not in name}
     assert outcomes == {"tests/test_old.py::test_old": "failed", "tests/more/test_more.py::test_old": "failed"}
-    assert "tests/test_new.py did not run" in result.message
+    assert (result.outcome, "found 'tests/test_new.py', which the tests do not have" in result.message) == (
+        "error",
+        True,
+    )
     result = bench.tests(pytest={"pass_to_pass": ["tests/test_new.py"]}, keep=["tests/test_new.py"])
     assert result.message == "4 of 4 tests passed"
 

@@ -1,9 +1,10 @@
 """Runs tests with pytest and says what became of each. A program of its own: `python -I -B -c THIS_TEXT`.
 
 It runs on the Python of a sandbox: standard library only, Python 3.8 or later. Its stdin is one line of JSON, `{token,
-tests, pythonpath, plugins, config, seconds}`. Its stdout is two lines: `{token}` before anything of the workspace can
-run, so that what comes after it, or does not, is the doing of the code under test; and in the end `{token, loaded,
-tests, problems, ended, exit, stopped, output}`.
+tests, collect, pythonpath, plugins, config, seconds}`. With `collect` no test is run, and the reply names all tests of
+the files. Its stdout is two lines: `{token}` before anything of the workspace can run, so that what comes after it, or
+does not, is the doing of the code under test; and in the end `{token, loaded, tests, problems, ended, exit, stopped,
+output}`.
 
 Two processes. The one that the caller started never imports or runs anything of the workspace. It alone has the
 caller's stdin and stdout, and reads the token only when the other process, which runs pytest and with it the code under
@@ -295,6 +296,7 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
         *(f"--rootdir={here}", f"--confcutdir={here}", "--color=no", "-q", "-p", "no:cacheprovider"),
         f"--import-mode={'append' if folders else 'importlib'}",
         *(part for plugin in options["plugins"] for part in ("-p", plugin)),
+        *(["--collect-only"] if options["collect"] else []),
         *(name for name in files if os.path.exists(name)),
     ]
     wanted = tuple(options["tests"])
@@ -325,7 +327,8 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
 
         @pytest.hookimpl(trylast=True)
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-            items[:] = [item for item in items if _is_wanted(item.nodeid, wanted)]
+            if not options["collect"]:
+                items[:] = [item for item in items if _is_wanted(item.nodeid, wanted)]
 
         def pytest_collection_finish(self, session: Any) -> None:
             for item in session.items:

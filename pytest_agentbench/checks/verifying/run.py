@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
 from pytest_agentbench.checks.verifying.apart import SolutionServer, serve_solution
@@ -19,17 +20,34 @@ from pytest_agentbench.checks.verifying.staging import (
     put_answer,
     stage_workspace,
 )
-from pytest_agentbench.checks.verifying.verifiers import choose_python, plain_environment, run_command, run_tests
+from pytest_agentbench.checks.verifying.test_ids import (
+    Collected,
+    collected_of,
+    decide_collected,
+    decide_ids,
+    describe_missing,
+    holds_tests,
+    list_tests,
+)
+from pytest_agentbench.checks.verifying.verifiers import (
+    choose_python,
+    collect_tests,
+    ids_without_tests,
+    plain_environment,
+    run_command,
+    run_tests,
+)
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Case, Verifier
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.workspaces.confined import PathRefusedError
-from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.template import fill_workspace
 from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
+T = TypeVar("T")
 VERIFY = "verify"
 """The kind of their results."""
 
@@ -49,6 +67,11 @@ def no_workspace_results(case: Case) -> tuple[CheckResult, ...]:
 
 
 async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier) -> Verdict:
+    async def decide(sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Verdict:
+        if verifier.pytest is not None:
+            return await run_tests(verifier, sandbox, python, environment)
+        return await run_command(verifier, sandbox, environment)
+
     try:
         async with AsyncExitStack() as folders:
             target = _folder(context, sandboxes, folders)
@@ -57,13 +80,67 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
                 hidden: Content = await context.in_thread(partial(_fill, context, verifier, target, solution))
             except (TreeError, PathRefusedError) as error:
                 return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
-            found = await _run(verifier, sandboxes, spec, target, solution)
+            found = await _run(verifier, sandboxes, spec, target, solution, decide)
             changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
+        if found.outcome == "failed" and (mistakes := await _find_mistakes(context, sandboxes, spec, verifier, found)):
+            return Verdict("error", f"the case is wrong: {'; '.join(mistakes)}", outputs=found.outputs)
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
     if changed is None or found.outcome != "passed":
         return found
     return Verdict("failed", f"{changed} while the verifier ran", outputs=found.outputs)
+
+
+async def _find_mistakes(
+    context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier, found: Verdict
+) -> list[str]:
+    """Return sentences about tests that did not run because there are none of their ids."""
+    if verifier.pytest is None or "tests" not in found.outputs:
+        return []
+    ids = ids_without_tests(verifier.pytest, found.outputs["tests"])
+    try:
+        return await find_wrong_ids(context.case, verifier, sandboxes, spec, ids) if ids else []
+    except (AgentbenchError, OSError):
+        return []  # the tests cannot be collected: nothing is known of the case, and the agent has failed
+
+
+async def find_wrong_ids(
+    case: Case, verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec | None, ids: Sequence[str]
+) -> list[str]:
+    """Return sentences about the ids of a verifier that name no test, whatever an agent does.
+
+    Ids that reading the tests does not decide are compared with the tests that pytest collects in a sandbox, on the
+    workspace that the agent begins with; without a `spec` they count as right. Raises AgentbenchError and OSError if
+    the sandbox fails.
+    """
+    decided = await asyncio.to_thread(decide_ids, case, verifier, ids)
+    missing = [test_id for test_id in ids if decided[test_id] == "missing"]
+    undecided = [test_id for test_id in ids if decided[test_id] == "undecided"]
+    tests: tuple[str, ...] = ()
+    if undecided and spec is not None:
+        collected = await _collect(case, verifier, sandboxes, spec)
+        missing += [test_id for test_id in undecided if decide_collected(test_id, collected) == "missing"]
+        tests = collected.tests
+    assert verifier.pytest is not None
+    if not missing:
+        return []
+    return describe_missing(verifier.pytest, missing, {*tests, *await asyncio.to_thread(list_tests, case, verifier)})
+
+
+async def _collect(case: Case, verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec) -> Collected:
+    """Return the tests that pytest collects without an agent's work. Raises SandboxError, ConfigError and OSError."""
+    assert verifier.pytest is not None
+    names = [*verifier.pytest.ids, *(each.target for each in verifier.files if holds_tests(each))]
+
+    async def collect(sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Collected:
+        return collected_of(await collect_tests(verifier, sandbox, python, environment, names))
+
+    async with AsyncExitStack() as folders:
+        context = await _begin(case, case.workspace, sandboxes, folders)
+        target = _folder(context, sandboxes, folders)
+        solution = _folder(context, sandboxes, folders) if verifier.apart else None
+        await context.in_thread(partial(_fill, context, verifier, target, solution))
+        return await _run(verifier, sandboxes, spec, target, solution, collect)
 
 
 def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack) -> Workspace:
@@ -85,9 +162,17 @@ def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution
 
 
 async def _run(
-    verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec, target: Workspace, solution: Workspace | None
-) -> Verdict:
-    """Return what the verifier finds; nothing of it runs any more. Raises SandboxError."""
+    verifier: Verifier,
+    sandboxes: Sandboxes,
+    spec: SandboxSpec,
+    target: Workspace,
+    solution: Workspace | None,
+    ask: Callable[[Sandbox, str, Mapping[str, str]], Awaitable[T]],
+) -> T:
+    """Return what `ask` gets from the verifier's sandbox, its Python and environment; nothing of it runs any more.
+
+    Raises SandboxError.
+    """
     python, spec = choose_python(spec)
     async with AsyncExitStack() as running:
         asked: SolutionServer | None = None
@@ -101,10 +186,7 @@ async def _run(
         environment = plain_environment(sandbox)
         if asked is not None:
             environment |= await running.enter_async_context(serve_solution(asked, sandbox))
-        if verifier.pytest is not None:
-            found = await run_tests(verifier, sandbox, python, environment)
-        else:
-            found = await run_command(verifier, sandbox, environment)
+        found = await ask(sandbox, python, environment)
         if asked is not None and asked.trouble is not None:
             raise asked.trouble
     return found
@@ -161,13 +243,17 @@ async def canary_problems(case: Case, sandboxes: Sandboxes, spec: SandboxSpec) -
 
 
 async def _verdicts(case: Case, stub: Path | None, sandboxes: Sandboxes, spec: SandboxSpec) -> tuple[CheckResult, ...]:
+    async with AsyncExitStack() as folders:
+        return await run_verifiers(await _begin(case, stub, sandboxes, folders), sandboxes, spec)
+
+
+async def _begin(case: Case, stub: Path | None, sandboxes: Sandboxes, folders: AsyncExitStack) -> CheckContext:
+    """Return the context of a run in which no agent has done anything: its workspace is a copy of the stub."""
     workspace = sandboxes.workspaces.create(case.case_id)
-    try:
-        if stub is not None:
-            await asyncio.to_thread(partial(fill_workspace, workspace, stub))
-        return await run_verifiers(CheckContext(case, _no_run(case), workspace, {}), sandboxes, spec)
-    finally:
-        await asyncio.to_thread(partial(sandboxes.workspaces.remove, workspace))
+    folders.push_async_callback(asyncio.to_thread, partial(sandboxes.workspaces.remove, workspace))
+    if stub is not None:
+        await asyncio.to_thread(partial(fill_workspace, workspace, stub))
+    return CheckContext(case, _no_run(case), workspace, {})
 
 
 def _no_run(case: Case) -> RunArtifact:

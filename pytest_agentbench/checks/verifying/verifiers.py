@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.base import Verdict, compact, excerpt, includes, loads, verdict
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import PytestTests, Verifier
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, likeness_of
@@ -135,12 +136,41 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environme
 
     They import what lies in the folder that PYTHONPATH of the `environment` names, too.
     """
+    assert verifier.pytest is not None
+    reply = await _ask_driver(verifier, sandbox, python, environment, verifier.pytest.ids)
+    return reply if isinstance(reply, Verdict) else _judge_reply(verifier.pytest, verifier, reply)
+
+
+async def collect_tests(
+    verifier: Verifier, sandbox: Sandbox, python: str, environment: Mapping[str, str], names: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return the driver's reply for tests that are only collected: all of the files and folders of the `names`.
+
+    Raises SandboxError if the sandbox fails or pytest cannot be run in it.
+    """
+    reply = await _ask_driver(verifier, sandbox, python, environment, names, collect=True)
+    if isinstance(reply, Verdict):
+        raise SandboxError(reply.message)
+    return reply
+
+
+async def _ask_driver(
+    verifier: Verifier,
+    sandbox: Sandbox,
+    python: str,
+    environment: Mapping[str, str],
+    names: Sequence[str],
+    *,
+    collect: bool = False,
+) -> Verdict | dict[str, Any]:
+    """Return the driver's reply, or the verdict on a driver that gave none."""
     wanted = verifier.pytest
     assert wanted is not None
     token = secrets.token_hex(32)
     request = {
         "token": token,
-        "tests": [_normalize_test_id(name) for name in wanted.ids],
+        "tests": [normalize_test_id(name) for name in names],
+        "collect": collect,
         "pythonpath": [*wanted.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
         "plugins": wanted.plugins,
         "config": wanted.config,
@@ -156,9 +186,7 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environme
         environment=environment,
     )
     begun, reply = _read_reply(ended.output, token)
-    if reply is None:
-        return _missing_reply_verdict(ended, verifier, begun=begun)
-    return _judge_reply(wanted, verifier, reply)
+    return _missing_reply_verdict(ended, verifier, begun=begun) if reply is None else reply
 
 
 @cache
@@ -221,15 +249,19 @@ def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, An
         yield f"their process ended before pytest did ({how})"
     for where, _ in reply["problems"]:
         yield f"{where or 'pytest'} could not be collected"
-    for name in map(_normalize_test_id, wanted.ids):
+    yield from (f"{normalize_test_id(name)} did not run" for name in ids_without_tests(wanted, tests))
+    for name in map(normalize_test_id, wanted.ids):
         found = [test for test in tests if is_named(test, name)]
-        if not found:
-            yield f"{name} did not run"
         yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
     # Where a test failed, pytest's own status says no more than that.
     all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
+
+
+def ids_without_tests(wanted: PytestTests, tests: Collection[str]) -> list[str]:
+    """Return the ids that name none of the tests."""
+    return [name for name in wanted.ids if not any(is_named(test, normalize_test_id(name)) for test in tests)]
 
 
 def is_named(test: str, name: str) -> bool:
@@ -248,7 +280,7 @@ def _evidence(reply: Mapping[str, Any]) -> str | None:
     return excerpt(" ".join(marked) or message)
 
 
-def _normalize_test_id(name: str) -> str:
+def normalize_test_id(name: str) -> str:
     """Return a test's name as pytest says it: its path without `.` and needless slashes."""
     path, colons, rest = name.partition("::")
     return "/".join(part for part in path.split("/") if part not in ("", ".")) + colons + rest
