@@ -70,7 +70,10 @@ class MetricTable(MutableMapping[str, Metric]):
 
 RULES = ("valid_tool_name_rate", "input_schema_compliance", "execution_success_rate")
 """The rates whose mean is a part of the overall score."""
-TOOL_USE_METRICS = (*RULES, "soft_error_rate", "dependency_compliance", "planning_json_compliance")
+TOOL_USE_METRICS = (
+    *RULES,
+    *("soft_error_rate", "valid_call_failure_rate", "dependency_compliance", "planning_json_compliance"),
+)
 """What is measured of every case with MCP servers."""
 
 BUILTIN_METRICS: Mapping[str, str] = {

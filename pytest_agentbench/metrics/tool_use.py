@@ -78,6 +78,18 @@ def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
     return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
 
 
+@metric("valid_call_failure_rate", trace=True)
+def valid_call_failure_rate(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Return valid calls that ended with an error, or never / valid calls.
+
+    A call is valid unless it names no tool of the run, or its arguments do not satisfy the tool's schema. A high rate
+    points to the servers, not to the agent.
+    """
+    calls = _calls_with_known_end(artifact)
+    valid = [each for each in calls if each.call.offered is not False and each.call.schema_valid is not False]
+    return _rate(sum(not called.succeeded for called in valid), len(valid))
+
+
 @metric("dependency_compliance", trace=True)
 def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
     """Return executed calls before which all that `dependencies` of the task name for their tool had succeeded / all.

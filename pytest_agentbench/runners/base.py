@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
@@ -155,11 +155,21 @@ def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
 
 
 class ReportedCall(Record):
-    """A tool call that a user's agent made by itself and reports."""
+    """A tool call that a user's agent made by itself and reports. `error` says why the call failed.
+
+    A call has a result or an error; with neither, nobody knows how it ended.
+    """
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
     result: str | None = None
+    error: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_end(self) -> Self:
+        if self.result is not None and self.error is not None:
+            raise ValueError("found a result and an error, expected one of them")
+        return self
 
 
 class RunOutput(Record):
@@ -400,8 +410,9 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
         # Ids of our own: those of the agent's framework may be anything, or missing
         call_id = f"reported-{number}"
         trace.tool_call(call_id, call.name, call.arguments)
-        if call.result is not None:
-            trace.tool_result(call_id, call.name, call.result)
+        ending = call.result if call.error is None else call.error
+        if ending is not None:
+            trace.tool_result(call_id, call.name, ending, is_error=call.error is not None)
     if returned.usage is not None:
         _add_reported(returned.usage, trace)
     _final(returned.output, trace)

@@ -151,7 +151,8 @@ class Predictions:
 def _read_calls(given: Any) -> tuple[ReportedCall, ...]:
     """Return the tool calls of a prediction. Raises ValueError for anything but a list of calls."""
     if not isinstance(given, list):
-        raise ValueError(f"tool_calls: found {json.dumps(given)[:40]}, expected a list of {{name, arguments, result}}")
+        expected = "a list of {name, arguments, result or error}"
+        raise ValueError(f"tool_calls: found {json.dumps(given)[:40]}, expected {expected}")
     return tuple(_read_call(f"tool_calls[{at}]", call) for at, call in enumerate(given))
 
 

@@ -48,10 +48,21 @@ def test_the_rates_are_hand_computed_fractions():
         "input_schema_compliance": 3 / 4,  # B:two has a broken schema
         "execution_success_rate": 3 / 6,  # the last call has no result: the run was cut off
         "soft_error_rate": 1 / 6,
+        "valid_call_failure_rate": 1 / 4,  # of A:one, A:two, B:two and the last, which never ended
         "dependency_compliance": None,
         "planning_json_compliance": None,
     }
     assert measured("valid_tool_name_rate", artifact).details == {"hits": 5, "of": 6}
+
+
+def test_failures_of_invalid_calls_are_not_failures_of_valid_ones():
+    invalid = [
+        use("A:none", is_error=True, offered=False, schema_valid=None),
+        use("A:one", is_error=True, schema_valid=False),
+    ]
+    assert rates(run(*invalid))["valid_call_failure_rate"] is None
+    assert rates(run(*invalid, use("A:one")))["valid_call_failure_rate"] == 0
+    assert rates(run(*invalid, use("A:one", is_error=True)))["valid_call_failure_rate"] == 1
 
 
 def test_without_calls_there_is_nothing_to_measure():

@@ -65,6 +65,7 @@ def test_a_case_with_servers_is_measured_by_every_rate(mcp: McpBench) -> None:
         "input_schema_compliance": 3 / 4,
         "execution_success_rate": 2 / 5,
         "soft_error_rate": 1 / 5,
+        "valid_call_failure_rate": 1 / 3,
         "dependency_compliance": None,
         "planning_json_compliance": None,
     }
@@ -115,6 +116,17 @@ def test_calls_that_an_own_agent_reports_are_measured_too(bench: Bench) -> None:
     rates = row["metrics"]
     assert (rates["valid_tool_name_rate"], rates["input_schema_compliance"]) == (2 / 3, 1 / 2)
     assert rates["execution_success_rate"] == 1
+
+
+def test_a_call_that_an_own_agent_reports_with_an_error_has_failed(bench: Bench) -> None:
+    failed = "ReportedCall(name='read_file', arguments={'path': 'b'}, error='it timed out')"
+    agent(bench, "called('read_file', 'text', path='a')", failed)
+    bench.case("reported", input=with_tools("read_file"), metrics=[{"name": name} for name in TOOL_USE_METRICS])
+
+    row = bench.run("cases").runs["reported[agent]"]
+
+    assert row["metrics"]["execution_success_rate"] == 1 / 2
+    assert row["metrics"]["valid_call_failure_rate"] == 1 / 2
 
 
 def test_of_an_agent_with_tools_of_its_own_nobody_knows_the_names(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from runners_support import make_case
 
 from pytest_agentbench.errors import ConfigError
@@ -155,6 +156,11 @@ def test_a_run_output_brings_calls_usage_and_metadata() -> None:
     assert trace.output == "done"
     assert trace.usage.total_tokens == 33
     assert trace.usage.cost_usd is None  # unknown and known is unknown
+
+
+def test_a_reported_call_has_a_result_or_an_error():
+    with pytest.raises(ValidationError, match="found a result and an error, expected one of them"):
+        ReportedCall(name="search", result="found", error="it timed out")
 
 
 def test_a_reported_failure_is_a_failed_run() -> None:

@@ -153,6 +153,7 @@ _SCORES = (
 _FURTHER = (
     _percent_column("completed", "completed"),
     _percent_column("soft errors", "soft_error_rate"),
+    _percent_column("failures of valid calls", "valid_call_failure_rate"),
     _percent_column("dependency compliance", "dependency_compliance"),
     _percent_column("plans valid at once", "planning_json_compliance"),
     _mean_column("servers used", "servers_used", 2),
