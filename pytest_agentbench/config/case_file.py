@@ -34,6 +34,7 @@ from pytest_agentbench.config.base import (
     validate_together,
 )
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.functions import read_functions
 from pytest_agentbench.config.sections import (
     RUN_SETTINGS,
     CaseServers,
@@ -272,7 +273,12 @@ def _find_probe_problems(probe: object, known: Known) -> Iterator[tuple[Loc, str
     if not isinstance(probe, dict):
         yield (), f"found {probe!r}, expected a mapping"
         return
-    yield from (((name,), f"unknown field{suggest(name, ['tools'])}") for name in probe if name != "tools")
+    known_names = ["tools", "functions"]
+    yield from (((name,), f"unknown field{suggest(name, known_names)}") for name in probe if name not in known_names)
+    try:
+        read_functions(probe.get("functions"))
+    except ValueError as error:
+        yield ("functions",), str(error)
     tools = probe.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
         yield ("tools",), f"found {tools!r}, expected a list of tool names"
@@ -304,9 +310,11 @@ def refuse_request_field(runner: str) -> str:
 
 def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:
     """Return what a case's context offers a runner that brings its own tools, by its place in the context."""
-    if not _has_own_tools(runner, known) or not (context.get("llm_probe") or {}).get("tools"):
+    probe = context.get("llm_probe") or {}
+    if not _has_own_tools(runner, known):
         return []
-    return [(("llm_probe", "tools"), f"{_own_tools(runner)}; leave these out, or take the runner llm_probe")]
+    said = f"{_own_tools(runner)}; leave these out, or take the runner llm_probe"
+    return [(("llm_probe", name), said) for name in ("tools", "functions") if probe.get(name)]
 
 
 def servers_problems(runner: RunnerSpec | None, servers: Collection[object], known: Known) -> list[tuple[Loc, str]]:

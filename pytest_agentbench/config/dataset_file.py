@@ -365,6 +365,8 @@ class DatasetDescriptor(ConfigFile):
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)
     """What a runner wants to know: `llm_probe: {tools: [...]}`, your own."""
+    functions_from: FieldPath | None = None
+    """A field with declarations of functions that the model may call in this row; nothing runs them."""
     mcp_servers: CaseServers = Field(default_factory=dict)
     """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     tags: Tags = ()
@@ -373,6 +375,8 @@ class DatasetDescriptor(ConfigFile):
     """Fields whose values are tags: a text itself, another value as `<field>-<value>`, of a list each element."""
     few_shot: FewShot | None = None
     """Solved examples before each question."""
+    join: Text | None = None
+    """A data file whose rows add their fields to the rows with the same id, such as answers that stand apart."""
     limit: AtLeastOne | None = None
     """At most so many rows, the first ones."""
     shuffle_seed: StrictInt | None = None
@@ -401,6 +405,13 @@ class DatasetDescriptor(ConfigFile):
         if scope is not None:
             complain(((at,), text) for at, each in enumerate(files or ()) for text in _file_problems(each, scope))
         return files
+
+    @field_validator("join")
+    @classmethod
+    def _joined_file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
+        scope = scope_of(info)
+        complain(((), text) for text in (_file_problems(file, scope) if file is not None and scope else ()))
+        return file
 
     @field_validator("source")
     @classmethod

@@ -16,6 +16,7 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.engine.cassettes import (
     Taped,
     open_tape,
@@ -192,7 +193,7 @@ class _Attempt:
     async def _make_run(self) -> None:
         """Make the run, unless its model's endpoint has refused tools already. Raises what the runner raises."""
         services, case = self.services, self.case
-        needs_tools = bool(case.tools or self.subject.servers)
+        needs_tools = bool(case.tools or self.subject.servers or functions_of(case.context))
         if needs_tools and (known := services.without_tools.get(id(self.job.plan))) is not None:
             raise UnsupportedError(known)
         try:

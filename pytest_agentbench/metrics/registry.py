@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
+from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.metrics.golds import compare_golds
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
@@ -88,6 +89,7 @@ BUILTIN_METRICS: Mapping[str, str] = {
     "llm_judgement": "llm_judgement",
     "math_equal": "math_equal",
     "multiple_choice": "multiple_choice",
+    "calls_match": "calls",
     **dict.fromkeys(TOOL_USE_METRICS, "tool_use"),
 }
 """The modules of the metrics of one answer that ship with the package, by the metrics' names."""
@@ -389,7 +391,7 @@ def _with(metrics: tuple[MetricSpec, ...], further: Iterable[MetricSpec]) -> tup
 
 def _applies(metric: MetricSpec, case: Case) -> bool:
     if takes_trace(METRICS.get(metric.name)):
-        return bool(case.tools or case.mcp_servers)
+        return bool(case.tools or case.mcp_servers or functions_of(case.context))
     return case.reference is not None
 
 

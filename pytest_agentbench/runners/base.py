@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 from pydantic import Field, model_validator
 
+from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
 from pytest_agentbench.extensions import LazyTable, find_extension
@@ -32,6 +33,7 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
+from pytest_agentbench.tools.base import declare_tool
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
@@ -319,7 +321,8 @@ class RunContext:
     def offered(self) -> list[Tool]:
         """Return the tools that the case exposes, of those there are, then those of its servers."""
         of_servers = self.servers.as_tools() if self.servers is not None else ()
-        return [*(self.tools[name] for name in self.case.tools if name in self.tools), *of_servers]
+        of_case = (self.tools[name] for name in self.case.tools if name in self.tools)
+        return [*of_case, *of_servers, *map(declare_tool, functions_of(self.case.context))]
 
     def toolbox(self) -> Toolbox:
         """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.config.base import YAML_SUFFIXES
 from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
 from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
@@ -402,6 +403,7 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
 
     1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel. A reply that is
        neither a call nor an answer costs a turn and is told to the model, at most twice in a row.
+       Functions that the case only declares are run by nobody: the first reply that calls anything is the end.
     2. A model that still calls tools after that is asked once more, without tools, for its final answer.
 
     Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`, `reply_message`,
@@ -412,7 +414,8 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
         raise UnavailableError("llm_probe needs a model: name one with --model")
     settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
     # Most cases offer no tools: a toolbox is then needed only for a model that calls some that it made up
-    toolbox = context.toolbox() if case.tools or context.servers is not None else None
+    declared = bool(functions_of(case.context))
+    toolbox = context.toolbox() if case.tools or declared or context.servers is not None else None
     messages, tools = render_messages(case), toolbox.specs() if toolbox is not None else []
     requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
     requests.describe(messages, toolbox.tools if toolbox is not None else (), max_turns=settings.max_turns)
@@ -430,6 +433,11 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
             trace.message("assistant", reply.content)
         messages.append(reply.message)
         toolbox = toolbox or context.toolbox()
+        if declared:
+            for call in reply.tool_calls:
+                raw = call.raw if call.arguments is None else None
+                trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, raw)
+            return requests.end(reply)
         outputs = await call_tools(reply.tool_calls, toolbox, trace, parallel=context.parallel_tools)
         for call, output in zip(reply.tool_calls, outputs, strict=True):
             messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})

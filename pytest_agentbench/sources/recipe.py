@@ -25,6 +25,7 @@ from pytest_agentbench.config.dataset_file import (
     parse_template,
 )
 from pytest_agentbench.config.documents import Loc, read_document
+from pytest_agentbench.config.functions import read_functions
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
 from pytest_agentbench.records.gold import gold_reply
@@ -77,6 +78,8 @@ class Recipe:
             raise CodeNotRun(self.place(("benchmark",), message))
         if not isinstance(value, dict):
             raise ValueError(f"found {describe_kind(value)}, expected an object")
+        if self.descriptor.join is not None:
+            value = {**self._joined.get(str(look_up(value, self.descriptor.fields.id)), {}), **value}
         if parse is not None:
             item: Any = call_parser(parse, value, number)
         else:
@@ -114,6 +117,18 @@ class Recipe:
         """Return the texts of the verifier's files by their paths. Raises ValueError if the item lacks a field."""
         texts = self.descriptor.verify.texts if self.descriptor.verify is not None else {}
         return {path: self._filled_text(item, text, f"verify.texts.{path}") for path, text in texts.items()}
+
+    def context(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the runners' settings with the functions of the row. Raises ValueError for wrong declarations."""
+        context, path = self.descriptor.context, self.descriptor.functions_from
+        if path is None:
+            return context
+        try:
+            functions = read_functions(self._value(item, path, "functions_from"))
+        except ValueError as error:
+            raise ValueError(str(error) if "functions_from" in str(error) else f"{path}: {error}") from error
+        probe = {**(context.get("llm_probe") or {}), "functions": [function._asdict() for function in functions]}
+        return {**context, "llm_probe": probe}
 
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be
@@ -194,6 +209,23 @@ class Recipe:
         if path == "answer" and isinstance(fields.answer, AnswerRule) and isinstance(found, dict):
             return found[fields.answer.rule]
         return found
+
+    @cached_property
+    def _joined(self) -> Mapping[str, dict[str, Any]]:
+        """Return the rows of the file that the descriptor joins, by their ids. Raises ConfigError for a bad row."""
+        name, rows = self.descriptor.fields.id, dict[str, dict[str, Any]]()
+        for file in match_files(self.descriptor.join or "", self.scope.folder):
+            for value in read_items(file):
+                place = f"{file}:{value.line}:1: join: "
+                if isinstance(value, BadItem):
+                    raise ConfigError(place + value.reason)
+                identifier = look_up(value.value, name)
+                if not isinstance(value.value, dict) or identifier is MISSING:
+                    raise ConfigError(f"{place}found no field {name!r}, which says the row that it belongs to")
+                if str(identifier) in rows:
+                    raise ConfigError(f"{place}found {str(identifier)[:80]!r} again, expected each {name} once")
+                rows[str(identifier)] = value.value
+        return rows
 
     @cached_property
     def _source_place(self) -> str:

@@ -254,6 +254,7 @@ def _row(
         if recipe is not None:
             recipe.prompt(item)
             recipe.hidden_texts(item)
+            recipe.context(item)
             tags = _shared_tags(recipe.tags(item))
             # Soon empty where the file is sound, so the rest of the rows cost nothing here
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
@@ -408,7 +409,7 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
     return {
         "messages": (*(shots.before(item["question"]) if shots is not None else ()), asked),
         "runner": descriptor.runner,
-        "context": descriptor.context,
+        "context": recipe.context(item),
         "tools": named_tools(descriptor.context),
         "verify": _verifiers(recipe, item),
         "mcp_servers": map_servers(descriptor.mcp_servers),

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.config.functions import Function
 from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.errors import AgentbenchError
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.base import Sandbox
@@ -128,3 +130,12 @@ class Tool:
     available: Callable[[ToolContext], None] = always_available
     checks_arguments: bool = True
     reads_only: bool = False
+
+
+async def _refuse_call(arguments: dict[str, Any], context: ToolContext) -> Any:
+    raise AgentbenchError("this function is only declared: nothing runs it")
+
+
+def declare_tool(function: Function) -> Tool:
+    """Return a tool that models see and nothing runs."""
+    return Tool(function.name, function.description, function.parameters, _refuse_call, checks_arguments=False)

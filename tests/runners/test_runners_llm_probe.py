@@ -237,3 +237,33 @@ def test_a_scripted_model_uses_tools(tmp_path: Path) -> None:
     assert end.status == "success"
     assert context.trace.output == "Seven."
     assert [e.content for e in context.trace.events if isinstance(e, ToolResultEvent)][1] == "7"
+
+
+FUNCTIONS = [{"name": "geo.area", "description": "An area.", "parameters": {"type": "dict", "properties": {}}}]
+
+
+def test_the_first_reply_that_calls_a_declared_function_ends_the_run():
+    case = make_case(context={"llm_probe": {"functions": FUNCTIONS}})
+
+    def call(request):
+        return assistant("Let me see.", (request["tools"][0]["function"]["name"], {"base": 1}), ("made_up", "{"))
+
+    with told(call) as (model, requests):
+        context, end = probe(case, model)
+    (tool,) = requests[0]["tools"]
+    assert tool["function"]["description"] == "An area."
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert (end.status, end.reason, len(requests)) == ("success", "answered", 1)
+    calls = [event for event in context.trace.events if event.type == "tool_call"]
+    assert [(each.name, each.arguments, each.raw) for each in calls] == [
+        ("geo.area", {"base": 1}, None),
+        ("made_up", None, "{"),
+    ]
+    assert not [event for event in context.trace.events if event.type == "tool_result"]
+
+
+def test_an_answer_without_a_call_of_a_declared_function_is_an_answer():
+    with told(assistant("There is none.")) as (model, _):
+        context, end = probe(make_case(context={"llm_probe": {"functions": FUNCTIONS}}), model)
+    assert end.status == "success"
+    assert [event.content for event in context.trace.events if event.type == "final_output"] == ["There is none."]

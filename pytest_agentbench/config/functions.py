@@ -1,0 +1,82 @@
+"""Declarations of functions that a model may call without anything being run: `context.llm_probe.functions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_SCHEMAS = ("parameters", "input_schema", "inputSchema")
+_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_PYTHON_TYPES = {
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+    "str": "string",
+    "float": "number",
+    "double": "number",
+    "int": "integer",
+    "long": "integer",
+    "bool": "boolean",
+}
+_MOST_LEVELS = 32
+
+
+class Function(NamedTuple):
+    """A function by its name, what a model is told of it, and the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+def read_functions(value: object) -> list[Function]:
+    """Return the functions of a declaration or a list of them, each `{name, description, parameters}`.
+
+    OpenAI's `{type: function, function: {...}}` and the schema's other names (`input_schema`, `inputSchema`) are read
+    too, and types by their names in Python (`dict`, `float`). Raises ValueError for anything else.
+    """
+    if value is None:
+        return []
+    functions = [_read_function(each) for each in (value if isinstance(value, list) else [value])]
+    names = [function.name for function in functions]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"found the function {name[:80]!r} twice, expected each name once")
+    return functions
+
+
+def functions_of(context: Mapping[str, Any]) -> list[Function]:
+    """Return the functions that a case's context lets `llm_probe` call. Raises ValueError for a wrong declaration."""
+    return read_functions((context.get("llm_probe") or {}).get("functions"))
+
+
+def _read_function(value: object) -> Function:
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(name, str) or not name.strip():
+        raise ValueError(f"found {str(value)[:80]!r}, expected a function: {{name, description, parameters}}")
+    schema: Any = next((value[key] for key in _SCHEMAS if value.get(key) is not None), {})
+    if not isinstance(schema, dict):
+        raise ValueError(f"found parameters of {name[:80]!r} that are no object, expected a JSON Schema")
+    description = value.get("description")
+    parameters = _read_schema(schema, _MOST_LEVELS)
+    return Function(name, description if isinstance(description, str) else "", {**parameters, "type": "object"})
+
+
+def _read_schema(schema: Any, levels: int) -> Any:
+    """Return the schema with JSON Schema's names of types; a type that has none there is left open."""
+    if not isinstance(schema, dict) or not levels:
+        return schema
+    read = dict(schema)
+    kind = read.get("type")
+    if isinstance(kind, str) and kind not in _TYPES:
+        read.pop("type")
+        if kind.lower() in {*_TYPES, *_PYTHON_TYPES}:
+            read["type"] = _PYTHON_TYPES.get(kind.lower(), kind.lower())
+    if isinstance(properties := read.get("properties"), dict):
+        read["properties"] = {name: _read_schema(each, levels - 1) for name, each in properties.items()}
+    for key in ("items", "additionalProperties"):
+        if key in read:
+            read[key] = _read_schema(read[key], levels - 1)
+    return read

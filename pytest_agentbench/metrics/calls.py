@@ -1,0 +1,176 @@
+"""The metric `calls_match`: whether a run calls the expected functions with accepted arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.models.thoughts import drop_thoughts
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunArtifact
+
+_MOST_TEXT = 20_000
+"""Maximum characters of a text that is read as calls."""
+_MOST_CALLS = 100
+_BLOCK = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+# Python warns of other escapes, and a warning may be an error.
+_NO_ESCAPE = re.compile(r"\\(?![\\'\"abfnrtvxuUN0-7\n])")
+_NOT_COMPARED = re.compile(r"[\s,./_*^-]")
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class Call(NamedTuple):
+    """A call of a function by name, with its arguments; None for arguments that cannot be read."""
+
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+@metric("calls_match", trace=True)
+def calls_match(
+    case: Case, artifact: RunArtifact, *, calls: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None
+) -> Measured:
+    """1 if the run makes exactly the expected calls, in any order: its tool calls, else those in its answer.
+
+    An answer is read as Python: `[f(a=1), g(b="x")]`, or a call a line. Each expected call is
+    `{name: {argument: [accepted values]}}`, and "" among the values lets the argument be left out. Values of an object
+    are lists of accepted values too. Texts are compared without case, blanks and the marks `,./-_*^`, names with `.` as
+    `_`. Details: `expected` and `found` calls, `problem`. Raises ValueError for expected calls of another form.
+    """
+    expected = [*_read_expected(calls)]
+    found = [Call(call.name, call.arguments) for call in artifact.tool_calls]
+    if not found:
+        found = read_calls(drop_thoughts(artifact.final_output or ""))
+    details: dict[str, Any] = {"expected": len(expected), "found": len(found)}
+    problem = _find_problem(expected, found)
+    return Measured(1.0, details) if problem is None else Measured(0.0, {**details, "problem": problem})
+
+
+def read_calls(text: str) -> list[Call]:
+    """Return the calls that a text is in Python, none for a text that is anything else."""
+    block = _BLOCK.search(text)
+    code = (block[1] if block else text).strip().strip("`").strip()
+    if len(code) > _MOST_TEXT:
+        return []
+    try:
+        statements = ast.parse(_NO_ESCAPE.sub(r"\\\\", code)).body
+        nodes = [node for statement in statements for node in _list_nodes(statement)]
+        return [_read_call(node) for node in nodes]
+    # Deep nesting ends in one of the last two
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _list_nodes(statement: ast.stmt) -> Sequence[ast.expr]:
+    if not isinstance(statement, ast.Expr):
+        raise ValueError("no expression")
+    value = statement.value
+    return value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+
+
+def _read_call(node: ast.expr) -> Call:
+    if not isinstance(node, ast.Call):
+        raise ValueError("no call")
+    named = {each.arg: _read_value(each.value) for each in node.keywords if each.arg is not None}
+    # Without the function's parameters nobody knows which one an argument without a name is for
+    readable = not node.args and len(named) == len(node.keywords)
+    return Call(ast.unparse(node.func), named if readable else None)
+
+
+def _read_value(node: ast.expr) -> Any:
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return [_read_value(each) for each in node.elts]
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {str(_read_value(key)): _read_value(value) for key, value in pairs if key is not None}
+    if isinstance(node, ast.Name):
+        return _WORDS.get(node.id, node.id)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)
+
+
+def _read_expected(calls: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for call in [] if calls is None else calls if isinstance(calls, list | tuple) else [calls]:
+        if not isinstance(call, Mapping) or not all(isinstance(each, Mapping) for each in call.values()) or not call:
+            raise ValueError(
+                f"calls_match: found the expected call {str(call)[:80]!r}, expected {{name: {{argument: [values]}}}}"
+            )
+        yield from call.items()
+
+
+def _find_problem(expected: Sequence[tuple[str, Mapping[str, Any]]], found: Sequence[Call]) -> str | None:
+    """Return why the calls are not the expected ones, None if they are."""
+    if len(expected) != len(found):
+        return f"found {len(found)} calls, expected {len(expected)}"
+    if len(found) > _MOST_CALLS:
+        return f"found {len(found)} calls, expected at most {_MOST_CALLS}"
+    problems = [[_compare(*one, call) for call in found] for one in expected]
+    taken: dict[int, int] = {}
+    for at in range(len(expected)):
+        if not _assign(at, problems, taken, set()):
+            return next(filter(None, (problems[at][at], *problems[at])))
+    return None
+
+
+def _assign(at: int, problems: Sequence[Sequence[str | None]], taken: dict[int, int], seen: set[int]) -> bool:
+    """Give an expected call a found one that fits it, moving others to another one if need be (Kuhn's algorithm)."""
+    for place, problem in enumerate(problems[at]):
+        if problem is None and place not in seen:
+            seen.add(place)
+            if place not in taken or _assign(taken[place], problems, taken, seen):
+                taken[place] = at
+                return True
+    return False
+
+
+def _compare(name: str, arguments: Mapping[str, Any], call: Call) -> str | None:
+    """Return what keeps a call from being the expected one, None if it is."""
+    if _plain_name(call.name) != _plain_name(name):
+        return f"found a call of {call.name[:80]!r}, expected {name!r}"
+    if call.arguments is None:
+        return f"{name}: found arguments without names, or that are no JSON object"
+    for argument, value in call.arguments.items():
+        if argument not in arguments:
+            return f"{name}: found an argument {argument[:80]!r} that is not expected"
+        if not _is_accepted(value, arguments[argument]):
+            return f"{name}: {argument}: found {str(value)[:80]!r}, expected one of {str(arguments[argument])[:200]}"
+    missing = [each for each, accepted in arguments.items() if each not in call.arguments and not _optional(accepted)]
+    return f"{name}: found no argument {missing[0]!r}" if missing else None
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[.:]+", "_", name)
+
+
+def _options(accepted: Any) -> Sequence[Any]:
+    return accepted if isinstance(accepted, list) else [accepted]
+
+
+def _optional(accepted: Any) -> bool:
+    return "" in _options(accepted)
+
+
+def _is_accepted(value: Any, accepted: Any) -> bool:
+    return any(_equals(value, option) for option in _options(accepted))
+
+
+def _equals(value: Any, option: Any) -> bool:
+    if isinstance(value, bool) or isinstance(option, bool):
+        return value is option
+    if isinstance(value, str) and isinstance(option, str):
+        return _plain_text(value) == _plain_text(option)
+    if isinstance(value, list | tuple) and isinstance(option, list):
+        return len(value) == len(option) and all(map(_equals, value, option))
+    if isinstance(value, Mapping) and isinstance(option, Mapping):
+        known = all(key in option and _is_accepted(each, option[key]) for key, each in value.items())
+        return known and all(key in value or _optional(option[key]) for key in option)
+    return bool(value == option)
+
+
+def _plain_text(text: str) -> str:
+    return _NOT_COMPARED.sub("", text).casefold().replace("'", '"')
