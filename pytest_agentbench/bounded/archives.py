@@ -5,6 +5,8 @@ A name that leads out is refused by whoever writes the member: see `pytest_agent
 
 from __future__ import annotations
 
+import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,6 +26,12 @@ MAX_TOTAL = 16 * 2**30
 
 _PLAIN_ZIP = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 """What Python unpacks a piece at a time. All that a read gets of bzip2 and LZMA is unpacked in one go, to any size."""
+_ZSTD = 93
+"""Number of the compression method in a zip archive."""
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+"""Header in front of a member's bytes: its signature, and the lengths of the name and the extra field behind it."""
+_BLOCK = 64 * 1024
+"""Bytes that are read of a packed member at a time."""
 
 
 class ArchiveRefusedError(AgentbenchError):
@@ -91,17 +99,49 @@ class ZipReader:
         Raises ArchiveRefusedError, and NotImplementedError where it is packed in a way that is not read.
         """
         member, place = self._members[name], f"{self._path}!{name}"
-        if member.compress_type not in _PLAIN_ZIP:
+        if member.compress_type not in _PLAIN_ZIP | {_ZSTD}:
             raise NotImplementedError(f"compression method {member.compress_type}")
         if member.file_size > most:
             raise ArchiveRefusedError(f"{place}: found {member.file_size:,} bytes, expected at most {most:,}")
         try:
-            with self._archive.open(member) as file:
-                # The size in the archive's directory is the packer's word; what really comes is counted.
-                content = file.read(most + 1)
+            if member.compress_type == _ZSTD:
+                content = self._read_zstd(member)
+            else:
+                with self._archive.open(member) as file:
+                    # The size in the archive's directory is the packer's word; what really comes is counted.
+                    content = file.read(most + 1)
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise ArchiveRefusedError(f"{place}: cannot be read: {error}") from error
         self._left -= len(content)
         if len(content) > most or self._left < 0:
             raise ArchiveRefusedError(f"{place}: it, or the archive, unpacks to more than it may ({most:,} bytes)")
         return content
+
+    def _read_zstd(self, member: zipfile.ZipInfo) -> bytes:
+        """Unpack a member that is packed with Zstandard, to its declared size at most.
+
+        `zipfile` does not: it knows the method from Python 3.14 on only, and reads the first of several frames there.
+        Raises BadZipFile if the member is damaged.
+        """
+        # A library of its own, which few sessions need.
+        from pytest_agentbench.bounded.zstd import unpack_zstd
+
+        content = unpack_zstd(self._read_packed(member), member.file_size)
+        if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+            raise zipfile.BadZipFile("its size or checksum is wrong")
+        return content
+
+    def _read_packed(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Yield the bytes of a member as they are packed."""
+        if member.flag_bits & 1:
+            raise zipfile.BadZipFile("it is encrypted")
+        self._file.seek(member.header_offset)
+        header = self._file.read(_LOCAL_HEADER.size)
+        if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\x03\x04"):
+            raise zipfile.BadZipFile("it does not begin where the archive says")
+        _, name, extra = _LOCAL_HEADER.unpack(header)
+        self._file.seek(name + extra, os.SEEK_CUR)
+        left = member.compress_size
+        while left > 0 and (block := self._file.read(min(left, _BLOCK))):
+            left -= len(block)
+            yield block

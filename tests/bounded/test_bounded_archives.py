@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import random
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.zstd_zip import pack_frames, write_zip, write_zstd_zip
 
 from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader, read_tar
 from pytest_agentbench.bounded.files import FileRefusedError
@@ -113,3 +116,62 @@ def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"no archive")
     with pytest.raises(ArchiveRefusedError, match="cannot be read as a zip archive"):
         ZipReader(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 300_000])
+@pytest.mark.parametrize("frame", [1000, 65_536, 2**30])
+def test_members_packed_with_zstandard_are_read_whole(size: int, frame: int, tmp_path: Path) -> None:
+    content = random.Random(size).randbytes(size)  # which packs to its own size: several blocks are read
+    path = write_zstd_zip(tmp_path / "a.zip", {"first": b"1", "it": content, "zeros": bytes(size)}, frame=frame)
+    with ZipReader(path) as archive:
+        assert archive.read("it", MOST) == content
+        assert archive.read("zeros", MOST) == bytes(size)
+        assert archive.read("first", 1) == b"1"
+        with pytest.raises(ArchiveRefusedError, match="expected at most"):
+            archive.read("it", size - 1)
+
+
+PACKED = pack_frames(b"a" * 1000, 400)
+
+
+@pytest.mark.parametrize(
+    ("packed", "size", "crc", "reason"),
+    [
+        (PACKED, 999, zlib.crc32(b"a" * 1000), "its size or checksum is wrong"),
+        (PACKED, 1001, zlib.crc32(b"a" * 1000), "its size or checksum is wrong"),
+        (PACKED, 1000, 5, "its size or checksum is wrong"),
+        (PACKED[:-1], 1000, zlib.crc32(b"a" * 1000), "it is cut off"),
+        (b"", 0, 0, "it is cut off"),
+        (b"no frame at all", 1000, 0, "cannot be read: "),
+        (PACKED + b"xxxx", 1000, zlib.crc32(b"a" * 1000), "cannot be read: "),
+        (pack_frames(b"", 1) * 10_001, 0, 0, "it has more than 10,000 frames"),
+    ],
+    ids=["shorter", "longer", "checksum", "cut", "empty", "garbage", "garbage behind", "frames"],
+)
+def test_damaged_zstandard_is_refused(packed: bytes, size: int, crc: int, reason: str, tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.zip", {"it": (packed, size, crc)})
+    with ZipReader(path) as archive, pytest.raises(ArchiveRefusedError, match=reason):
+        archive.read("it", MOST)
+
+
+def test_a_zstandard_bomb_is_unpacked_to_its_declared_size_at_most(tmp_path: Path) -> None:
+    import tracemalloc
+
+    bomb = pack_frames(bytes(256 * MOST), 2**30)
+    path = write_zip(tmp_path / "a.zip", {"it": (bomb, 5, 0)})
+    tracemalloc.start()
+    with ZipReader(path) as archive, pytest.raises(ArchiveRefusedError, match="its size or checksum is wrong"):
+        archive.read("it", MOST)
+    assert tracemalloc.get_traced_memory()[1] < MOST
+    tracemalloc.stop()
+
+
+def test_an_encrypted_or_misplaced_member_is_refused(tmp_path: Path) -> None:
+    member = (PACKED, 1000, zlib.crc32(b"a" * 1000))
+    path = write_zip(tmp_path / "a.zip", {"it": member}, flags=1)
+    with ZipReader(path) as archive, pytest.raises(ArchiveRefusedError, match="it is encrypted"):
+        archive.read("it", MOST)
+    path = write_zip(tmp_path / "b.zip", {"it": member})
+    path.write_bytes(b"XX" + path.read_bytes()[2:])
+    with ZipReader(path) as archive, pytest.raises(ArchiveRefusedError, match="does not begin where the archive says"):
+        archive.read("it", MOST)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import (
     FileContents,
     Place,
     Row,
-    fit_row,
     nonblank_text,
-    parse_document,
     read_document,
     read_rows,
 )
+from pytest_agentbench.packs.importers.inspect_archives import MAX_LOG, open_archive
 from pytest_agentbench.packs.importers.inspect_samples import Task, UnfitError, add_sample, unsupported_options
 from pytest_agentbench.packs.importers.inspect_verdicts import list_other_verdicts, read_verdict
 
-MAX_LOG = 1024**3
-"""Bytes of a log in JSON."""
-MAX_MEMBER = 256 * 1024 * 1024
-"""Bytes of one sample in an .eval file."""
 _ATTACHMENT = "attachment://"
 _PLAIN_SOLVERS = {"generate", "multiple_choice"}
 _OF_CHOICES = ("template", "cot", "multiple_correct")
@@ -186,44 +179,8 @@ def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:
 
 
 def _add_archive(path: Path, gathered: FileContents) -> None:
-    """Add the drafts of an .eval file, which is a zip archive: one sample after the other is held whole."""
-    try:
-        archive = ZipReader(path, MAX_LOG)
-    except (OSError, ArchiveRefusedError) as error:
-        raise ConfigError(f"{path}:1:1: cannot be read as a log of Inspect: {error}") from error
-    with archive:
-        if "header.json" not in archive.names:
-            raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
-        samples = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
-        header = _read_member(archive, "header.json", path)
-        _add_log(header, _list_samples(archive, samples, path, gathered), path, gathered)
-
-
-def _list_samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: FileContents) -> Iterator[Row]:
-    for name in names:
-        place = Place(f"{path}!{name}")
-        try:
-            value = _read_member(archive, name, path)
-        except ConfigError as error:
-            gathered.lose(place, str(error))
-        else:
-            yield from fit_row(place, value, gathered, _OF_A_LOG)
-
-
-def _read_member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
-    """Return a JSON object of the archive."""
-    file = f"{path}!{name}"
-    try:
-        # zipfile knows zstd from Python 3.14 on only.
-        content = archive.read(name, MAX_MEMBER)
-    except NotImplementedError as error:
-        raise ConfigError(
-            f"{file}:1:1: compressed in a way that this Python cannot read ({error}); Inspect converts it: "
-            f"inspect log convert {path} --to json --output-dir DIR"
-        ) from error
-    except ArchiveRefusedError as error:
-        raise ConfigError(f"{file}:1:1: {str(error).removeprefix(f'{file}: ')}") from error
-    value = parse_document(content, file)
-    if not isinstance(value, dict):
-        raise ConfigError(f"{file}:1:1: found {json.dumps(value)[:40]}, expected an object")
-    return value
+    """Add the drafts of an .eval file."""
+    with open_archive(path) as log:
+        if not log.is_finished:
+            gathered.note(Place(str(path)), "header.json: not there, so the evaluation has not finished")
+        _add_log(log.read_header(), log.list_samples(gathered, _OF_A_LOG), path, gathered)

@@ -12,8 +12,9 @@ import pytest
 import regex
 import yaml
 from importing import FOREIGN, Importing, importing
+from support.zstd_zip import write_zip, write_zstd_zip
 
-from pytest_agentbench.packs.importers.inspect import MAX_MEMBER
+from pytest_agentbench.packs.importers.inspect_archives import MAX_MEMBER
 
 __all__ = ["importing"]
 
@@ -401,3 +402,104 @@ def test_files_that_a_log_only_names_are_to_be_added(importing: Importing):
     assert "files: the log names notes.txt, b.txt without content; put them into the workspace" in found.err
     case = found.case("1")
     assert (case["tags"], case["input"]["context"]["llm_probe"]["tools"][0]) == (["manual"], "read_file")
+
+
+LONG = "Where is it? " * 20
+
+
+def chunked(id_: object, epoch: int, **fields: object) -> dict[str, object]:
+    """The members of a sample in chunks, as Inspect 0.3.285 writes them; ids are those of the JSON."""
+    folder = f"samples/name/{epoch}_epoch_{epoch}"
+    shell = {
+        "id": id_,
+        "epoch": epoch,
+        "input": "attachment://1",
+        "target": "Paris",
+        "output": {"choices": [{"message": {"content": "attachment://2"}}], "completion": "attachment://2"},
+        "scores": {"match": {"value": "C"}},
+        "message_refs": [[0, 2]],
+        **fields,
+    }
+    return {
+        f"{folder}/sample.json": shell,
+        f"{folder}/metadata.json": {"level": "attachment://0"},
+        f"{folder}/skeleton.json": {"spans": []},
+        f"{folder}/messages/0.json": [{"role": "user", "content": "attachment://1"}],
+        f"{folder}/events/0.json": [{"event": "model"}],
+        f"{folder}/events/stats.json": {},
+        f"{folder}/calls/0.json": [],
+        f"{folder}/attachments/0.json": ["hard", LONG],
+        f"{folder}/attachments/2.json": [f"{LONG}Paris"],
+    }
+
+
+def eval_log(
+    importing: Importing, members: dict[str, object], *, header: str = "header.json", frame: int = 2**30
+) -> Path:
+    found = {header: {"version": 2, "eval": {"scorers": [{"name": "match"}]}, "plan": {}}, **members}
+    path = importing.project / "s.eval"
+    return write_zstd_zip(path, {name: json.dumps(value).encode() for name, value in found.items()}, frame=frame)
+
+
+def whole(id_: object, epoch: int, answer: str = "Paris") -> dict[str, object]:
+    sample = {"id": id_, "epoch": epoch, "input": "Where?", "target": "Paris", "output": {"completion": answer}}
+    return {f"samples/other-{id_}_epoch_{epoch}.json": sample}
+
+
+@pytest.mark.parametrize("frame", [100, 2**30])
+def test_a_zstandard_log_with_whole_and_chunked_samples_is_read(importing: Importing, frame: int):
+    members = {**whole("x", 1), **whole("x", 2, "Rome"), **chunked("y/z", 1), **chunked("y/z", 2)}
+    found = importing.call("inspect", eval_log(importing, members, frame=frame))
+    assert (found.code, found.err) == (0, "")
+    rows = {row["id"]: row for row in map(json.loads, (found.folder / "s-checked.jsonl").read_text().splitlines())}
+    assert rows.keys() == {"x", "y-z"}
+    assert (rows["y-z"]["question"], rows["y-z"]["metadata"]["level"]) == (LONG, "hard")
+    predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
+    assert {row["id"]: row["prediction"] for row in predictions} == {
+        "x": ["Paris", "Rome"],
+        "y-z": [f"{LONG}Paris", f"{LONG}Paris"],
+    }
+
+
+def test_a_sample_in_both_forms_is_read_once(importing: Importing):
+    parts = chunked("y", 1)
+    [sample] = whole("y", 1).values()
+    found = importing.call("inspect", eval_log(importing, {**parts, "samples/name/1_epoch_1.json": sample}))
+    row = json.loads((found.folder / "predictions.jsonl").read_text())
+    assert row == {"id": "y", "prediction": "Paris"}
+
+
+def test_the_log_of_a_killed_evaluation_has_its_samples(importing: Importing):
+    found = importing.call("inspect", eval_log(importing, whole("x", 1), header="_journal/start.json"))
+    assert (found.code, found.err) == (0, "s.eval:1:1: header.json: not there, so the evaluation has not finished\n")
+    assert json.loads((found.folder / "s-checked.jsonl").read_text())["evaluator"]["func"] == "regex_match"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("samples/name/1_epoch_1/attachments/0.json", {}, "attachments/0.json:1:1: found {}, expected a list"),
+        ("samples/name/1_epoch_1/attachments/0.json", ["hard"], "attachments: found no text for 'attachment://1'"),
+        ("samples/name/1_epoch_1/metadata.json", [], "metadata.json:1:1: found [], expected an object"),
+        ("samples/name/1_epoch_1/sample.json", "x", 'sample.json:1:1: found "x", expected an object'),
+    ],
+)
+def test_a_broken_part_loses_its_sample(importing: Importing, name: str, value: object, reason: str):
+    found = importing.call("inspect", eval_log(importing, {**whole("x", 1), **chunked("y", 1), name: value}))
+    assert found.code == 1
+    assert found.err.startswith("s.eval!samples/name/1_epoch_1/sample.json:1:1: not imported: ")
+    assert reason in found.err
+    assert "1 dataset row; 1 row not imported" in found.out
+
+
+def test_a_log_that_is_none_is_an_error(importing: Importing):
+    found = importing.call("inspect", eval_log(importing, {}, header="other.json"))
+    assert "found neither header.json nor _journal/start.json in it, expected the log of an evaluation" in found.err
+
+
+def test_a_bomb_in_a_zstandard_log_is_refused(importing: Importing):
+    path = eval_log(importing, whole("x", 1))
+    path = write_zip(path, {"header.json": (b"", MAX_MEMBER + 1, 0)})
+    found = importing.call("inspect", path)
+    assert found.code == 1
+    assert "s.eval!header.json:1:1: found 268,435,457 bytes, expected at most 268,435,456" in found.err
