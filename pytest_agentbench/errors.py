@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from pytest_agentbench.terminal_text import visible
 
@@ -94,6 +95,23 @@ class UnavailableError(AgentbenchError):
 
 class UnsupportedError(UnavailableError):
     """A model's endpoint does not take what the case needs, such as tools."""
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether an exception is a failure of the code that raised it. False: it ends the session or its task.
+
+    For the code of plugins: `sys.exit()`, `pytest.fail()` and a CancelledError of its own are its failures.
+    """
+    if isinstance(error, Exception):
+        return True
+    asyncio = sys.modules.get("asyncio")  # not imported: `agentbench --help` needs none of it
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return not isinstance(error, KeyboardInterrupt | GeneratorExit)
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a thread without a loop
+        return True
+    return task is None or not task.cancelling()
 
 
 def as_alike(text: str) -> str:

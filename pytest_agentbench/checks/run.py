@@ -29,6 +29,7 @@ from pytest_agentbench.checks.base import (
     verdict,
 )
 from pytest_agentbench.config.profiles import SecurityPolicy
+from pytest_agentbench.errors import is_failure
 from pytest_agentbench.metrics.registry import measure, takes_long
 from pytest_agentbench.records.base import Dimension
 from pytest_agentbench.records.case import MetricSpec
@@ -375,7 +376,9 @@ async def _run(
     # What a check found missing is the agent's failure; what it raises otherwise is the check's own error
     except Unmet as unmet:
         return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
-    except Exception as error:  # noqa: BLE001  whatever a check raises is its result
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         return _result(check, Verdict("error", f"{type(error).__name__}: {error}"))
 
 

@@ -114,12 +114,12 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         # The engine may have cancelled this task, or the agent let a CancelledError of its own out: the count tells
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
-        result.error = RuntimeError("the agent raised CancelledError")
+        result.error = RuntimeError(f"{_running_code(result)} raised CancelledError")
     except (UnwritableError, UnreachableError, BatchWaitsError) as error:
         result.error = error
         services.rules.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's
-        result.error = as_raised(error)
+        result.error = as_raised(error, _running_code(result))
     finally:
         if services.rules.on_ended is not None:
             services.rules.on_ended(job, result)
@@ -128,6 +128,11 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result
+
+
+def _running_code(result: Result) -> str:
+    """Return whose code runs: the agent's until its run has ended, then the code that decides the run."""
+    return "the agent" if result.artifact is None else "what decides the run"
 
 
 class _Attempt:

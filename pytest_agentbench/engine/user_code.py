@@ -21,14 +21,14 @@ from types import FrameType, ModuleType, TracebackType
 from typing import Any, Literal, NoReturn, TypeVar
 
 
-def as_raised(error: BaseException) -> BaseException:
-    """Return the error with the agent's frames only; what would end the loop or pytest is the cause of a
+def as_raised(error: BaseException, source: str = "the agent") -> BaseException:
+    """Return the error with the frames of its source only; what would end the loop or pytest is the cause of a
     RuntimeError.
     """
     error = error.with_traceback(_agent_frames(error.__traceback__))
     if not isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
-    wrapped = RuntimeError(f"the agent raised {error!r}")
+    wrapped = RuntimeError(f"{source} raised {error!r}")
     wrapped.__cause__ = error
     return wrapped
 

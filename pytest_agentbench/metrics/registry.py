@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from pytest_agentbench.config.functions import functions_of
-from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, is_failure
 from pytest_agentbench.metrics.golds import compare_golds
 from pytest_agentbench.records.case import Case, Compat, MetricSpec
 from pytest_agentbench.records.check_specs import MetricAtLeast
@@ -204,7 +204,9 @@ def measure(
             raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
         reference = reference if spec.compat is None else gold_of_compat(reference)
         return _result(spec, apply(spec.name, function, reference, output, spec.args))
-    except Exception as error:  # noqa: BLE001  a metric is a plugin's code
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         return _failure(spec, error)
 
 
@@ -218,7 +220,9 @@ def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: 
             passed = None if spec.threshold is None else False
             return MetricResult(name=spec.name, score=None, threshold=spec.threshold, passed=passed)
         return _result(spec, value)
-    except Exception as error:  # noqa: BLE001  a metric is a plugin's code
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         return _failure(spec, error)
 
 
@@ -247,7 +251,9 @@ async def measure_async(
         args = with_compat(function, spec.args, spec.compat)
         ground_truth = gold_text(reference) if spec.compat is None else gold_of_compat(reference)
         return _result(spec, await function(ground_truth, output, context=context._replace(client=client), **args))
-    except Exception as error:  # noqa: BLE001  a metric is a plugin's code
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
 
 
@@ -357,7 +363,7 @@ def _result(spec: MetricSpec, value: Any) -> MetricResult:
     )
 
 
-def _failure(spec: MetricSpec, error: Exception, usage: Usage | None = None) -> MetricResult:
+def _failure(spec: MetricSpec, error: BaseException, usage: Usage | None = None) -> MetricResult:
     """`usage` is what asking has used that ended with the error, None where nobody was asked."""
     speaks = isinstance(error, (AgentbenchError, ValueError)) and str(error)  # a KeyError is but its key
     text = str(error) if speaks else f"{type(error).__name__}: {error}".removesuffix(": ")
