@@ -35,6 +35,7 @@ def _require_scheme(url: str) -> str:
 
 
 EndpointUrl = Annotated[Text, AfterValidator(_require_scheme)]
+ApiDate = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class WireFields(Record):
@@ -65,6 +66,9 @@ class EndpointFields(Written):
     """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
     """What its endpoint does otherwise than others of its dialect."""
+    anthropic_version: ApiDate | None = None
+    """Version of Anthropic's API, a date, for `api: messages`; default: 2026-10-21, and 2023-06-01 for requests with
+    temperature, top_p or top_k, which the newer one refuses."""
     headers: EndpointHeaders | None = None
     """Further headers of its requests; a value `env:VARIABLE` is that of the variable, which goes where keys may go."""
     query: dict[str, str] | None = None
@@ -133,6 +137,15 @@ class ModelEntry(EndpointFields):
             ]
         )
         return self
+
+    @model_validator(mode="after")
+    def _versioned_api(self) -> Self:
+        # A suite's model may have its `api` from models.yaml
+        spoken = {self.api or "chat", *(self.wires or ()), "messages" if self.batch == "anthropic" else None}
+        if self.anthropic_version is None or "messages" in spoken or isinstance(self, SuiteModel):
+            return self
+        said = f"found {self.anthropic_version!r}, which only `api: messages` has; leave it out, or say the api"
+        raise Problems([(("anthropic_version",), said)])
 
     @model_validator(mode="after")
     def _bearable_temperature(self) -> Self:

@@ -306,7 +306,7 @@ class ChatClient:
                 if batcher is not None and (found := await batcher.ask(native)) is not None:
                     reply = self._read_collected(found, attempts.number)
                 else:
-                    send = partial(self._connection.send, body, stall_seconds=stall)
+                    send = partial(self._send, body, self.spelling.protocol.headers(native, self.model), stall)
                     reply = await self._attempt(send, len(body), timeout, attempts, case_id)
                 return replace(reply, adapted=adapted) if adapted else reply
             except RequestFailed as failed:
@@ -350,6 +350,11 @@ class ChatClient:
             except RequestFailed as failed:
                 failed.retryable &= not passed.begun
                 await attempts.wait(failed)
+
+    async def _send(
+        self, body: bytes, own: Mapping[str, str], stall: float | None, headers: Mapping[str, str]
+    ) -> RawReply:
+        return await self._connection.send(body, {**own, **headers}, stall_seconds=stall)
 
     def _spell(self, asked: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the request as the endpoint takes it, with what asks for its cache, and what that changed."""

@@ -17,6 +17,7 @@ import httpx2
 
 from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
 from pytest_agentbench.models.failures import not_connected, refused_reply, stalled
+from pytest_agentbench.models.protocols.anthropic import SAMPLING_VERSION, VERSION, choose_auth_header
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.protocols.streams import open_reader
 from pytest_agentbench.models.replies import RawReply
@@ -97,15 +98,17 @@ class HttpConnection:
     """
 
     def __init__(self, model: Model, key: str, headers: Mapping[str, str], auth_header: str = "Authorization") -> None:
-        """Set up the way; `headers` go with each request, and the key in `auth_header`."""
+        """Set up the way; `headers` go with each request, and the key in `auth_header`.
+
+        Anthropic's API has the key in a header by its version, unless the model's entry names one.
+        """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self._model, self._protocol = model, protocol_of(model)
-        # What holds the key takes the place of the client's own header: endpoints refuse a wrong one beside it
-        self._headers = {**self._protocol.headers, **headers}
-        self._without_bearer = auth_header != "Authorization" or bool(headers and not key)
-        if key and auth_header != "Authorization":
-            self._headers[auth_header] = key
+        self._headers, self._key, self._auth_header = dict(headers), key, auth_header
+        overrides = model.dialect_overrides
+        named = overrides is not None and "auth_header" in overrides.model_fields_set
+        self._by_version = model.api == "messages" and not named
         # Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for. The
         # client's own default would end a request after 600 s, whatever `timeout` a profile gives.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
@@ -129,7 +132,7 @@ class HttpConnection:
             timeout=timeout,
             http_client=self._http,
         )
-        self._samples: dict[str, asyncio.Task[httpx2.Request]] = {}
+        self._samples: dict[tuple[str, str], asyncio.Task[httpx2.Request]] = {}
 
     async def send(self, body: bytes, headers: Mapping[str, str], stall_seconds: float | None = None) -> RawReply:
         """Return the reply to a request with these headers beside the client's own, whatever its status.
@@ -200,10 +203,11 @@ class HttpConnection:
     async def make_request(self, body: bytes, headers: Mapping[str, str], *, streamed: bool = False) -> httpx2.Request:
         """Return the request that `send` sends."""
         path = (self._protocol.streamed if streamed else None) or self._protocol.path
-        if path not in self._samples:
-            self._samples[path] = asyncio.ensure_future(self._make_sample(path))
+        which = path, self._choose_auth_header(headers)
+        if which not in self._samples:
+            self._samples[which] = asyncio.ensure_future(self._make_sample(*which))
         # Shielded: the first request may be cut off, and the others wait for the same
-        sample = await asyncio.shield(self._samples[path])
+        sample = await asyncio.shield(self._samples[which])
         return httpx2.Request(
             sample.method,
             sample.url,
@@ -213,7 +217,13 @@ class HttpConnection:
             extensions=sample.extensions,
         )
 
-    async def _make_sample(self, path: str) -> httpx2.Request:
+    def _choose_auth_header(self, headers: Mapping[str, str]) -> str:
+        if not self._by_version:
+            return self._auth_header
+        said = {name.lower(): value for name, value in (*self._headers.items(), *headers.items())}
+        return choose_auth_header(said.get(VERSION, SAMPLING_VERSION))
+
+    async def _make_sample(self, path: str, auth_header: str) -> httpx2.Request:
         """Return a request as OpenAI's client makes it, without what belongs to its body."""
 
         def keep(request: httpx2.Request) -> httpx2.Response:
@@ -225,8 +235,14 @@ class HttpConnection:
             named = path.format(model=quote(self._model.requested_model, safe="/"))
             request: httpx2.Request = (await api.post(named, cast_to=httpx2.Response, content=b"{}")).request
         del request.headers["content-length"]
-        if self._without_bearer:
+        # What holds the key takes the place of the client's own header: endpoints refuse a wrong one beside it
+        nothing = not self._key and (self._headers or self._by_version)
+        if auth_header != "Authorization" or nothing:
             del request.headers["authorization"]
+        if self._key and auth_header != "Authorization":
+            request.headers[auth_header] = self._key
+        if self._model.api == "messages":
+            request.headers[VERSION] = SAMPLING_VERSION
         request.headers.update(self._headers)
         return request
 

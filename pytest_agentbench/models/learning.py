@@ -25,7 +25,7 @@ MOST_CHANGES = 4
 KEPT_SECONDS = 7 * 86_400.0
 LIMITS = ("max_tokens", "max_completion_tokens")
 _DROPPED = frozenset(
-    {"temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "logprobs", "top_logprobs"}
+    {"temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed", "logprobs", "top_logprobs"}
     | {"parallel_tool_calls", "include"}
 )
 _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
@@ -34,7 +34,9 @@ _MESSAGE_KEY = re.compile(
     r"(?: is|: )?.{0,40}?(?:unsupported|not supported|not permitted|unexpected|unknown)",
     re.DOTALL,
 )
-_NAMED = re.compile(r"(?i)unsupported (?:parameter|value): ['\"](\w+)['\"]")
+_NAMED = re.compile(
+    r"(?i)unsupported (?:parameter|value): ['\"](\w+)['\"]|^(?:\d+\. )?(\w+): Extra inputs are not permitted"
+)
 _UNSEALED = re.compile(rb"(?i)encrypted content is not supported")
 _MAX_BYTES = 2**20
 
@@ -125,7 +127,7 @@ def _read_refusal(body: bytes) -> tuple[set[str], list[str], str | None]:
     fields = [named] if isinstance(named, str) and codes & _UNSUPPORTED else []
     if isinstance(said, str) and not fields and (found := _NAMED.search(said)):
         fields, codes = (
-            [found[1]],
+            [found[1] or found[2]],
             {*codes, "unsupported_parameter"},
         )  # a gateway's, that hands on no more than the text
     places = [*_list_places(error)]

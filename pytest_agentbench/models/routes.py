@@ -109,6 +109,7 @@ def resolve_model(
         **way,
         dialect=fields.get("dialect", "auto"),
         dialect_overrides=fields.get("dialect_overrides"),
+        anthropic_version=fields.get("anthropic_version"),
         provider=provider,
         scripted=scripted,
         judge=fields.get("judge") or (model_id if scripted else None),

@@ -610,7 +610,8 @@ class Model(Record):
     that judges this one's runs, if it says so; `cassettes` wins over the session's mode. `headers` and `query` go with
     each request, the address has no query of its own. `api` is the protocol that it is asked in, and `wires` has the
     model as its further protocols reach it, for agents that speak them. `dialect` "auto" is
-    found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `stream` and `stall_seconds`
+    found by the endpoint's host, and `dialect_overrides` holds what is otherwise there. `anthropic_version` is that of
+    Anthropic's API; None: the newest that takes the request. `stream` and `stall_seconds`
     say how replies come where a run's settings do not; with `batch` single requests go in batches. With `prompt_cache`
     its provider is asked to cache prompts, under `prompt_cache_key` where it wants one.
     """
@@ -638,6 +639,7 @@ class Model(Record):
     wires: dict[ApiName, "Model"] = Field(default_factory=dict)
     dialect: DialectName | Literal["auto"] = "auto"
     dialect_overrides: Later[Dialect] | None = None
+    anthropic_version: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property

@@ -21,6 +21,7 @@ from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableErro
 from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
 from pytest_agentbench.models.messages import digest_media, is_call_as_text, read_message, read_text
+from pytest_agentbench.models.protocols.anthropic import explain_version
 from pytest_agentbench.models.spelling import dialect_of
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Attachment, Case, Dialect, Message
@@ -135,7 +136,7 @@ class Requests:
         self._sent = 0
         self._calls: Counter[str] = Counter()
         self._asked: tuple[tuple[Mapping[str, Any], ...], int | None] = (), None
-        self._truncated = False
+        self._truncated = self._explained_version = False
         self._limit: int | None = None
         self._turns: int | None = None
 
@@ -191,11 +192,14 @@ class Requests:
             further["alone"] = True
         if way is not None and getattr(self._client, "taped", False):
             further["way"] = way
+        wanted = {**self._settings.request_parameters, **(parameters or {})}
+        if passed is None:
+            self._explain_version(wanted)
         ask: Callable[..., Awaitable[ChatReply]] = partial(
             self._client.complete,
             messages,
             tools=tools,
-            parameters={**self._settings.request_parameters, **(parameters or {})},
+            parameters=wanted,
             case_id=self._case_id,
             **further,
         )
@@ -281,6 +285,14 @@ class Requests:
                 "the prompt was truncated by its endpoint: it counted fewer tokens for a longer conversation; give its "
                 "server a larger context"
             )
+
+    def _explain_version(self, parameters: Mapping[str, Any]) -> None:
+        """Warn once why requests go to an older version of their API."""
+        fields = [name for name, value in {**self._client.model.parameters, **parameters}.items() if value is not None]
+        said = None if self._explained_version else explain_version(self._client.model, fields)
+        if said is not None:
+            self._explained_version = True
+            self._trace.warnings.append(said)
 
     def _watch_calls(self, tools: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
         """Note that a call came as text: what the model wrote was right, and nothing made a call of it."""

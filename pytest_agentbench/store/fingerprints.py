@@ -195,6 +195,8 @@ def endpoint_input(model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
     if model.api != "chat":
         found["api"] = model.api
+    if model.anthropic_version is not None:  # what is chosen by the request follows from the request
+        found["anthropic_version"] = model.anthropic_version
     if model.wires:
         found["wires"] = {name: wire.base_url for name, wire in model.wires.items()}
     if model.dialect_overrides is not None:

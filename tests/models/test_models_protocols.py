@@ -513,6 +513,7 @@ def make_request(asked: Model, key: str = "sk-1", **headers: str):
 def test_requests_go_where_the_protocol_has_them_with_its_headers():
     sent = make_request(model("messages"))
     assert (sent.method, str(sent.url)) == ("POST", f"{URL}/messages")
+    # What passes through without a version has the first; which one our own requests have, their fields say
     assert (sent.headers["x-api-key"], sent.headers["anthropic-version"]) == ("sk-1", "2023-06-01")
     assert "authorization" not in sent.headers
     assert make_request(model("messages"), **{"anthropic-version": "2099-01-01"}).headers["anthropic-version"] == (

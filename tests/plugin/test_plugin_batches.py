@@ -269,6 +269,16 @@ def test_anthropic_s_results_are_read(bench):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("entry", "version"), [({}, "2026-10-21"), ({"parameters": {"temperature": 0}}, "2023-06-01")])
+def test_anthropic_s_batch_is_made_in_a_version_that_takes_its_lines(bench, entry, version):
+    with BatchServer("anthropic", states=("ended",)) as server:
+        project(bench, server, **entry)
+        assert outcomes(run(bench)) == ALL_PASSED
+        assert (server.creates, server.direct) == (1, [])
+        assert server.versions[0] == version
+
+
+@pytest.mark.slow
 def test_gemini_s_results_are_read(bench):
     exceeded = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
     lines = {

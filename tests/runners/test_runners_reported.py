@@ -179,3 +179,38 @@ def test_a_plugins_model_that_was_given_up_has_not_answered(finish: str, status:
     end = asyncio.run(run())
     assert (end.status, end.reason) == (status, reason)
     assert (end.error is None) is (status == "success")
+
+
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m-1",
+    "content": [{"type": "text", "text": "Paris"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 10, "output_tokens": 5},
+}
+OLDER = "asked with anthropic-version 2023-06-01: 2026-10-21 takes no "
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "names"),
+    [
+        ({}, {}, None),
+        ({"temperature": 0.5, "top_p": 1}, {}, "temperature, top_p"),
+        ({}, {"parameters": {"top_k": 3}}, "top_k"),
+        ({"temperature": 0.5}, {"anthropic_version": "2023-06-01"}, None),
+        ({"temperature": 0.5}, {"headers": {"Anthropic-Version": "2023-06-01"}}, None),
+    ],
+)
+def test_the_reason_for_an_older_version_of_anthropics_api_is_told_once(
+    settings: dict[str, Any], fields: dict[str, Any], names: str | None
+) -> None:
+    call = {"type": "tool_use", "id": "c", "name": "list_files", "input": {}}
+    calling = {**MESSAGE, "content": [call], "stop_reason": "tool_use"}
+    with told(calling, MESSAGE) as (model, _):
+        model = model.model_copy(update={"api": "messages", **fields})
+        context, end = probe(make_case(tools=["list_files"]), model, settings=settings)
+    assert end is not None
+    assert (end.status, context.trace.output) == ("success", "Paris")
+    assert context.trace.warnings == ([f"{OLDER}{names}"] if names else [])

@@ -42,6 +42,7 @@ class BatchServer:
         self.direct: list[str] = []
         self.requests: list[tuple[str, str]] = []
         self.problems: list[str] = []
+        self.versions: list[str] = []
         self.holding = threading.Event()
         self.hold: str | None = None
         self.refuse: dict[str, int] = {}
@@ -113,6 +114,8 @@ class BatchServer:
             return status, {"error": {"message": "not here", "code": "refused"}}, {}
         signed = {"openai": f"Bearer {KEY}", "anthropic": KEY, "gemini": KEY}[self.api]
         name = {"openai": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}[self.api]
+        if self.api == "anthropic" and headers.get("anthropic-version", "") >= "2026-10-21":
+            name, signed = "authorization", f"Bearer {KEY}"
         if path.endswith("/chat/completions"):
             return self._answer_directly(json.loads(body))
         if headers.get(name) != signed:
@@ -214,11 +217,14 @@ class BatchServer:
     # -- Anthropic
 
     def _anthropic(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Any:
-        assert headers["anthropic-version"] == "2023-06-01"
+        self.versions.append(headers["anthropic-version"])
         path = path.removeprefix("/v1/messages/batches")
         if (method, path) == ("POST", ""):
             requests = json.loads(body)["requests"]
             assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each["custom_id"]) for each in requests)
+            sampled = any({"temperature", "top_p", "top_k"} & each["params"].keys() for each in requests)
+            if sampled and headers["anthropic-version"] >= "2026-10-21":
+                return 400, {"error": {"message": "temperature: Extra inputs are not permitted"}}, {}
             return self._show_anthropic(self._make({each["custom_id"]: each["params"] for each in requests}))
         if (method, path) == ("GET", ""):
             return {"data": [self._show_anthropic(each) for each in reversed(self.batches)], "has_more": False}

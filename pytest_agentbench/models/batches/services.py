@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from pytest_agentbench.models.batches.jobs import Job, Kind
 from pytest_agentbench.models.batches.translation import from_anthropic, from_gemini, to_anthropic, to_bytes, to_gemini
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed
+from pytest_agentbench.models.protocols.anthropic import VERSION, choose_auth_header, choose_version
 from pytest_agentbench.models.protocols.choice import PROTOCOLS, protocol_of
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import ApiName, DialectName, Model
@@ -279,8 +280,20 @@ class _Anthropic(_Service):
     most_lines = 100_000
     most_bytes = 256_000_000
 
+    def __init__(self, model: Model, key: str, headers: Mapping[str, str]) -> None:
+        super().__init__(model, key, headers)
+        self._key, self._own = key, {name.lower() for name in headers}
+
     def _sign(self, key: str) -> dict[str, str]:
-        return {**PROTOCOLS["messages"].headers, **({"x-api-key": key} if key else {})}
+        return {}  # by the version of each request
+
+    async def _ask(self, method: str, url: str, fields: Collection[str] = (), **sent: Any) -> httpx2.Response:
+        """Return the response to a request, whose lines have these fields."""
+        version = choose_version(self._model, fields)
+        name = choose_auth_header(version)
+        key = {name: self._key if name != "Authorization" else f"Bearer {self._key}"} if self._key else {}
+        signed = {name: value for name, value in {VERSION: version, **key}.items() if name.lower() not in self._own}
+        return await super()._ask(method, url, headers={**signed, **sent.pop("headers", {})}, **sent)
 
     def write_line(self, name: str, body: Mapping[str, Any]) -> bytes:
         return _encode({"custom_id": name, "params": body if self._is_native else to_anthropic(body)})
@@ -296,7 +309,9 @@ class _Anthropic(_Service):
         content = b'{"requests":[' + b",".join(line.rstrip(b"\n") for line in lines) + b"]}"
         headers = {"content-type": "application/json"}
         url = f"{self._base}/messages/batches"
-        return str((await self._ask_json("POST", url, content=content, headers=headers)).get("id"))
+        fields = {field for line in lines for field in json.loads(line)["params"]}
+        said = await self._ask_json("POST", url, content=content, headers=headers, fields=fields)
+        return str(said.get("id"))
 
     async def find(self, job: Job) -> str | None:
         """Return the newest batch of as many lines that is not older than the job, whose lines, once known, are its."""

@@ -64,6 +64,8 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
         else:
             draft.server_tools.append(kind_of(tool))
     choice, config = take(body, "tool_choice", dict) or {}, take(body, "output_config", dict) or {}
+    for name in config.keys() - {"format", "effort"}:
+        draft.lose(f"output_config.{name}")
     parameters = keep_given(
         **{ours: body.get(theirs) for theirs, ours in _PASSED_ON.items()},
         stop=take(body, "stop_sequences", list) or None,
@@ -138,6 +140,8 @@ def _read_block(block: JsonObject, draft: Draft) -> JsonObject:
     kind = kind_of(block)
     _note_cache(block, draft)
     if kind == "text":
+        if block.get("citations"):
+            draft.lose("citations")
         return text_part(need(block, "text", str))
     source = take(block, "source", dict) or {}
     if source.get("file_id"):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_agentbench.models.dialects.base import Asked, JsonObject
+from pytest_agentbench.models.protocols.anthropic import SAMPLING, VERSION
 from pytest_agentbench.models.protocols.choice import PROTOCOLS
 from pytest_agentbench.models.spelling import write_request
 from pytest_agentbench.records.case import ApiName, Model
@@ -48,6 +49,23 @@ def rewrite_request(
         made[field] = _join(made.get(field), value)
     # Numbers that Python has no value for stay as they are only where nothing else changes
     return body if made == given else write_request(made)
+
+
+def rewrite_headers(
+    name: ApiName, headers: Mapping[str, str], body: bytes, given: JsonObject, model: Model
+) -> Mapping[str, str]:
+    """Return the headers of an agent's request as the endpoint gets them: `body` is `given` as it was rewritten.
+
+    An agent's own version of Anthropic's API stays, unless models.yaml says one, or the run adds sampling parameters
+    that this version refuses.
+    """
+    if name != "messages":
+        return headers
+    sent = json.loads(body)
+    added = {field for field in SAMPLING & sent.keys() if given.get(field) != sent[field]}
+    if VERSION in headers and model.anthropic_version is None and not added:
+        return headers
+    return {**headers, **PROTOCOLS[name].headers(sent, model)}
 
 
 def _join(below: Any, above: Any) -> Any:

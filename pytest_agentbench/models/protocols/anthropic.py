@@ -7,10 +7,19 @@ calls: `thinking` and `redacted_thinking` go back as they came.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.models.messages import read_text
+from pytest_agentbench.records.case import Model
+
+VERSION = "anthropic-version"
+"""Header of the version of the API, a date."""
+NEWEST = "2026-10-21"
+"""Takes keys as `Authorization: Bearer`, and none of SAMPLING."""
+SAMPLING_VERSION = "2023-06-01"
+"""The latest version before NEWEST: takes keys in `x-api-key`, and SAMPLING."""
+SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
 BLOCKS = "content_blocks"
 MOST_TOKENS = 4096
@@ -34,6 +43,38 @@ _TRANSLATED = frozenset(
     | {"response_format", "reasoning_effort", "output_config"}
 )
 _SYSTEM = frozenset({"system", "developer"})
+
+
+def choose_version(model: Model, fields: Collection[str]) -> str:
+    """Return the version for a request with these fields: the one set by hand, else the newest that takes them."""
+    if model.anthropic_version is not None:
+        return model.anthropic_version
+    return NEWEST if SAMPLING.isdisjoint(fields) else SAMPLING_VERSION
+
+
+def explain_version(model: Model, fields: Collection[str]) -> str | None:
+    """Return why requests with these fields go to another version than the newest; None if they do not."""
+    named = ", ".join(sorted(SAMPLING.intersection(fields)))
+    if not named or model.api != "messages" or model.scripted or has_version(model):
+        return None
+    return f"asked with {VERSION} {SAMPLING_VERSION}: {NEWEST} takes no {named}"
+
+
+def has_version(model: Model) -> bool:
+    """Return whether the model's entry says the version."""
+    return model.anthropic_version is not None or any(name.lower() == VERSION for name in model.headers)
+
+
+def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
+    """Return the headers of a request, unless the model's entry has them."""
+    if any(name.lower() == VERSION for name in model.headers):
+        return {}
+    return {VERSION: choose_version(model, request)}
+
+
+def choose_auth_header(version: str) -> str:
+    """Return the header of the key by the version of the API."""
+    return "x-api-key" if version < NEWEST else "Authorization"
 
 
 def write_request(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,18 +16,18 @@ Translation = Callable[[Mapping[str, Any]], dict[str, Any]]
 class WireProtocol:
     """A protocol as data, and two functions.
 
-    `path` lies below the endpoint's address, `headers` go with each request. `write` turns a request of Chat
-    Completions into one of this protocol, `read` a reply into a chat completion; it raises ValueError where that is
-    none. `defaults` are request fields where a request does not say otherwise, `stream` are those that ask for events.
-    `streamed` is the path of requests for a stream, where it is another one; in both `{model}` is the model's name.
-    `limit` is the name of the most tokens to generate, `least` how few of them may be asked for. `statuses` says which
-    HTTP status the code of an error would have had that comes in a reply with status 200.
+    `path` lies below the endpoint's address, `headers` returns those of a request as it was written. `write` turns a
+    request of Chat Completions into one of this protocol, `read` a reply into a chat completion; it raises ValueError
+    where that is none. `defaults` are request fields where a request does not say otherwise, `stream` are those that
+    ask for events. `streamed` is the path of requests for a stream, where it is another one; in both `{model}` is the
+    model's name. `limit` is the name of the most tokens to generate, `least` how few of them may be asked for.
+    `statuses` says which HTTP status the code of an error would have had that comes in a reply with status 200.
     """
 
     path: str
     limit: str
     stream: Mapping[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Callable[[Mapping[str, Any], Model], dict[str, str]] = lambda request, model: {}
     write: Translation = dict
     read: Translation = dict
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ PROTOCOLS: Mapping[ApiName, WireProtocol] = {
         "/messages",
         "max_tokens",
         {"stream": True},
-        {"anthropic-version": "2023-06-01"},
+        anthropic.choose_headers,
         write=anthropic.write_request,
         read=anthropic.read_message,
         statuses=anthropic.STATUSES,

@@ -19,10 +19,11 @@ from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
-from pytest_agentbench.models.dialects.passing import rewrite_request
+from pytest_agentbench.models.dialects.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.dialects.signatures import CallSignatures
 from pytest_agentbench.models.dialects.translation import translate
 from pytest_agentbench.models.prompts import TokenCounter
+from pytest_agentbench.models.protocols.anthropic import VERSION
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request
 from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
@@ -330,10 +331,13 @@ class Gateway:
             self._note(signature_restored=True)
         body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters, contents)
         parameters = self._parameters_of(asked.parameters)
+        headers = rewrite_headers(name, incoming.headers, body, incoming.given, self._model)
+        if (version := headers.get(VERSION)) != incoming.headers.get(VERSION):
+            self._note(anthropic_version=version)
         return PassedRequest(
             api=name,
             body=body,
-            headers=incoming.headers,
+            headers=headers,
             request=compose_request(self._model, asked.messages, asked.tools, parameters),
             stream=asked.stream,
             begin=stream.begin,
