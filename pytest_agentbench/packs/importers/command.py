@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TOOLS = {
     "deepeval": "goldens: JSON, JSONL or CSV as DeepEval's datasets are saved",
     "inspect": "samples: JSON, JSONL or CSV; or the log of an evaluation: .eval or .json",
-    "promptfoo": "promptfooconfig.yaml with the prompts and tests that it names",
+    "promptfoo": "promptfooconfig.yaml with the prompts and tests that it names, or a .json of results",
 }
 
 

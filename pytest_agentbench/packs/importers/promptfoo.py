@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents
+from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place
 from pytest_agentbench.packs.importers.promptfoo_assertions import (
     Criteria,
     UnmappedError,
@@ -22,6 +22,7 @@ from pytest_agentbench.packs.importers.promptfoo_prompts import (
     read_prompts,
     resolve_variables,
 )
+from pytest_agentbench.packs.importers.promptfoo_results import list_answered_tests, read_results
 from pytest_agentbench.packs.importers.promptfoo_tests import list_combinations, merge_variables, read_tests
 from pytest_agentbench.packs.importers.promptfoo_values import (
     BadReferenceError,
@@ -57,6 +58,8 @@ def read(path: Path) -> FileContents:
     """Return the tests of a config. Raises ConfigError where it cannot be read at all."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{path}: expected promptfooconfig.yaml (or .json); a config that is code is not run")
+    if path.suffix == ".json" and (results := read_results(path)) is not None:
+        return _add_results(results, path)
     spot = read_file_value(path)
     if not isinstance(spot.value, dict):
         raise ConfigError(f"{path}:1:1: found {spot.value!r:.40}, expected a mapping with prompts and tests")
@@ -67,6 +70,20 @@ def read(path: Path) -> FileContents:
     config = _Config(spot, path.parent, tuple(read_prompts(spot, path.parent, gathered)), default)
     for number, test in enumerate(read_tests(spot, path.parent, gathered), 1):
         _add_drafts(test, f"test-{number}", config, gathered)
+    return gathered
+
+
+def _add_results(results: list[PlacedValue], path: Path) -> FileContents:
+    """Return the tests of a file of results, with the answers that one provider gave."""
+    gathered = FileContents()
+    nothing = PlacedValue({}, (), lambda _: Place(str(path)))
+    for result in list_answered_tests(results, gathered):
+        config = _Config(nothing, path.parent, (result.prompt,), nothing)
+        _note_left_out(result.test, gathered)
+        try:
+            _add_draft(result.test, result.name, result.prompt, result.test.value["vars"], config, gathered)
+        except TemplateError as error:
+            gathered.lose(result.test.where, str(error))
     return gathered
 
 

@@ -51,7 +51,11 @@ def resolve_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _render_value(name: str, variables: Mapping[str, Any]) -> str:
     value: Any = variables
-    for part in _PART.findall(name):
+    parts = _PART.findall(name)
+    # Exports of OpenAI's Evals name a test's variables `item.NAME`.
+    if parts[0] == "item" and "item" not in variables:
+        parts = parts[1:]
+    for part in parts:
         value = _parse_object(value)
         if isinstance(value, Mapping) and part in value:
             value = value[part]
@@ -86,7 +90,7 @@ def _print_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_ROLES = ("system", "user", "assistant")
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
 # Of other texts promptfoo makes one prompt, lines of `---` and all.
 _SEVERAL = (".txt",)
@@ -99,10 +103,11 @@ _ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://\S+\Z")
 
 @dataclass(frozen=True)
 class Prompt:
-    """Messages whose texts may hold variables. `label` is what a test names it by."""
+    """Messages whose texts may hold variables, unless they are `filled` in. `label` is what a test names it by."""
 
     label: str
     messages: tuple[Mapping[str, str], ...]
+    filled: bool = False
 
     def is_named(self, reference: str) -> bool:
         """Return whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
@@ -117,7 +122,7 @@ class Prompt:
         texts = [message["content"] for message in self.messages]
         texts[-1] = f"{before}{texts[-1]}{after}"
         asked = tuple(
-            {"role": message["role"], "content": fill_template(text, variables)}
+            {"role": message["role"], "content": text if self.filled else fill_template(text, variables)}
             for message, text in zip(self.messages, texts, strict=True)
         )
         if not any(message["role"] == "user" and message["content"].strip() for message in asked):
@@ -129,7 +134,9 @@ def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> l
     """Return the prompts of a config; those that cannot be used go to `gathered` as lost."""
     given = config.below("prompts")
     if given.value is None:
-        return [_make_prompt("{{prompt}}", "")]
+        return [make_prompt("{{prompt}}", "")]
+    if isinstance(given.value, list) and given.value and all(map(_is_message, given.value)):
+        given = PlacedValue([given.value], given.loc, given.locate)
     prompts: list[Prompt] = []
     for spot in given.each():
         try:
@@ -137,6 +144,10 @@ def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> l
         except BadReferenceError as error:
             gathered.lose(spot.where, str(error))
     return prompts
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and {"role", "content"} <= value.keys()
 
 
 def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
@@ -156,14 +167,14 @@ def _list_prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
         for path in find_named_files(value, folder):
             yield from _read_prompts_file(path, label or value)
     else:
-        yield _make_prompt(value, label or value)
+        yield make_prompt(value, label or value)
 
 
 def _read_prompts_file(path: Path, label: str) -> Iterator[Prompt]:
     if path.suffix in (".yaml", ".yml"):
         data = read_file_data(path)
         yield (
-            Prompt(label, _read_messages(data)) if isinstance(data, list) else _make_prompt(read_file_text(path), label)
+            Prompt(label, _read_messages(data)) if isinstance(data, list) else make_prompt(read_file_text(path), label)
         )
         return
     if path.suffix == ".csv":
@@ -178,10 +189,10 @@ def _read_prompts_file(path: Path, label: str) -> Iterator[Prompt]:
     if not filled:
         raise BadReferenceError(f"{path} is empty")
     for number, piece in enumerate(filled, 1):
-        yield _make_prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
+        yield make_prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
 
 
-def _make_prompt(text: str, label: str) -> Prompt:
+def make_prompt(text: str, label: str) -> Prompt:
     """Return the prompt of a text; a JSON list of messages stands for these."""
     if text.lstrip().startswith("["):
         try:
@@ -197,10 +208,19 @@ def _make_prompt(text: str, label: str) -> Prompt:
 def _read_messages(given: list[Any]) -> tuple[dict[str, str], ...]:
     messages = []
     for message in given:
-        content = message.get("content") if isinstance(message, dict) else None
-        if not isinstance(content, str) or message.get("role") not in _ROLES:
+        content = _join_parts(message.get("content")) if isinstance(message, dict) else None
+        if content is None or message.get("role") not in _ROLES:
             raise BadReferenceError(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
-        messages.append({"role": message["role"], "content": content})
+        messages.append({"role": _ROLES[message["role"]], "content": content})
     if not messages:
         raise BadReferenceError("found no message")
     return tuple(messages)
+
+
+def _join_parts(content: Any) -> str | None:
+    """Return the text of a message, which may have parts; None if one of them is no text."""
+    if isinstance(content, str):
+        return content
+    parts = [content] if isinstance(content, dict) else content
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts] if isinstance(parts, list) else []
+    return "\n".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else None

@@ -432,3 +432,96 @@ def test_a_path_that_leads_nowhere_is_named(importing: Importing, template: str)
     found = config(importing, prompts=[f"Say: {template}"], tests="file://tests.csv")
     assert found.code == 1
     assert "but no variable of that name" in found.err
+
+
+def evals_export(*tests: object, **fields: object) -> dict[str, object]:
+    """A config in the shape that exports of OpenAI's Evals are expected to have."""
+    messages = [
+        {"role": "developer", "content": "Name the kind."},
+        {"role": "user", "content": [{"type": "input_text", "text": "Ticket: {{ item.text }}"}]},
+    ]
+    return {"prompts": [messages], "providers": ["openai:chat:x"], "tests": list(tests), **fields}
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_export_of_openai_evals_is_read(importing: Importing, nested: bool, listed: bool):
+    values = {"text": "No sound", "label": "Hardware"}
+    kinds = ("equals", "contains", "icontains")
+    asserts = [{"type": kind, "value": "{{ item.label }}"} for kind in kinds]
+    asserts += [{"type": "llm-rubric", "value": "Says {{item.label}}"}, {"type": "python", "value": "True"}]
+    test = {"description": "it", "vars": {"item": values} if nested else values, "assert": asserts}
+    given = evals_export(test)
+    if not listed:
+        given["prompts"] = given["prompts"][0]  # type: ignore[index]
+    found = config(importing, **given)
+    case = found.case("it")
+    assert [(each["role"], each["content"]) for each in case["input"]["messages"]] == [
+        ("system", "Name the kind."),
+        ("user", "Ticket: No sound"),
+    ]
+    patterns = [check["declarative"]["pattern"] for check in case["deterministic_checks"]]
+    assert patterns == [r"\AHardware\Z", "Hardware", "Hardware"]
+    assert case["expectations"]["hard_expectations"] == [{"text": "Says Hardware"}]
+    assert "python is code, which is not run" in found.err
+    assert "providers: left out; name the model with --model" in found.err
+
+
+def test_a_variable_named_item_is_itself(importing: Importing):
+    found = config(importing, prompts=["{{ item }} {{ item.a }}"], tests=[{"vars": {"item": '{"a": "b"}', "a": "c"}}])
+    assert found.case("test-1")["input"]["messages"][0]["content"] == '{"a": "b"} b'
+
+
+@pytest.mark.parametrize("content", [[{"type": "input_image", "image_url": "x"}], [], 5, None])
+def test_a_message_without_a_text_is_refused(importing: Importing, content: object):
+    found = config(importing, prompts=[[{"role": "user", "content": content}]])
+    assert found.code == 1
+    assert "expected messages with a text each of system, developer, user, assistant" in found.err
+
+
+def result(number: int, output: object, provider: object = "openai:x", **fields: object) -> dict[str, object]:
+    """A result of promptfoo: the prompt's text is filled in."""
+    case = {"vars": {"q": "?"}, "assert": [{"type": "contains", "value": "{{q}} yes"}], **fields}
+    return {
+        "testIdx": number,
+        "testCase": {"options": {"prefix": "In short: "}, **case},
+        "vars": {"q": "Say"},
+        "prompt": {"raw": f"In short: Say {number} {{{{x}}}}", "label": "{{q}}"},
+        "provider": {"id": provider},
+        "response": None if output is None else {"output": output},
+        "success": True,
+    }
+
+
+def results(importing: Importing, *rows: object) -> Imported:
+    document = {"evalId": "e", "results": {"version": 3, "results": list(rows)}, "config": {"tests": []}}
+    return importing.call("promptfoo", importing.write("results.json", json.dumps(document)))
+
+
+def test_results_become_cases_with_answers(importing: Importing):
+    found = results(importing, result(0, "Say yes", description="first"), result(1, {"a": 1}))
+    assert (found.code, found.err) == (0, "")
+    case = found.case("first")
+    assert case["input"]["messages"] == [{"role": "user", "content": "In short: Say 0 {{x}}"}]
+    assert case["deterministic_checks"][0]["declarative"]["pattern"] == "Say yes"
+    predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
+    assert predictions == [
+        {"id": "results-first", "prediction": "Say yes"},
+        {"id": "results-test-1", "prediction": '{"a": 1}'},
+    ]
+
+
+def test_what_results_lack_is_named(importing: Importing):
+    rows = [result(0, None), result(1, "Say yes", provider="other"), 5, {**result(3, "x"), "prompt": {}}, {"vars": []}]
+    found = results(importing, *rows, {**result(6, "x"), "vars": {"q": "{{ y | z }}"}})
+    assert found.code == 1
+    lines = [line.removeprefix("results.json:1:1: ") for line in found.err.splitlines()]
+    assert lines == [
+        "results.results[2]: not imported: found 5, expected an object",
+        "results.results[3]: not imported: found no text of its prompt",
+        "results.results[5]: not imported: found '{{ y | z }}'; only {{ name }} is put in, filters and statements are "
+        "not run",
+        "results.results[0]: response: no output, so it leaves no answer to score",
+        "1 results of the provider 'other' are left out; import a file of its own",
+        "1 results of the provider 'None' are left out; import a file of its own",
+    ]
