@@ -44,6 +44,7 @@ from pytest_agentbench.packs.research.lint_rows import (
     same_articles,
     unknown_findings,
 )
+from pytest_agentbench.packs.research.lint_words import swapped_findings
 from pytest_agentbench.packs.research.race_judging import normalise_text
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, QueryRow, RaceCriteria, ReferenceRow, ReportRow
 from pytest_agentbench.sources.json_files import BadItem, read_items
@@ -199,6 +200,7 @@ def lint(files: Files) -> Linted:
     reports = [report for path in files.reports if (report := _table(path, ReportRow, linted))]
     if criteria is not None:
         linted.findings += _criteria_findings(criteria)
+        linted.findings += swapped_findings(criteria, queries)
     asked: list[Named] = [*([queries] if queries else []), *reports]
     for table in asked:
         linted.findings += language_findings(table)

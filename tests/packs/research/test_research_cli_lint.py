@@ -371,3 +371,69 @@ def test_a_hostile_text_cannot_steer_the_terminal(capsys):
     write("q.jsonl", query(prompt="\x1b[31mred"), query(2, "\x1b[31mred"))
     main(["research", "lint", "--query-file", "q.jsonl"])
     assert "\x1b" not in capsys.readouterr().out
+
+
+SUBJECTS = {
+    1: "Which container ports of Asia grew fastest since the pandemic, and why?",
+    2: "How do heat pumps compare with gas boilers in old houses of Norway?",
+    3: "Explain how vaccines against malaria train the immune system of children.",
+    4: "比较三种量子网络协议的安全性和传输距离。",
+    5: "分析城市污水处理收费机制的效率问题。",
+}
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "research"
+
+
+def of_subject(number: int, subject: int) -> dict:
+    """Criteria at one query with the words of another one."""
+    listed = [
+        {"criterion": f"Coverage of: {SUBJECTS[subject]}", "explanation": "It is named and explained.", "weight": 1}
+    ]
+    return criteria(number, SUBJECTS[number], comprehensiveness=listed)
+
+
+@pytest.mark.parametrize(
+    ("order", "swapped"),
+    [
+        ((1, 2, 3, 4, 5), {}),
+        ((2, 1, 3, 4, 5), {1: 2, 2: 1}),
+        ((2, 3, 1, 5, 4), {1: 2, 2: 3, 3: 1, 4: 5, 5: 4}),
+    ],
+)
+def test_criteria_of_another_query_are_found_by_their_words(order, swapped, lint):
+    file = write("c.jsonl", *(of_subject(number, subject) for number, subject in enumerate(order, 1)))
+    code, shown = lint("--criteria-file", file)
+    assert code == 0
+    found = [line for line in shown if "the words of query" in line]
+    assert [line.split(" (")[0] for line in found] == [
+        f"c.jsonl:{line}: warning: criterions: found the words of query {subject}" for line, subject in swapped.items()
+    ]
+
+
+def test_queries_tell_whose_criteria_stand_alone(lint):
+    queries = write("q.jsonl", *(query(number, prompt) for number, prompt in SUBJECTS.items()))
+    file = write("c.jsonl", of_subject(3, 2))
+    assert any("the words of query 2" in line for line in lint("--criteria-file", file, "--query-file", queries)[1])
+    assert not any("the words of query" in line for line in lint("--criteria-file", file)[1])
+
+
+def test_criteria_of_variants_of_one_query_are_left_alone(lint):
+    prompts = [f"Assess the risks of data breaches in the products of {name}." for name in ("Acme", "Borg", "Cyan")]
+    prompts.append("Assess the risks of data breaches.")
+    rows = []
+    for number, prompt in enumerate(prompts, 1):
+        listed = [{"criterion": "Risks of data breaches", "explanation": "All products.", "weight": 1}]
+        rows.append(criteria(number, prompt, comprehensiveness=listed))
+    assert not any("the words of query" in line for line in lint("--criteria-file", write("c.jsonl", *rows))[1])
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
+@pytest.mark.parametrize("name", ["drb_criteria_20.jsonl", "tickr_pointwise/criteria.jsonl"])
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_swapped_criteria_of_real_queries_are_found(name, shift, lint):
+    rows = [json.loads(line) for line in (SHARED / name).read_text(encoding="utf-8").splitlines()]
+    # The last row stays: of 20 criteria 19 are swapped
+    last = len(rows) - 1
+    moved = [rows[(at + shift) % last]["criterions"] for at in range(last)] + [rows[last]["criterions"]]
+    file = write("c.jsonl", *({**row, "criterions": other} for row, other in zip(rows, moved, strict=True)))
+    found = [line.split(":")[1] for line in lint("--criteria-file", file)[1] if "the words of query" in line]
+    assert found == [str(line) for line in range(1, len(rows))] if shift else not found
