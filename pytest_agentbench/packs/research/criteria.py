@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
@@ -30,9 +31,11 @@ from pytest_agentbench.packs.research.asking import (
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import CRITERIA, QUERIES, add, add_config, add_judge, add_rows
 from pytest_agentbench.packs.research.inputs import (
+    chosen_rows,
     failed_row,
     input_rows,
     join_rows,
+    language_by_query,
     language_of_row,
     name_row,
     require_value,
@@ -45,9 +48,10 @@ from pytest_agentbench.packs.research.records import (
     RaceCriteria,
     RaceCriterion,
     RaceDimension,
+    ReportRow,
     RowId,
 )
-from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
 from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.store.files import format_rows, require_writable, write_text
 
@@ -339,15 +343,18 @@ def run(args: argparse.Namespace) -> int:
     return call.run(lambda: make_criteria_file(call, args.query_file, args.output_file, regenerate=args.regenerate))
 
 
-async def make_criteria_file(call: Call, queries: Path, output: Path, *, regenerate: bool = False) -> None:
+async def make_criteria_file(
+    call: Call, queries: Path, output: Path, *, regenerate: bool = False, reported: Collection[str] | None = None
+) -> None:
     """Add criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
 
-    With `regenerate` all of these queries get new ones, and rows of other queries stay. Raises ConfigError where a file
-    cannot be read, or no judge is named.
+    With `regenerate` all of these queries get new ones, and rows of other queries stay. `reported` are the keys of the
+    prompts that there are reports on: other queries get no criteria. Raises ConfigError where a file cannot be read, or
+    no judge is named.
     """
     dynamic = call.config.query_selection.enable_dynamic_weighting
     weights = None if dynamic else call.config.race_weights.by_dimension
-    rows = input_rows(call, queries, QueryRow)
+    rows = input_rows(call, queries, QueryRow) if reported is None else _reported_rows(call, queries, reported)
     known = CriteriaFile.read(output)
     there = join_rows(call, output, RaceCriteria) if known.lines and not regenerate else None
     asking = await call.asking(queries)
@@ -367,8 +374,30 @@ async def make_criteria_file(call: Call, queries: Path, output: Path, *, regener
     await call.score(STAGE, rows, score, label=name_row, write=write)
 
 
+def _reported_rows(call: Call, queries: Path, reported: Collection[str]) -> list[GoodRow[QueryRow] | LostRow]:
+    """Return the rows of queries that there are reports on. --limit has chosen the reports already."""
+    rows = chosen_rows(call, queries, read_research_rows(queries, QueryRow), limited=False)
+    found = [row for row in rows if isinstance(row, LostRow) or prompt_key(row.value.prompt) in reported]
+    if not found:
+        raise ConfigError(f"{queries}: found no query of the reports, expected the prompts that they answer")
+    return found
+
+
 async def prepare_queries(call: Call) -> None:
-    """Make the criteria that the pipeline's file of criteria lacks; where that fails, only RACE cannot go on."""
+    """Make the criteria that the pipeline's reports lack; where that fails, only RACE cannot go on."""
     # Without queries the criteria that are there have to do.
     if call.args.query_file is not None:
-        await call.attempt("criteria", make_criteria_file(call, call.args.query_file, call.args.criteria_file))
+        await call.attempt("criteria", _make_for_reports(call, call.args.query_file))
+
+
+async def _make_for_reports(call: Call, file: Path) -> None:
+    queries = join_rows(call, file, QueryRow)
+    reported: set[str] = set()
+    for model in call.args.target_models:
+        reports = call.args.raw_data_dir / f"{model}.jsonl"
+        # A file that cannot be read is told once its reports are scored
+        with suppress(ConfigError):
+            rows = read_research_rows(reports, ReportRow)
+            chosen = chosen_rows(call, reports, rows, lambda report: language_by_query(queries, report))
+            reported |= {prompt_key(row.value.prompt) for row in chosen if isinstance(row, GoodRow)}
+    await make_criteria_file(call, file, call.args.criteria_file, reported=reported)

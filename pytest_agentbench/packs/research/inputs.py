@@ -67,8 +67,10 @@ def chosen_rows(
     path: Path,
     found_rows: Iterable[GoodRow[R] | LostRow],
     language: Callable[[R], Language] = language_of_row,
+    *,
+    limited: bool = True,
 ) -> list[GoodRow[R] | LostRow]:
-    """Return the same of rows that are already read."""
+    """Return the same of rows that are already read; without `limited` --limit does not count."""
     rows: list[GoodRow[R] | LostRow] = []
     skipped: list[str] = []
     empty = True
@@ -83,13 +85,24 @@ def chosen_rows(
                 continue
         # Lost rows stay among the rows: they count as failed, and --limit counts them.
         rows.append(row if isinstance(row, GoodRow) else replace(row, message=_explain_loss(path, row)))
-        if len(rows) == call.args.limit:
+        if limited and len(rows) == call.args.limit:
             break
     if empty:
         raise ConfigError(f"{path}:1:1: found no row")
     if skipped:
         call.warn(f"{path}: {len(skipped)} skipped, as language_support lacks their language: {', '.join(skipped)}")
     return rows
+
+
+def language_by_query(queries: Joined[QueryRow] | None, report: ReportRow) -> Language:
+    """Return the language of a report's query; that of the report if its query is missing."""
+    if queries is None:
+        return language_of_row(report)
+    try:
+        return language_of_row(queries.partner(report))
+    # The rows are being chosen here: an error would end all of them for one.
+    except ConfigError:  # told once the report is judged
+        return language_of_row(report)
 
 
 def join_rows(call: Call, path: Path, record: type[P]) -> Joined[P]:

@@ -246,7 +246,7 @@ def run(args: argparse.Namespace) -> int:
     call = Call("run", args)
     if args.threshold is None:
         args.threshold = call.config.query_selection.threshold
-    models = target_models(args)
+    args.target_models = models = target_models(args)
     # All that is missing in one go, before criteria are paid for that nothing can use.
     parts = plan_parts(call, models)
     # Not before: files of the usual places may be missing, named ones may not.

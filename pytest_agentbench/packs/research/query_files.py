@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.records import QueryRow
-from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
+from pytest_agentbench.packs.research.records import QueryRow, RowId
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
 from pytest_agentbench.sources.json_files import BadItem, read_items
+from pytest_agentbench.store.files import write_lines
 
 # Both ways of the sample, `**Query 1: title**` and `**Query** **1: title**`: the original finds 42 of its 44 queries.
 # Titles may have `*` and either colon.
@@ -228,7 +231,7 @@ def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery
     if not isinstance(prompt, str) or not prompt.strip():
         return LostRow(line, f"{path}:{line}:1: found {prompt!r} as the query's text, expected a text", fields)
     if fields.get("id") in (None, ""):
-        fields["id"] = prompt_key(prompt)[:_ID_DIGITS]
+        fields["id"] = hashed_id(prompt)
     try:
         query = ProposedQuery.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
@@ -236,6 +239,11 @@ def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery
         said = (f"{path}:{line}:1: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems)
         return LostRow(line, "\n".join(said), fields)
     return GoodRow(line, query, fields)
+
+
+def hashed_id(prompt: str) -> str:
+    """Return the id of a query that has no number."""
+    return prompt_key(prompt)[:_ID_DIGITS]
 
 
 def _text(path: Path, warn: Callable[[str], None]) -> str:
@@ -275,3 +283,50 @@ def _is_usual(character: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def ids_in_use(reports: Sequence[Path], queries: Path) -> dict[str, RowId]:
+    """Return the ids of queries in files of reports, else in the queries so far, by the keys of their prompts."""
+    found: dict[str, RowId] = {}
+    for path in (*reports, queries):
+        # A file of reports that cannot be read is told once they are scored; one of queries may not be there yet
+        with suppress(ConfigError):
+            for row in read_research_rows(path, QueryRow):
+                if isinstance(row, GoodRow):
+                    found.setdefault(prompt_key(row.value.prompt), row.value.id)
+    return found
+
+
+def keep_ids(rows: Queries, ids: Mapping[str, RowId]) -> Queries:
+    """Yield the queries under the ids that they have elsewhere; others whose number is taken get a hashed id.
+
+    Reports are joined by ids too: under new ones none of them would be scored.
+    """
+    taken = {str(each) for each in ids.values()}
+    for row in rows:
+        if isinstance(row, GoodRow):
+            query = row.value
+            kept = ids.get(prompt_key(query.prompt))
+            if kept is None and str(query.id) in taken:
+                kept = hashed_id(query.prompt)
+            if kept is not None:
+                row = replace(row, value=query.model_copy(update={"id": kept}), data={**row.data, "id": kept})
+        yield row
+
+
+def copy_former(path: Path, text: str) -> Path | None:
+    """Copy the queries that `text` replaces to `<name>.<number>`. None if there are none, or they have a copy already.
+
+    Raises ConfigError, UnwritableError.
+    """
+    try:
+        former = read_file(path)
+        if former == text.encode("utf-8", "backslashreplace"):
+            return None
+        copies = (path.with_name(f"{path.name}.{number}") for number in count(1))
+        copy = next(each for each in copies if not each.exists() or read_file(each) == former)
+        return None if copy.exists() else write_lines(copy, [former])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error

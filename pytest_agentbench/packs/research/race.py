@@ -32,6 +32,7 @@ from pytest_agentbench.packs.research.inputs import (
     failed_row,
     input_rows,
     join_rows,
+    language_by_query,
     language_of_row,
     name_row,
     require_value,
@@ -135,11 +136,7 @@ class Partners:
 
     def language(self, report: ReportRow) -> Language:
         """Return the language of the report's query."""
-        try:
-            return language_of_row(report if self.queries is None else self.queries.partner(report))
-        # The rows are being chosen here: an error would end all of them for one.
-        except ConfigError:  # told once the report is judged
-            return language_of_row(report)
+        return language_by_query(self.queries, report)
 
     def question(self, report: ReportRow) -> RaceQuestion:
         """Return what is judged.

@@ -8,6 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StringConstraints
@@ -28,10 +29,17 @@ from pytest_agentbench.packs.research.asking import (
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import add, add_config, add_judge, add_rows
 from pytest_agentbench.packs.research.inputs import chosen_rows, input_rows, language_of_row, name_row, require_value
-from pytest_agentbench.packs.research.query_files import ProposedQuery, as_cell, read_queries
+from pytest_agentbench.packs.research.query_files import (
+    ProposedQuery,
+    as_cell,
+    copy_former,
+    ids_in_use,
+    keep_ids,
+    read_queries,
+)
 from pytest_agentbench.packs.research.records import Language, QueryRow, RowId
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import require_writable, write_document, write_rows, write_text
+from pytest_agentbench.store.files import format_rows, require_writable, write_document, write_rows, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow
@@ -314,9 +322,12 @@ def run(args: argparse.Namespace) -> int:
     return call.run(lambda: score_queries(call, source, output))
 
 
-async def score_queries(call: Call, file: Path, output: Path) -> None:
-    """Score the queries of a file. Raises ConfigError where it cannot be read, or no judge is named."""
-    rows = chosen_rows(call, file, read_queries(file, call.warn))
+async def score_queries(call: Call, file: Path, output: Path, ids: Mapping[str, RowId] = MappingProxyType({})) -> None:
+    """Score the queries of a file. Raises ConfigError where it cannot be read, or no judge is named.
+
+    `ids` are those that queries have elsewhere already, by the keys of their prompts.
+    """
+    rows = chosen_rows(call, file, keep_ids(read_queries(file, call.warn), ids))
     asking = await call.asking(file)
     converted = [path for path in (call.args.convert_to_jsonl,) if path is not None]
     require_writable(output / SCORES, output / TABLE, output / SELECTED, *converted)
@@ -354,7 +365,8 @@ async def prepare_queries(call: Call) -> None:
     args = call.args
     if args.enable_query_selection:
         args.export_selected, args.convert_to_jsonl = True, args.query_file
-        await score_queries(call, args.raw_query_file, args.raw_query_file.parent)
+        reports = [args.raw_data_dir / f"{model}.jsonl" for model in args.target_models]
+        await score_queries(call, args.raw_query_file, args.raw_query_file.parent, ids_in_use(reports, args.query_file))
         args.query_file = args.raw_query_file.with_name(SELECTED)
 
 
@@ -386,8 +398,12 @@ def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tupl
     if call.args.export_selected:
         files.append(write_rows(output / SELECTED, [selected_row(query) for query in kept]))
     if call.args.convert_to_jsonl is not None:
-        lines = [query_row(query, language_of_row(query)) for query in kept]
-        files.append(write_rows(call.args.convert_to_jsonl, lines))
+        path = call.args.convert_to_jsonl
+        text = format_rows(query_row(query, language_of_row(query)) for query in kept)
+        if (copy := copy_former(path, text)) is not None:
+            files.append(copy)
+            call.warn(f"{path}: its former rows are kept in {copy}")
+        files.append(write_text(path, text))
     return tuple(files)
 
 

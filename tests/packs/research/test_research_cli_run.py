@@ -406,3 +406,63 @@ def test_options_win_over_variables() -> None:
 def test_variables_that_say_nothing(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(environ))):
         heed_environment(argparse.Namespace(**vars(GIVEN)), environ)
+
+
+def select(project: Path, prompts: list[str], *options: str) -> int:
+    """Run RACE with a selection of these raw queries; all are worth 5."""
+    raw = "\n".join(f'#### **Query {n}: title**\n"{prompt}"\n' for n, prompt in enumerate(prompts, 1))
+    (project / "query_analysis").mkdir(exist_ok=True)
+    (project / "query_analysis/raw_query.md").write_text(raw, encoding="utf-8")
+    said = yaml.safe_load(SCRIPT.read_text(encoding="utf-8"))
+    said["research"] = {
+        **said.get("research", {}),
+        "select": {letter: {"reason": "Read.", "score": 5} for letter in "ABCDEFG"}
+        | {"domain": "logistics", "complexity_level": 2},
+    }
+    (project / "own.demo.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    return main([*RUN, "--enable-query-selection", "--script", "own.demo.yaml", "--parts", "race", *options])
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.slow
+def test_a_selection_keeps_ids_that_reports_use_and_a_copy_of_the_queries(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = project / "data/prompt_data/query.jsonl"
+    before = queries.read_bytes()
+    # The reports' queries are called vans and lunch, and another one has their numbers
+    vans, lunch = (row["prompt"] for row in rows_of(queries))
+    assert select(project, ["What do trams cost?", lunch, vans]) == 0
+    ids = [row["id"] for row in rows_of(queries)]
+    assert ids == [1, "lunch", "vans"]
+    assert [row["id"] for row in rows_of(project / "query_analysis/selected_queries.jsonl")] == ids
+    assert (project / "data/prompt_data/query.jsonl.1").read_bytes() == before
+    found = capsys.readouterr()
+    assert "query.jsonl: its former rows are kept in data/prompt_data/query.jsonl.1" in found.err
+    # Criteria are made for queries with reports alone: none were missing
+    assert table(found.out)["criteria"] == ("2", "2", "0")
+    assert table(found.out)["race"] == ("2", "2", "0")
+    assert select(project, ["What do trams cost?", lunch, vans]) == 0
+    assert select(project, [lunch, vans]) == 0
+    names = sorted(path.name for path in queries.parent.iterdir())
+    assert names == ["query.jsonl", "query.jsonl.1", "query.jsonl.2"]
+    assert [row["id"] for row in rows_of(queries)] == ["lunch", "vans"]
+
+
+@pytest.mark.slow
+def test_criteria_are_made_for_queries_with_reports_only(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    queries = project / "data/prompt_data/query.jsonl"
+    text = queries.read_text(encoding="utf-8")
+    other = {"id": "trams", "language": "en", "prompt": "What do trams cost?"}
+    queries.write_text(f"{json.dumps(other)}\n{text}", encoding="utf-8")
+    assert main([*RUN, "--parts", "race"]) == 0
+    assert table(capsys.readouterr().out)["criteria"] == ("2", "2", "0")
+    # --limit chooses reports: the query of the first one is not the first of the queries
+    assert main([*RUN, "--parts", "race", "--limit", "1"]) == 0
+    assert table(capsys.readouterr().out) == {"criteria": ("1", "1", "0"), "race": ("1", "1", "0")}
+    queries.write_text(f"{json.dumps(other)}\n", encoding="utf-8")
+    assert main([*RUN, "--parts", "race"]) == 1
+    assert "criteria: data/prompt_data/query.jsonl: found no query of the reports" in capsys.readouterr().err

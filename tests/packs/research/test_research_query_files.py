@@ -8,14 +8,24 @@ import json
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.query_files import ALIASES, ProposedQuery, as_cell, from_cell, read_queries
-from pytest_agentbench.packs.research.rows import GoodRow, LostRow
+from pytest_agentbench.packs.research.query_files import (
+    ALIASES,
+    ProposedQuery,
+    as_cell,
+    copy_former,
+    from_cell,
+    hashed_id,
+    keep_ids,
+    read_queries,
+)
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
 from pytest_agentbench.packs.research.select_queries import (
     QUERY_DIMENSIONS,
     csv_rows,
@@ -131,3 +141,34 @@ def test_a_language_that_is_none_is_lost() -> None:
     [row] = queries(b"prompt,language\ntea,French\n")
     assert isinstance(row, LostRow)
     assert ":2:1: language: " in row.message
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        ({}, [1, 2, 3]),
+        ({"b": "vans"}, [1, "vans", 3]),
+        ({"b": 2}, [1, 2, 3]),
+        ({"b": 1}, [hashed_id("a"), 1, 3]),
+        ({"b": "1"}, [hashed_id("a"), "1", 3]),
+        ({"a": 3, "b": 1, "c": 2}, [3, 1, 2]),
+        ({"gone": 3}, [1, 2, hashed_id("c")]),
+    ],
+)
+def test_queries_keep_the_ids_that_they_have_elsewhere(ids: dict[str, Any], kept: list[Any]) -> None:
+    rows = [GoodRow(at, ProposedQuery(id=at, prompt=prompt), {"id": at}) for at, prompt in enumerate("abc", 1)]
+    found = list(keep_ids(iter(rows), {prompt_key(prompt): each for prompt, each in ids.items()}))
+    assert [row.value.id for row in found if isinstance(row, GoodRow)] == kept
+    assert [(row.data or {})["id"] for row in found] == kept
+
+
+def test_former_queries_are_copied_once(tmp_path: Path) -> None:
+    path = tmp_path / "query.jsonl"
+    assert copy_former(path, "new") is None
+    path.write_text("one", encoding="utf-8")
+    assert copy_former(path, "one") is None
+    assert copy_former(path, "two") == tmp_path / "query.jsonl.1"
+    assert copy_former(path, "three") is None
+    path.write_text("two", encoding="utf-8")
+    assert copy_former(path, "one") == tmp_path / "query.jsonl.2"
+    assert [(tmp_path / f"query.jsonl.{n}").read_text(encoding="utf-8") for n in (1, 2)] == ["one", "two"]
