@@ -71,6 +71,11 @@ HOSTILE = {
     "further questions": "#### 1\nQ: a b c d e f g h?\n" * (LENGTH // 27),
     "question marks": "#### 1\n" + "a b ? " * (LENGTH // 6) + "x\n#### 1",
     "blanks": "- " + " " * LENGTH + "x",
+    "corrections": "wait, " * (LENGTH // 6),
+    "answers in Spanish": "la respuesta " * (LENGTH // 13),
+    "articles": "la respuesta es " + "la " * (LENGTH // 3),
+    "answers in Turkish": "cevap " * (LENGTH // 6),
+    "letters that are right": "B es " * (LENGTH // 5),
     "Chinese": "".join(chr(0x4E00 + n % 5000) for n in range(LENGTH // 3)),
 }
 """Texts on which a careless regular expression takes a time that grows with their square."""
