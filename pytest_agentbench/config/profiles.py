@@ -33,7 +33,13 @@ from pytest_agentbench.config.base import (
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc, read_bytes
 from pytest_agentbench.config.request_fields import spread_extra_body
-from pytest_agentbench.config.sections import PlacedServers, SectionedFile, SettingsLayer, find_temperature_problems
+from pytest_agentbench.config.sections import (
+    PlacedServers,
+    SectionedFile,
+    ServerName,
+    SettingsLayer,
+    find_temperature_problems,
+)
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import AtLeastOne, Later, Record, Seconds, Slug, Tags, Text
 from pytest_agentbench.records.case import Compat, McpServer, SandboxChoice, SandboxSettings
@@ -131,6 +137,8 @@ class RunProfile(SectionedFile):
     """What web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
+    exclude_tools: dict[ServerName, tuple[Text, ...]] = Field(default_factory=dict)
+    """Tools that no run is offered: names of tools by server, in addition to the server's own `exclude_tools`."""
     parallel_tools: Literal["always", "never"] | None = None
     """How the calls of one reply run: side by side, or one by one. Not said: side by side where all their tools only
     read."""

@@ -32,6 +32,7 @@ from pytest_agentbench.tools.mcp.servers import (
     RunServers,
     TapedServer,
     ToolServer,
+    TrimmedServer,
     UnavailableServer,
     cassette_server_name,
     list_servers,
@@ -74,6 +75,8 @@ async def start_servers(
             missing.append(made.reason)
         else:
             ready[name] = made
+        if server.exclude_tools and name in ready:
+            ready[name] = TrimmedServer(name, ready[name], server.exclude_tools)
     if missing:
         raise UnavailableError("\n".join(missing))
     return await list_servers(ready, sandboxes.stop, optional, left_out)

@@ -97,6 +97,10 @@ def list_servers(
         names = sorted({*case.mcp_servers, *offered})
     else:
         names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
+    for name in profile.exclude_tools:
+        if name not in known:
+            where = f"run profile {profile.run_profile_id!r}: exclude_tools: {name}"
+            raise ConfigError(f"{where}: no MCP server of that name is declared{suggest(name, known)}; {_HOW}")
     for name in names:
         if name not in known:
             raise ConfigError(
@@ -106,7 +110,12 @@ def list_servers(
             raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: sandbox.image: {problem}")
         if name not in given and (problem := server_refusal(name, known[name], root, profile)):
             raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
-    return {name: known[name] for name in names}
+    return {name: _exclude(known[name], profile.exclude_tools.get(name, ())) for name in names}
+
+
+def _exclude(server: McpServer, tools: tuple[str, ...]) -> McpServer:
+    """Return the server without the tools that the run profile excludes."""
+    return server.model_copy(update={"exclude_tools": (*server.exclude_tools, *tools)}) if tools else server
 
 
 def list_optional_servers(job: Job, case: Case, servers: Mapping[str, McpServer]) -> frozenset[str]:
@@ -143,6 +152,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
         "url": server.url and (_without_port(server.url) if free_port else server.url),
         "scope": server.scope,
         "timeout_seconds": server.timeout_seconds,
+        "exclude_tools": sorted(set(server.exclude_tools)),
         **{field: {name: _sha256(text.encode()) for name, text in values.items()} for field, values in secret.items()},
     }
     if server.command is not None:

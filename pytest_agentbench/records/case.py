@@ -146,6 +146,8 @@ class McpServer(Record):
     """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
     category: Text | None = None
     """What it is about: a tag of the tasks that it serves."""
+    exclude_tools: tuple[Text, ...] = ()
+    """Names of its tools that no run is offered."""
 
     @property
     def header_variables(self) -> list[str]:

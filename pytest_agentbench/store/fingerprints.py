@@ -18,7 +18,7 @@ from pytest_agentbench.records.base import CasePart, Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
-    from pytest_agentbench.records.case import Case, Message, MetricSpec, Model
+    from pytest_agentbench.records.case import Case, McpServer, Message, MetricSpec, Model
 
 R = TypeVar("R", bound=Record)
 
@@ -224,6 +224,8 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
         names.add("network")  # so that what ran before there was such a setting keeps its place
     if profile.parallel_tools is None:
         names.add("parallel_tools")
+    if not profile.exclude_tools:
+        names.add("exclude_tools")
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
     settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings["runner_defaults"] = drop_transport(profile.runner_defaults)
@@ -231,8 +233,14 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
     # Each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
-    settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}
+    settings["mcp_servers"] = {name: _server_input(server) for name, server in servers}
     return settings
+
+
+def _server_input(server: McpServer) -> dict[str, Any]:
+    # Without an empty list, so that what ran before servers had it keeps its place
+    names = {"env", "headers", "cwd"} | ({"exclude_tools"} if not server.exclude_tools else set())
+    return server.model_dump(exclude=names)
 
 
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pytest_agentbench.records.case import SandboxSettings
 
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",
-    "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools",
+    "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools exclude_tools",
     "planner.summarise_over_tokens planner.information_tokens planner.sequential_only_tools planner.language",
     "planner.resident_servers planner.distractors",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.terminal_text import visible, visible_line
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from pytest_agentbench.cli.merging import Part
+    from pytest_agentbench.packs.mcp_bench.published import PublishedFile
 
 
 Group = Mapping[str, Any]
@@ -43,13 +45,13 @@ class _Column:
     cell: Callable[[Group], str]
 
 
-def tables(models: Models) -> list[Table]:
-    """Return all tables in which there is something to say."""
+def tables(models: Models, published: PublishedFile | None = None) -> list[Table]:
+    """Return all tables in which there is something to say; the first three with the published results."""
     counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
     found = [
-        _make_leaderboard("Table 3: all tasks", models, "total"),
-        _make_leaderboard("Table 4: tasks with a single server", models, "single_server"),
-        _make_leaderboard("Table 5: tasks with several servers", models, "multi_server"),
+        _make_leaderboard("Table 3: all tasks", models, "total", published),
+        _make_leaderboard("Table 4: tasks with a single server", models, "single_server", published),
+        _make_leaderboard("Table 5: tasks with several servers", models, "multi_server", published),
         _make_servers_table(
             "Table 6: rounds and tool calls per task, by the number of servers", models, counts, _effort_columns
         ),
@@ -59,12 +61,17 @@ def tables(models: Models) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _make_leaderboard(title: str, models: Models, group: str) -> Table:
-    """Return the best overall score first."""
+def _make_leaderboard(title: str, models: Models, group: str, published: PublishedFile | None) -> Table:
+    """Return the best overall score first, without rows if no model of one's own has such tasks."""
     there = [(name, found[group]) for name, found in models if found[group] is not None]
+    beside = []
+    if there and published is not None:
+        beside = [(visible_line(name), found[group]) for name, found in published.as_models() if found[group]]
     # Models that nobody judged come last, in the order of the reports.
-    ordered = sorted(there, key=lambda each: -(_mean(each[1], "overall") or 0.0))
+    ordered = sorted([*there, *beside], key=lambda each: -(_mean(each[1], "overall") or 0.0))
     note = "Rates in percent; the judge's scores, of 10, as fractions of 1. Scores are of the tasks that were judged."
+    if beside and published is not None:
+        note = "\n".join([note, visible(f"Published: {published.source}."), *map(visible, published.caveats)])
     return _make_table(title, _SCORES, ordered, note)
 
 
@@ -177,6 +184,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "one model from several reports are taken together.",
     )
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a report.json")
+    parser.add_argument(
+        "--beside",
+        metavar="FILE",
+        help="print published results next to these: a file of them, or 'paper' for what MCP-Bench's paper states",
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="print Markdown")
     how.add_argument("--json", action="store_true", help="print the figures with their intervals as JSON")
@@ -188,13 +200,17 @@ def run(args: argparse.Namespace) -> int:
 
     from pytest_agentbench.cli.merging import read_report
     from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.packs.mcp_bench.published import read_published
 
     parts = [read_report(path) for path in args.reports]
+    published = None if args.beside is None else read_published(args.beside)
     found = group_by_model(parts)
     if args.json:
-        print(json.dumps({"models": found}, indent=2))
+        beside = {} if published is None else {"published": published.model_dump(mode="json")}
+        print(json.dumps({"models": found, **beside}, indent=2))
         return 0
-    shown = tables([(printable(model["model_id"]), model["tool_use"]) for model in found])
+    models = [(printable(model["model_id"]), model["tool_use"]) for model in found]
+    shown = tables(models, published)
     if args.markdown:
         print("\n\n".join(map(format_markdown, shown)))
     else:

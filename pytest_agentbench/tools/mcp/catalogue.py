@@ -176,7 +176,7 @@ def make_catalogue_key(
     definition: dict[str, Any] = {
         "format": _FORMAT,
         "name": name,
-        "server": server.model_dump(exclude={"scope", "timeout_seconds", "sandbox", "category"}),
+        "server": server.model_dump(exclude={"scope", "timeout_seconds", "sandbox", "category", "exclude_tools"}),
         "environment": {name: environ.get(name) for name in server.env_from},
         "sandbox": None if spec is None else [spec.kind, spec.image, spec.network],
     }

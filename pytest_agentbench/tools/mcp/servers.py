@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from pytest_agentbench.errors import McpCallError, McpServerError, SandboxError, UnavailableError
+from pytest_agentbench.errors import ConfigError, McpCallError, McpServerError, SandboxError, UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.base import Record
@@ -83,6 +83,32 @@ class UnavailableServer:
 
     async def close(self) -> None:
         """Do nothing: there is nothing to end."""
+
+
+class TrimmedServer:
+    """A server of which some tools are not offered."""
+
+    def __init__(self, name: str, server: ToolServer, excluded: Collection[str]) -> None:
+        self._name, self._server, self._excluded = name, server, frozenset(excluded)
+
+    async def listing(self) -> Listing:
+        """Return the tools that are left. Raises ConfigError for a name that is none of the server's tools."""
+        listing = await self._server.listing()
+        names = {tool.name for tool in listing.tools}
+        if unknown := sorted(self._excluded - names):
+            found, known = ", ".join(map(repr, unknown)), ", ".join(sorted(names))[:500]
+            place = f"MCP server {self._name!r}: exclude_tools"
+            raise ConfigError(f"{place}: found {found}, expected names of its tools: {known}")
+        tools = tuple(tool for tool in listing.tools if tool.name not in self._excluded)
+        return listing.model_copy(update={"tools": tools})
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """Implement `ToolServer`."""
+        return await self._server.call(tool, arguments, seconds)
+
+    async def close(self) -> None:
+        """Implement `ToolServer`."""
+        await self._server.close()
 
 
 class RunServers:

@@ -222,3 +222,50 @@ def on_terminal(report, columns):
             pass
     os.close(master)
     return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
+
+
+def test_published_results_stand_next_to_ones_own_with_their_caveats(capsys, report):
+    out = printed(capsys, report, "--beside", "paper", "--markdown")
+    found = markdown(capsys, report, "--beside", "paper")
+
+    names = [row["model"] for row in found["Table 3: all tasks"]]
+    assert names == [
+        *("large", "gpt-5 (published)", "o3 (published)", "gpt-oss-120b (published)", "small"),
+        "llama-3-1-8b-instruct (published)",
+    ]
+    assert "nova-micro-v1 (published)" in [row["model"] for row in found["Table 5: tasks with several servers"]]
+    assert "Published: MCP-Bench, section 6.1" in out
+    assert "Another judge model gives other scores" in out
+    assert "(published)" not in printed(capsys, report, "--markdown")
+
+
+def test_figures_of_a_file_are_fractions(capsys, report, tmp_path):
+    file = tmp_path / "ours.yaml"
+    group = {"tasks": 104, "figures": {"grounding": 0.7, "valid_tool_name_rate": 0.985, "overall": 0.9}}
+    content = {"schema_version": 1, "source": "A report", "models": [{"model": "x", "groups": {"total": group}}]}
+    file.write_text(json.dumps(content))
+
+    row = markdown(capsys, report, "--beside", str(file))["Table 3: all tasks"][0]
+
+    assert (row["model"], row["tasks"], row["judged"]) == ("x (published)", "104", "104")
+    assert (row["valid tool names"], row["grounding"], row["overall"]) == ("98.5", "0.700", "0.900")
+    assert row["execution success"] == "-"
+    assert json.loads(printed(capsys, report, "--beside", str(file), "--json"))["published"]["source"] == "A report"
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ([], "models: found none, expected at least one model"),
+        ([{"model": "x", "groups": {"total": {"tasks": 9, "figures": {"overall": 74.9}}}}], "at most 1"),
+        ([{"model": "x", "groups": {"all": {"tasks": 9, "figures": {}}}}], "'total', 'single_server' or"),
+    ],
+)
+def test_a_wrong_file_of_published_results_is_refused_by_its_place(capsys, report, tmp_path, models, said):
+    file = tmp_path / "ours.yaml"
+    file.write_text(json.dumps({"schema_version": 1, "source": "A report", "models": models}))
+
+    assert main(["mcp", "report", report, "--beside", str(file)]) == 1
+    shown = capsys.readouterr().err
+    assert f"{file}:1:" in shown
+    assert said in shown
