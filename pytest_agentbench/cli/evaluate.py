@@ -72,12 +72,17 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(f"--output: found the folder {args.output}, expected a file to write")
     from pytest_agentbench.benchmark.benchmark import Benchmark, BenchmarkWarning
     from pytest_agentbench.cli.scorecards import list_first
-    from pytest_agentbench.sources.predictions import read_predictions
+    from pytest_agentbench.sources.predictions import read_mapped_predictions, read_predictions
 
-    predictions = read_predictions(args.predictions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BenchmarkWarning)  # what they say is told below, and in full
         benchmark = Benchmark(args.data)
+        descriptor = benchmark.dataset.descriptor if benchmark.dataset is not None else None
+        predictions: dict[str, Any] | list[Any]
+        if descriptor is not None and descriptor.predictions is not None:
+            predictions = read_mapped_predictions(args.predictions, descriptor.predictions)
+        else:
+            predictions = read_predictions(args.predictions)
         if isinstance(predictions, list):
             _require_file_order(benchmark, args.predictions)
         specs = args.metric or list(benchmark.metrics)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.config.dataset_file import PredictionFields
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.subjects import Predictions
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, legal_id
-from pytest_agentbench.sources.predictions import has_calls, read_predictions
+from pytest_agentbench.sources.predictions import has_calls, read_mapped_predictions, read_predictions
 
 _FIRST = 5
 
@@ -40,6 +41,8 @@ class Predicted:
 
         Raises ConfigError where another file has one of them.
         """
+        if opened.prediction_fields is not None:
+            self._read_mapped(opened.prediction_fields)
         # Which rows there are is known only when all have been read, so a list is checked at the end
         if self._in_order is not None and opened.ordered:
             yield from self._rows_in_order(self._in_order, opened, rows)
@@ -50,6 +53,19 @@ class Predicted:
                     self._refuse(f"the case {row.case_id} is no row of a dataset")
                 self._assign(row.case_id, opened.name if opened.ordered else None, opened.file)
             yield row
+
+    def _read_mapped(self, fields: PredictionFields) -> None:
+        """Read the file as a dataset's descriptor says, in place of the usual way."""
+        if not self._owners:
+            self._answers.clear()
+        self.problem, self._in_order = None, None
+        try:
+            found = read_mapped_predictions(self.predictions.path, fields)
+        except ConfigError as error:
+            self.problem = str(error)
+            return
+        self._answers.update((legal_id(key), value) for key, value in found.items())
+        self.predictions.samples = max(map(_count_samples, self._answers.values()), default=1)
 
     def warnings(self, repetitions: int) -> Iterator[str]:
         """Yield what is worth saying of predictions that no collected case takes, and of samples that are missing."""

@@ -277,6 +277,28 @@ class ChoiceFields(Record):
         return self.labels is not None or self.shuffle_seed is not None
 
 
+class PredictionFields(Record):
+    """Places of ids and predictions in files of predictions that others wrote: `prediction` or `lists`."""
+
+    items: FieldPath | None = None
+    """The list of objects, if it stands below a key of the file."""
+    id: FieldPath | None = None
+    """The id in each object; default: the file is one object, and its keys are the ids."""
+    prediction: FieldPath | None = None
+    """What was answered. Of several objects with one id each is a repetition."""
+    lists: dict[Text, FieldPath] = Field(default_factory=dict)
+    """Predictions, and the lists of the ids that have them: `resolved: resolved_ids`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.prediction is None) == (not self.lists):
+            found = "neither" if self.prediction is None else "both"
+            raise ValueError(f"found {found} of prediction and lists, expected exactly one")
+        if self.lists and (self.id is not None or self.items is not None):
+            raise ValueError("found lists beside id or items, expected lists alone")
+        return self
+
+
 class Example(Record):
     """A question with its answer; further fields are for the prompt template."""
 
@@ -349,6 +371,10 @@ class DatasetDescriptor(ConfigFile):
     """Where question, answer and the rest stand in a row."""
     choices: ChoiceFields | None = None
     """Options that stand in several fields, have labels, or are to be shown in another order."""
+    answer: str | StrictBool | StrictInt | StrictFloat | None = None
+    """The right answer of every row, in place of a field."""
+    predictions: Later[PredictionFields] | None = None
+    """Where files of predictions have ids and answers, if others wrote them."""
     prompt: Annotated[Text, AfterValidator(_check_prompt)] | None = None
     """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)

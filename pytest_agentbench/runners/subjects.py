@@ -76,7 +76,7 @@ def _is_async(agent: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Predictions:
     """A runner that asks nobody: a run's final output is what the file has for its case and repetition.
 

@@ -17,6 +17,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, MetricSpec
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config.dataset_file import PredictionFields
     from pytest_agentbench.config.profiles import RunProfile
 
 
@@ -120,7 +121,8 @@ class OpenedSource(ABC):
     and unique in the root themselves. `file` is whom names and ids belong to. `metrics` decide the rows that have none
     of their own. `ordered`: rows can be answered by a list of predictions. `alike`: all need the same of a machine.
     `is_remote`: rows are downloaded when they are read. `asks_judge`: grading asks the profile's first judge.
-    `subjects` are the files of all that could be scored together.
+    `subjects` are the files of all that could be scored together. `prediction_fields` says where files of predictions
+    have ids and answers, None: in the usual places.
     """
 
     name: str | None = None
@@ -131,6 +133,7 @@ class OpenedSource(ABC):
     is_remote = False
     asks_judge = False
     subjects: tuple[Path, ...] = ()
+    prediction_fields: PredictionFields | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path

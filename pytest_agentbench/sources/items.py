@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -47,12 +48,13 @@ MISSING = object()
 """What `look_up` and `field_of` give where there is nothing."""
 
 _CORE = frozenset(CORE)
+_PLACE = re.compile(r"-?[0-9]{1,9}")
 _KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
 
 
 def look_up(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list, `*` every element.
-    A key may have dots too.
+    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list, from its end if it
+    is negative, `*` every element. A key may have dots too.
     """
     if isinstance(value, dict) and path in value:
         return value[path]
@@ -62,7 +64,7 @@ def look_up(value: Any, path: str) -> Any:
     if isinstance(value, list) and first == "*":
         found = (look_up(each, rest) if rest else each for each in value)
         return [each for each in found if each is not MISSING]
-    if isinstance(value, list) and first.isdecimal() and int(first) < len(value):
+    if isinstance(value, list) and _PLACE.fullmatch(first) and -len(value) <= int(first) < len(value):
         return look_up(value[int(first)], rest) if rest else value[int(first)]
     return MISSING
 

@@ -8,8 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pytest_agentbench.config.dataset_file import PredictionFields
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.items import describe_kind, is_answered
+from pytest_agentbench.sources.items import MISSING, describe_kind, is_answered, look_up
 from pytest_agentbench.sources.json_files import (
     BadItem,
     Item,
@@ -79,6 +80,50 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
                 return _by_key(path, first)
             rest = chain((first, second), items)
     return _records(path, rest)
+
+
+def read_mapped_predictions(path: Path, fields: PredictionFields) -> dict[str, Any]:
+    """Return the predictions of a file by item id, from the places that a descriptor names.
+
+    Objects with one id are samples, in file order. Raises ConfigError with up to 20 problems of the file.
+    """
+    problems: list[str] = []
+    predictions: dict[str, list[Any]] = {}
+    for item in _good(path, read_items(path, inside=fields.items or _RESULTS), problems):
+        try:
+            for identifier, prediction in _mapped(item.value, fields):
+                predictions.setdefault(identifier, []).append(prediction)
+        except ValueError as error:
+            problems.append(f"{path}:{item.line}:1: {error}")
+    _raise(problems)
+    return {name: samples[0] if len(samples) == 1 else samples for name, samples in predictions.items()}
+
+
+def _mapped(value: Any, fields: PredictionFields) -> Iterator[tuple[str, Any]]:
+    """Yield ids and predictions of an object. Raises ValueError if it lacks one of the fields."""
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe_kind(value)}, expected an object, as `predictions` of the dataset.yaml says")
+    if fields.lists:
+        for prediction, place in fields.lists.items():
+            identifiers = look_up(value, place)
+            if not isinstance(identifiers, list):
+                raise ValueError(f"predictions.lists.{prediction}: found no list {place!r}, expected one of ids")
+            yield from ((str(identifier), prediction) for identifier in identifiers)
+        return
+    held = look_up(value, fields.items) if fields.items is not None else None
+    objects: Iterable[Any] = held if isinstance(held, list) else [value]
+    if fields.id is None:
+        objects = value.items()
+    for one in objects:
+        identifier, record = one if fields.id is None else (look_up(one, fields.id), one)
+        if identifier is MISSING or isinstance(identifier, dict | list) or identifier in (None, ""):
+            raise ValueError(f"predictions.id: found no text or number {fields.id!r}, expected the id of a row")
+        prediction = look_up(record, fields.prediction or "")
+        if prediction is MISSING:
+            raise ValueError(
+                f"predictions.prediction: found no field {fields.prediction!r} of {str(identifier)[:80]!r}"
+            )
+        yield str(identifier), prediction
 
 
 def as_prediction(value: object) -> str | tuple[str, ...] | None:

@@ -84,6 +84,8 @@ class Recipe:
             item: Any = call_parser(parse, value, number)
         else:
             item = value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
+        if self.descriptor.answer is not None:
+            item = {**item, "answer": self.descriptor.answer}
         if self.descriptor.choices is not None:
             require_item(item)
             item = choices_of(

@@ -462,6 +462,7 @@ class OpenedDataset(OpenedSource):
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset.path)
         self.dataset, self.name, self.metrics = dataset, dataset.name, dataset.metrics
+        self.prediction_fields = dataset.descriptor.predictions if dataset.descriptor is not None else None
         self._metric_names = tuple(name.encode() for name in dataset.known.metrics or ())
 
     @property
