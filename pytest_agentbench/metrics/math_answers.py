@@ -115,7 +115,9 @@ def read_answer(text: str) -> Answer:
 def _answering_text(text: str) -> str:
     if (box := boxed(text)) is not None:
         return box
-    return text.rpartition("####")[2].strip().partition("\n")[0] if "####" in text else text
+    line, _, further = text.rpartition("####")[2].strip().partition("\n")
+    is_heading = "####" not in text or (further and _is_prose(_cleaned(line)))
+    return text if is_heading else line
 
 
 def _answering_parts(text: str) -> Iterator[str]:

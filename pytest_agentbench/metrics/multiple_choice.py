@@ -42,11 +42,17 @@ def multiple_choice(
     options = _clean_options(choices)
     expected = _expected(ground_truth, options, answer_is)
     reply, run_on = without_run_on(drop_thoughts(prediction))
-    reply = clean(reply)
-    chosen = chosen_letters(reply, options) or mentioned_letters(reply, options)
+    chosen = _read_reply(reply, options)
+    if run_on and not chosen:
+        chosen, run_on = _read_reply(drop_thoughts(prediction), options), False
     letter = chosen.pop() if len(chosen) == 1 else None
     details = {"expected": expected, "chosen": letter} | ({"run_on": True} if run_on else {})
     return Measured(float(letter == expected), details)
+
+
+def _read_reply(reply: str, options: Sequence[str]) -> set[str]:
+    text = clean(reply)
+    return chosen_letters(text, options) or mentioned_letters(text, options)
 
 
 def find_readings(

@@ -285,6 +285,8 @@ def numeric_match(
     require_tolerance("numeric_match", "abs_tol", abs_tol)
     reply, run_on = without_run_on(drop_thoughts(prediction))
     expected, found = answered_number(ground_truth), answered_number(reply)
+    if run_on and found is None:
+        found, run_on = answered_number(prediction), False
     details = {"expected": expected and str(expected), "found": found and str(found)} | (
         {"run_on": True} if run_on else {}
     )

@@ -6,6 +6,7 @@ import difflib
 import re
 import string
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate, pairwise, takewhile
@@ -125,6 +126,7 @@ _ANSWER_LINE = re.compile(
     r"^#{4}[ \t]*[-+]?[ \t]?[$€£]?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?[ \t]?%?(?:[ \t][a-z]{1,15}){0,2}\.?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_LETTER = re.compile(r"\w")
 _ASKING = re.compile(r"^[ \t]*(?:\S+[ \t]+){7}.*\?[ \t]*$", re.MULTILINE)
 _OWN_DOUBT = re.compile(r"\b(?:I|we|me|my|our|us|let|wait|hmm|correct|right|check)\b|['’]s see", re.IGNORECASE)
 
@@ -135,17 +137,20 @@ def without_run_on(text: str) -> tuple[str, bool]:
     A base model that has seen several questions with answers goes on with the next question. That begins with
     "Question:", "Q:" or the like; or stands between two lines "#### NUMBER", and is no doubt about the first of them.
     """
-    answer = _ANSWERED.search(text)
-    if answer is None:
-        return text, False
-    cut = _FURTHER_QUESTION.search(text, answer.end())
-    end = cut.start() if cut else len(text)
+    answers = [match.end() for match in _ANSWERED.finditer(text)]
+    end = len(text)
+    for question in _FURTHER_QUESTION.finditer(text):
+        before = bisect_left(answers, question.start())
+        # "To answer this, let me restate it:" has no answer yet
+        if before and _LETTER.search(text, answers[before - 1], question.start()):
+            end = question.start()
+            break
     lines = [match.span() for match in _ANSWER_LINE.finditer(text, 0, end)]
     for (_, start), (stop, _) in pairwise(lines):
-        question = _ASKING.search(text, start, stop)
-        if question and not _OWN_DOUBT.search(question.group()):
+        asking = _ASKING.search(text, start, stop)
+        if asking and not _OWN_DOUBT.search(asking.group()):
             return text[:start], True
-    return text[:end], cut is not None
+    return text[:end], end < len(text)
 
 
 # The longest common subsequence of two lists of tokens, by bit vectors instead of a table.

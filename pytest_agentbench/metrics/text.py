@@ -37,6 +37,7 @@ _TOKEN = re.compile(
     rf"(?:(?<!\w)-)?(?:\d{{1,3}} (?=\d+/\d+(?![\d/.])))?(?:\d+|(?<!\w)\.\d+)(?:(?: ?/ ?|[.:^—-]|\^-)\d+)*"
     rf"(?:e[-+]\d+)?{_WORD}*|{_WORD}+(?:\+\+|#)?"
 )
+_SPACED_SIGN = re.compile(r"^- (?=\.?\d[\d.,/]*$)")
 _VULGAR = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _POWER = re.compile(r"(?<=\d)(?=[⁰¹²³⁴-⁹⁺⁻])")
 # Emphasis and tags around words. Between two letters or digits a mark is a part of the name: snake_case, 2*3.
@@ -74,7 +75,7 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
     by character. An empty answer is contained nowhere.
     """
     answer, text = _plain(ground_truth), _plain(drop_thoughts(prediction))
-    answer = answer.rstrip(_CLOSING).rstrip() or answer
+    answer = _SPACED_SIGN.sub("-", answer.rstrip(_CLOSING).rstrip() or answer)
     # As it is written comes first: in an answer such as `__init__` the marks are no markup.
     return float(bool(answer) and (_contains(text, answer) or _contains(_without_markup(text), answer)))
 

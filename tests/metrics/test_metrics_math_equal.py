@@ -82,6 +82,8 @@ def test_rows_of_public_reports_are_scored_right(row, prediction):
         ("7", "5 + 2 = 7\n#### 7", 1),
         ("5 + 2 = 7\n#### 7", "7", 1),
         ("7", "So it is 5 + 2 = 7.", 1),
+        ("1, 2", "#### Solution\nThe roots are $2$ and $1$.", 1),
+        ("Yes", "It holds.\n#### Yes", 1),
         ("3", "There are 3 apples", 1),
         ("31", "It is - 31", 0),
         ("1, 2", "The roots are $1$ and $2$, as $1 + 2 = 3$.", 0),

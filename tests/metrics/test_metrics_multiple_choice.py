@@ -457,3 +457,10 @@ def test_a_letter_that_is_the_text_of_another_option_reads_two_ways():
 def test_a_reply_that_goes_on_with_a_further_question_answers_first():
     result = measure(MetricSpec(name="multiple_choice"), "B", "Answer: B\n\nQuestion: 2?\nAnswer: C", METRICS)
     assert (result.score, result.details) == (1, {"expected": "B", "chosen": "B", "run_on": True})
+
+
+def test_a_reply_that_restates_the_question_does_not_run_on():
+    result = measure(
+        MetricSpec(name="multiple_choice"), "B", "The answer: see below.\nQuestion: 2?\nAnswer: B", METRICS
+    )
+    assert (result.score, result.details) == (1, {"expected": "B", "chosen": "B"})

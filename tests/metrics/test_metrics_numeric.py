@@ -292,6 +292,8 @@ def test_a_reply_that_goes_on_with_a_further_question_answers_first(reply):
         "#### 1. How to begin\nHow many bolts of blue fiber does the robe take in all?\n#### 18",
         "#### Step 1\nHow many bolts of blue fiber does the robe take in all?\n#### Step 2\n9 * 2\n#### 18",
         "Question: A robe takes 2 bolts. How many?\nAnswer: 9 * 2 = 18",
+        "To answer this, let me restate it:\n\nQuestion: How many bolts are 9 * 2?\nAnswer: 18",
+        "The answer: see below.\nQuestion: 9 * 2?\nThe answer is 18",
         "The answer is found by quartiles.\nQ1: 3\nQ3: 21\nSo the answer is 18",
         "#### 3\nor rather\n#### 18",
         "18",
