@@ -30,14 +30,13 @@ from pytest_agentbench.packs.research.criteria import find_problems, find_unusab
 from pytest_agentbench.packs.research.inputs import (
     chosen_rows,
     failed_row,
-    input_rows,
     join_rows,
     language_by_query,
-    language_of_row,
     name_row,
     require_value,
 )
 from pytest_agentbench.packs.research.race_judging import RaceJudged, RaceQuestion, judge_race, strip_apparatus
+from pytest_agentbench.packs.research.race_runs import RESULT, print_means, race_means, result_text, stored_scores
 from pytest_agentbench.packs.research.records import (
     RACE_DIMENSIONS,
     CriterionScore,
@@ -50,9 +49,8 @@ from pytest_agentbench.packs.research.records import (
     article_digest,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key, read_research_rows
-from pytest_agentbench.packs.research.scores import LABELS, LONGEST_EVIDENCE, NO_POINTS, RaceRow
+from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_POINTS, RaceRow
 from pytest_agentbench.packs.research.stages import PART_STAGES
-from pytest_agentbench.statistics.estimates import mean_known
 from pytest_agentbench.store.files import require_writable, write_rows, write_text
 
 if TYPE_CHECKING:
@@ -98,17 +96,6 @@ def _entry(scored: Mapping[str, Any]) -> dict[str, Any]:
     if scored["reference"] is None:
         return {**said, "target_score": scored["target"]}
     return {**said, "article_1_score": scored["target"], "article_2_score": scored["reference"]}
-
-
-def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
-    """Return the mean of each score by its name, over the rows that have it; None where none has."""
-    return {name: mean_known(getattr(row, name) for row in rows) for name in LABELS}
-
-
-def result_text(means: Mapping[str, float | None]) -> str:
-    """Return race_result.txt: five lines with four decimals, `null` where nothing is scored."""
-    said = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
-    return "".join(f"{label}: {said[name]}\n" for name, label in LABELS.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +153,7 @@ class Partners:
 _MOST_CRITERIA = 100
 """Of a report, that an evaluation keeps what the judge said of."""
 _USAGE = 2
-RESULT, ROWS, DETAILS = "race_result.txt", PART_STAGES["race"].rows, "race_details.jsonl"
+ROWS, DETAILS = PART_STAGES["race"].rows, "race_details.jsonl"
 _RESULTS = RESULTS / "race"
 
 
@@ -186,7 +173,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add(files, "--query_file", type=Path, metavar="PATH", help=f"(default: {QUERIES}, where it is there)")
     add(files, "--reference_file", type=Path, metavar="PATH", help=f"(default: {REFERENCES})")
     add(files, "--output_dir", type=Path, metavar="DIR", help=f"(default: {_RESULTS}/<model>)")
-    add(files, "--raw_results", type=Path, metavar="FILE", help=f"write {RESULT} of these scores; asks no model")
+    scores = (
+        f"write {RESULT} of these scores, and ask no model; several files are runs of one model, and two are compared"
+    )
+    add(files, "--raw_results", type=Path, action="append", metavar="FILE", help=scores)
     add_judging(parser)
     add_config(files)
     add_rows(parser)
@@ -221,6 +211,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _wrong_usage(args: argparse.Namespace) -> str | None:
     if args.raw_results is not None:
+        if len({path.resolve() for path in args.raw_results}) < len(args.raw_results):
+            return "found one file twice as --raw-results, expected each run once"
         return "--raw-results needs --output-dir" if args.output_dir is None else None
     if args.model is None:
         return "found no model; name the one whose reports are judged, or stored scores with --raw-results"
@@ -229,20 +221,6 @@ def _wrong_usage(args: argparse.Namespace) -> str | None:
     if args.pointwise and args.position_swap:
         return "--pointwise judges one text alone; leave out --position-swap"
     return None
-
-
-async def stored_scores(call: Call, file: Path, output: Path) -> None:
-    """Write race_result.txt of a raw_results.jsonl. Raises ConfigError where that cannot be read."""
-
-    async def score(row: GoodRow[RaceRow] | LostRow) -> RaceRow:
-        return require_value(row).scored
-
-    def write(results: Sequence[RaceRow | AgentbenchError | None]) -> tuple[Path, ...]:
-        scored = [result for result in results if isinstance(result, RaceRow)]
-        return (write_text(output / RESULT, result_text(race_means(scored))),)
-
-    results = await call.score("race", input_rows(call, file, RaceRow), score, label=name_row, write=write)
-    _tell([result for result in results if isinstance(result, RaceRow)])
 
 
 async def score_reports(call: Call, reports: Path, output: Path) -> None:
@@ -284,7 +262,7 @@ async def score_reports(call: Call, reports: Path, output: Path) -> None:
     results = await call.score("race", rows, score, label=name_row, write=write)
     if call.model is not None:
         print(f"{printable(call.model)}:")
-    _tell([result[0] for result in results if isinstance(result, tuple)])
+    print_means([result[0] for result in results if isinstance(result, tuple)])
 
 
 def _cleaning(args: argparse.Namespace) -> Cleaning:
@@ -297,16 +275,6 @@ def _references(args: argparse.Namespace) -> Path | None:
 
 def _queries(args: argparse.Namespace) -> Path | None:
     return args.query_file or (QUERIES if QUERIES.exists() else None)
-
-
-def _tell(rows: Sequence[RaceRow]) -> None:
-    """Print the means, also those of each language where there are several."""
-    print(result_text(race_means(rows)), end="")
-    by_language: dict[Language, list[RaceRow]] = {}
-    for row in rows:
-        by_language.setdefault(language_of_row(row), []).append(row)
-    for language, group in sorted(by_language.items()) if len(by_language) > 1 else ():
-        print(f"Overall Score ({language}, {len(group)} of {len(rows)}): {race_means(group)['overall_score']:.4f}")
 
 
 async def grade_report(grading: Grading) -> RaceJudged:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from pytest_agentbench.packs.research.asking import Unscored
-from pytest_agentbench.packs.research.race import race_details, race_means, race_row, result_text
+from pytest_agentbench.packs.research.race import race_details, race_row
 from pytest_agentbench.packs.research.race_judging import Race, RaceJudged, Scored
+from pytest_agentbench.packs.research.race_runs import (
+    Run,
+    means_over_runs,
+    race_means,
+    result_text,
+    run_difference,
+)
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 from pytest_agentbench.packs.research.scores import LABELS, RaceRow
 
@@ -67,3 +76,41 @@ def test_means_are_over_the_rows_that_have_the_score() -> None:
         "Overall Score: 0.3750",
     ]
     assert result_text(race_means([failed])) == "".join(f"{label}: null\n" for label in LABELS.values())
+
+
+def run(*scores: float, name: str = "a") -> Run:
+    rows = (
+        RaceRow(id=n, prompt=f"prompt {n}", overall_score=score, **dict.fromkeys(RACE_DIMENSIONS, score / 2))
+        for n, score in enumerate(scores)
+    )
+    return Run(Path(name), tuple(rows))
+
+
+def test_means_and_sample_deviations_over_runs() -> None:
+    means, deviations = means_over_runs([run(0.2, 0.4), run(0.4, 0.6), run(0.5, 0.9)])
+    assert means["overall_score"] == pytest.approx(0.5)
+    assert deviations["overall_score"] == pytest.approx(0.2)  # of 0.3, 0.5 and 0.7, by n - 1
+    assert (means["insight"], deviations["insight"]) == pytest.approx((0.25, 0.1))
+    means, deviations = means_over_runs([run(0.2), run()])
+    assert (means["insight"], deviations["insight"]) == (0.1, None)
+
+
+def test_two_runs_are_paired_by_task() -> None:
+    first, second = run(0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.1), run(0.6, 0.6, 0.6, 0.6, 0.6, 0.6)
+    found = run_difference(first, second)
+    assert found is not None
+    assert (found.tasks, found.test) == (6, "exact sign flip")
+    assert (found.difference, found.p_value) == pytest.approx((0.1, 2 / 64))
+    turned = run_difference(Run(second.file, second.rows[::-1]), first)
+    assert turned is not None
+    assert (turned.difference, turned.p_value) == (-found.difference, found.p_value)
+    assert run_difference(first, run()) is None
+
+
+def test_a_difference_with_its_interval() -> None:
+    found = run_difference(run(*[0.5] * 8), run(*(0.51 + 0.01 * n for n in range(8))))
+    assert found is not None
+    assert found.ci95 is not None
+    assert 0 < found.ci95[0] < found.difference < found.ci95[1]
+    assert str(found).startswith(f"+0.0450, 95 % interval {found.ci95[0]:+.4f} to ")
+    assert str(found).endswith(", p = 0.0078 (exact sign flip, 8 tasks)")

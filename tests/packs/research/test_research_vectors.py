@@ -29,6 +29,51 @@ def test_race_means_of_stored_scores(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+def test_several_runs_have_mean_and_deviation_and_two_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second run has 0.1 more overall on each of four tasks; a test of four differences has p = 2 / 2^4."""
+    rows = [json.loads(line) for line in (DATA / "race_scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    second, third = tmp_path / "second.jsonl", tmp_path / "third.jsonl"
+    second.write_text("".join(json.dumps({**row, "overall_score": row["overall_score"] + 0.1}) + "\n" for row in rows))
+    third.write_text("".join(json.dumps({**row, "overall_score": 0.675}) + "\n" for row in rows[1:]))
+    runs = [
+        "--raw-results",
+        str(DATA / "race_scores.jsonl"),
+        "--raw-results",
+        str(second),
+        "--output-dir",
+        str(tmp_path),
+    ]
+    assert main(["research", "race", *runs]) == 0
+    expected = [
+        *("Comprehensiveness: 0.4000", "Insight: 0.4000", "Instruction Following: 0.4000", "Readability: 0.4000"),
+        "Overall Score: 0.4250",
+        "Runs: 2",
+        *("Comprehensiveness SD: 0.0000", "Insight SD: 0.0000", "Instruction Following SD: 0.0000"),
+        "Readability SD: 0.0000",
+        "Overall Score SD: 0.0707",
+        "Overall Score Difference: +0.1000, p = 0.1250 (exact sign flip, 4 tasks)",
+    ]
+    assert (tmp_path / "race_result.txt").read_text().splitlines() == expected
+    assert capsys.readouterr().out.splitlines()[: len(expected)] == expected
+    document = json.loads((tmp_path / "race_runs.json").read_text())
+    assert [run["n_scored"] for run in document["runs"]] == [4, 4]
+    assert document["difference"]["tasks"] == 4
+    assert main(["research", "race", *runs, "--raw-results", str(third)]) == 0
+    found = capsys.readouterr()
+    assert "Overall Score: 0.5083\nRuns: 3\n" in found.out
+    assert "Overall Score SD: 0.1528\n" in found.out
+    assert "Difference" not in found.out
+    assert f"third.jsonl: has no scores of {rows[0]['id']!r}, which other runs have" in found.err
+
+
+def test_one_file_twice_is_no_second_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ["--raw_results", str(DATA / "race_scores.jsonl")] * 2
+    assert main(["research", "race", *twice, "--output_dir", str(tmp_path)]) == 2
+    assert "found one file twice as --raw-results" in capsys.readouterr().err
+
+
 def test_fact_statistics_count_what_is_known(tmp_path: Path) -> None:
     """Known labels: 3 of the first report and 2 of the second; supported: 2 and 2. The unknown one counts nowhere."""
     target = tmp_path / "fact_result.txt"
