@@ -164,7 +164,7 @@ class SuiteModel(ModelEntry):
     model_id: Slug
     """Its name in paths and reports, and for --model."""
     requested_model: Text | None = None
-    """The endpoint's name for it, such as openai/gpt-4o-mini."""
+    """The endpoint's name for it, such as openai/gpt-5.4-mini."""
     provider: Text | None = None
     """Before `model_name`: the first part of the endpoint's name for it."""
     model_name: Text | None = None

@@ -98,7 +98,7 @@ async def _ask(
         model_id = model_id or os.environ.get("OPENAI_MODEL")
         if model_id is None:
             raise ConfigError(
-                f"the metric {name} asks a model: name one, as in score({name!r}, ..., model='gpt-4o'), or set "
+                f"the metric {name} asks a model: name one, as in score({name!r}, ..., model='gpt-5.4-mini'), or set "
                 "OPENAI_MODEL"
             )
         model = resolve_model(model_id, models=ModelsFile(schema_version=1))

@@ -28,7 +28,7 @@ from pytest_agentbench.records.run import Usage
 # exchanges:
 # - asked: gpt4o                     # a model's id, `web_search`, `web_fetch`, or `judge:<type>` of a plugin
 #   request:                         # as it was sent, without secrets and tags
-#     model: gpt-4o
+#     model: gpt-5.4-mini
 #     messages:
 #     - role: user
 #       content: Say hello.
