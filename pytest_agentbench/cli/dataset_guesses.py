@@ -91,6 +91,13 @@ class GuessedField(NamedTuple):
 
     field: str
     doubt: str | None = None
+    several: bool = False
+    """The field holds a list of right answers, any of which counts."""
+
+    @property
+    def place(self) -> Any:
+        """Return the field as a descriptor's `fields` names it."""
+        return {"any_of": self.field} if self.several else self.field
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,10 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         chosen = ask_with_letters(columns[question.field], columns[answer.field])
     # In this order: what was found for one purpose is not offered for the next.
     taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
+    kind = "short"
+    if answer is not None:
+        kind = "choice" if chosen else _classify_answers(columns[answer.field])
+        answer = answer if chosen else _find_several(columns, answer)
     split = _guess_split(columns, taken)
     taken |= {split.field} if split is not None else set()
     tags = _guess_tags(columns, taken)
@@ -178,7 +189,7 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         unshown=_guess_nested_context(columns, count, taken) if context is None else None,
         choices=choices,
         tags_from=groups,
-        answers_are="choice" if chosen else _classify_answers(columns[answer.field]) if answer is not None else "short",
+        answers_are=kind,
     )
     return replace(guess, unused=tuple(list_unused(rows, columns, guess.used)))
 
@@ -260,11 +271,21 @@ def _guess_answer(
     own = find_named_field(columns, ANSWER, answers, taken | verdicts | find_fields_below(columns, CHOICES))
     if own is None:
         return GuessedField(exchange.answer) if exchange is not None and exchange.answer is not None else None
-    parent = columns.get(own.rpartition(".")[0], {})
-    # SQuAD and its kin list every accepted answer; a path names one element.
-    if any(isinstance(value, list) and len(value) > 1 for value in parent.values()):
-        return GuessedField(own, "some rows have several right answers, only the first one counts")
     return GuessedField(own, _count_gaps(columns[own], count))
+
+
+def _find_several(columns: Mapping[str, Values], answer: GuessedField) -> GuessedField:
+    """Return the field with all right answers of a row, if it has several; else the answer as it is."""
+    parent, _, name = answer.field.rpartition(".")
+    # SQuAD and its kin list every accepted answer, some as objects; TriviaQA has them beside the usual one.
+    for path, field in ((parent, parent), (parent.rpartition(".")[0], f"{parent.rpartition('.')[0]}.*.{name}")):
+        lists = columns.get(path, {}).values() if answer.field.startswith(f"{path}.0") else ()
+        if lists and all(isinstance(value, list) and value for value in lists) and max(map(len, lists)) > 1:
+            return GuessedField(field, several=True)
+    aliases, values = columns.get(f"{parent}.aliases", {}), columns[answer.field]
+    if aliases and all(isinstance(aliases.get(at), list) and value in aliases[at] for at, value in values.items()):
+        return GuessedField(f"{parent}.aliases", several=True)
+    return answer
 
 
 def _guess_choice(
@@ -479,7 +500,7 @@ def _make_blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
     yield "files", [file], ()
     yield (
         "fields",
-        {name: found.field for name, found in guess.parts.items()},
+        {name: found.place for name, found in guess.parts.items()},
         [f"not sure of {name}: {found.doubt}" for name, found in guess.parts.items() if found.doubt is not None],
     )
     if guess.choices is not None and guess.choices.listed:

@@ -280,7 +280,9 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
     path = shlex.quote(os.path.relpath(output))
     print(f"{path} written, from {'the first ' if rows == ROWS else ''}{rows} row{'' if rows == 1 else 's'}:")
     for name, found in guess.parts.items():
-        print(f"  {name:<10} {escape_name(found.field)}{f' (not sure: {found.doubt})' if found.doubt else ''}")
+        note = f" (not sure: {found.doubt})" if found.doubt else ""
+        note = " (any of these is right)" if found.several else note
+        print(f"  {name:<10} {escape_name(found.field)}{note}")
     if guess.answer is None:
         print("  answer     none found: name it in fields.answer, or let a judge decide")
     for field in (guess.context, guess.input):

@@ -38,7 +38,7 @@ def calls_match(
     An answer is read as Python: `[f(a=1), g(b="x")]`, or a call a line. Each expected call is
     `{name: {argument: [accepted values]}}`, and "" among the values lets the argument be left out. Values of an object
     are lists of accepted values too. Texts are compared without case, blanks and the marks `,./-_*^`, names with `.` as
-    `_`. Details: `expected` and `found` calls, `problem`. Raises ValueError for expected calls of another form.
+    `_`. Details: `expected` and `found` calls, `reason`. Raises ValueError for expected calls of another form.
     """
     expected = [*_read_expected(calls)]
     found = [Call(call.name, call.arguments) for call in artifact.tool_calls]
@@ -46,7 +46,7 @@ def calls_match(
         found = read_calls(drop_thoughts(artifact.final_output or ""))
     details: dict[str, Any] = {"expected": len(expected), "found": len(found)}
     problem = _find_problem(expected, found)
-    return Measured(1.0, details) if problem is None else Measured(0.0, {**details, "problem": problem})
+    return Measured(1.0, details) if problem is None else Measured(0.0, {**details, "reason": problem})
 
 
 def read_calls(text: str) -> list[Call]:

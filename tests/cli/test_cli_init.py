@@ -88,7 +88,11 @@ def test_usual_names_are_found(init, capsys):
         (many(题目="q{n}", 答案="a"), ("题目", "答案")),
         (many(question={"stem": "q"}, answerKey="A"), ("question.stem", "answerKey")),
         (many(question="q{n}", answers={"text": ["a"], "answer_start": [1]}), ("question", "answers.text.0")),
-        (many(question="q{n}", answers=["a", "b"]), ("question", "answers.0")),
+        (many(question="q{n}", answers=["a", "b"]), ("question", {"any_of": "answers"})),
+        (many(question="q{n}", answers=["a"]), ("question", "answers.0")),
+        (many(question="q{n}", answers=[{"text": "a"}, {"text": "b"}]), ("question", {"any_of": "answers.*.text"})),
+        (many(question="q{n}", answer={"value": "a", "aliases": ["a"]}), ("question", {"any_of": "answer.aliases"})),
+        (many(question="q{n}", answer={"value": "a", "aliases": ["b"]}), ("question", "answer.value")),
         (many(text="t{n}", label=("pos", "neg")), ("text", "label")),
         (many(prompt="t{n}", expected=3), ("prompt", "expected")),
         (many(instruction="do {n}", input="this", output="that"), ("instruction", "output")),
@@ -107,10 +111,10 @@ def test_question_and_answer_are_found(init, capsys, rows, fields):
 
 
 def test_what_is_not_sure_is_said(init, tmp_path):
-    rows = [*many(id="same", body="the longest of all {n}", answers=["a", "b"]), {"id": "x", "body": "no answer"}]
+    rows = [*many(id="same", body="the longest of all {n}", answers=["a"]), {"id": "x", "body": "no answer"}]
     _, printed, descriptor = init(rows)
     assert "question   body (not sure: no field has a usual name; this one has the longest texts)" in printed
-    assert "answer     answers.0 (not sure: some rows have several right answers, only the first one counts)" in printed
+    assert "answer     answers.0 (not sure: 1 of 9 rows have none)" in printed
     assert "id         id (not sure: its values repeat or are missing" in printed
     assert descriptor["fields"]["id"] == "id"
     assert "# not sure of question: no field has a usual name" in (tmp_path / "dataset.yaml").read_text()
@@ -312,7 +316,7 @@ def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):
     assert guess is not None
     data = yaml.safe_load(descriptor_text(guess, file, len(rows)))
     assert data["files"] == [file]
-    assert data["fields"] == {name: found.field for name, found in guess.parts.items()}
+    assert data["fields"] == {name: found.place for name, found in guess.parts.items()}
     DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
 
 

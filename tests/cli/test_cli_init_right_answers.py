@@ -406,6 +406,40 @@ SHAPES = {
         ["The Owls won.\n\nWho won?"],
         ["answers.answer_start"],
     ),
+    "squad with several answers": Shape(
+        [
+            {"context": "The Owls won.", "question": "Who won?", "answers": {"text": ["The Owls", "Owls"]}},
+            {"context": "The Bees lost.", "question": "Who lost?", "answers": {"text": ["The Bees"]}},
+        ],
+        ["Owls", "The Bees"],
+        ["Bees", "Owls"],
+    ),
+    "trivia_qa": Shape(
+        [
+            {
+                "question": "Who wrote it?",
+                "answer": {"value": "Ann Poe", "aliases": ["Ann Poe", "A. Poe"], "type": "x"},
+            },
+            {"question": "Who read it?", "answer": {"value": "Ben", "aliases": ["Ben", "Benjamin"], "type": "x"}},
+        ],
+        ["A. Poe", "Benjamin"],
+        ["Ben", "Ann Poe"],
+        [],
+        ["answer.type", "answer.value"],
+    ),
+    "nq": Shape(
+        [{"question": "Who ran?", "answer": ["Ann", "Annie"]}, {"question": "Who slept?", "answer": ["Ben"]}],
+        ["Annie", "Ben"],
+        ["Ben", "Ann"],
+    ),
+    "math without answers": Shape(
+        [
+            {"problem": "Half of one?", "level": "1", "solution": "So it is $\\boxed{\\frac{1}{2}}$."},
+            {"problem": "The root of 8?", "level": "1", "solution": "It is not $2$ but $\\boxed{2\\sqrt{2}}$."},
+        ],
+        ["$0.5$", "\\boxed{\\sqrt{8}}"],
+        ["$1$", "$2$"],
+    ),
     "hotpotqa": Shape(
         [
             {

@@ -171,7 +171,7 @@ SHAPES = {
     ),
     "squad": (
         SQUAD,
-        {"answer": "answers.text.0", "id": "id"},
+        {"answer": {"any_of": "answers.text"}, "id": "id"},
         "{{ context }}\n\n{{ question }}",
         [EXACT],
         ["title"],
@@ -189,12 +189,12 @@ SHAPES = {
     "mbpp": (MBPP, {"question": "text", "answer": None, "id": "task_id"}, None, None, []),
     "drop": (
         DROP,
-        {"answer": "answers_spans.spans.0", "id": "query_id"},
+        {"answer": {"any_of": "answers_spans.spans"}, "id": "query_id"},
         "{{ passage }}\n\n{{ question }}",
         [EXACT],
         [],
     ),
-    "nq": (NQ, {"answer": "answer.0"}, None, [EXACT], []),
+    "nq": (NQ, {"answer": {"any_of": "answer"}}, None, [EXACT], []),
     "boolq": (BOOLQ, {}, "{{ passage }}\n\n{{ question }}\n\nAnswer with True or False only.", [EXACT], []),
     "alpaca": (
         ALPACA,
@@ -288,7 +288,7 @@ def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
         (MIXED, "answer     answer (not sure: some are numbers, others letters; multiple_choice"),
         (HOTPOT, "not shown  context: it is no text"),
         (SHARE_GPT, "(not sure: the conversation goes on, only its first question is asked)"),
-        (NQ, "answer     answer.0 (not sure: some rows have several right answers, only the first one counts)"),
+        (NQ, "answer     answer (any of these is right)"),
     ],
     ids=["mixed", "hotpotqa", "sharegpt", "nq"],
 )

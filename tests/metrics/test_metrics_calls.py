@@ -93,7 +93,7 @@ def test_tool_calls_come_before_text(base, right):
     ],
 )
 def test_the_details_name_the_first_problem(calls, text, problem):
-    assert score(calls, text).details["problem"] == problem
+    assert score(calls, text).details["reason"] == problem
 
 
 @pytest.mark.parametrize("calls", ["f()", [1], ["f()"], [{"f": [1]}], [{}]])
