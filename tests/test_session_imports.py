@@ -21,7 +21,7 @@ config: base case_file documents profiles request_fields roots sections session_
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code
 metrics: registry
-records: base case check_specs evaluation run
+records: base case check_specs evaluation gold run
 reports: gate journal kept_rows report rows sections table terminal
 runners: base kinds subjects
 sources: case_source discovery names test_yaml

@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
 from pytest_agentbench.cli.obstacles import Obstacles
+from pytest_agentbench.cli.output import mark_as_warning
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
@@ -26,6 +27,7 @@ from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import CodeNotRun, ConfigError
+from pytest_agentbench.metrics.gold_test import GoldTest
 from pytest_agentbench.metrics.registry import metric_problems
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
@@ -67,11 +69,19 @@ class Checker:
 
     `tested` are the good cases with hidden tests.
 
-    Cases have to run under the profiles that are named, else under any that their root has.
+    Cases have to run under the profiles that are named, else under any that their root has. `strict`: answers that fail
+    by their own metrics are errors.
     """
 
-    def __init__(self, roots: SessionRoots, run_profile: str | None = None, evaluation: str | None = None) -> None:
-        self._roots, self._profiles = roots, (run_profile, evaluation)
+    def __init__(
+        self,
+        roots: SessionRoots,
+        run_profile: str | None = None,
+        evaluation: str | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        self._roots, self._profiles, self._strict = roots, (run_profile, evaluation), strict
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.files = 0
@@ -92,7 +102,7 @@ class Checker:
                 self.files += 1
                 self._check_file(path, kind, self._roots.of(path))
             if self.files > before:
-                self.warnings += map(_mark_as_warning, near_misses)
+                self.warnings += map(mark_as_warning, near_misses)
             elif near_misses:  # a session has nothing to run
                 self.errors += near_misses
             elif given.is_dir():
@@ -108,7 +118,7 @@ class Checker:
             if path.name == COMMANDS_FILE:
                 declared = read_commands(path)
                 self.errors += declared.refused.values()
-                self.warnings += map(_mark_as_warning, declared.notes)
+                self.warnings += map(mark_as_warning, declared.notes)
             elif kind is TestCaseFile:
                 if path.name not in CASE_FILES:
                     raise ConfigError(
@@ -151,7 +161,7 @@ class Checker:
         if problems := metric_problems(opened.metrics, None, self._registry.metrics):
             self.errors.append(f"{opened.path}:1:1: {'; '.join(text for _, text in problems)}")
         doubts = [*opened.doubts(self._known), *opened.field_doubts()]
-        self.warnings += [_mark_as_warning(placed) for placed, _ in doubts]
+        self.warnings += [mark_as_warning(placed) for placed, _ in doubts]
         # Nothing is downloaded to check it.
         if opened.is_remote:
             return
@@ -160,13 +170,14 @@ class Checker:
         try:
             self.warnings += opened.row_doubts(self._check_rows(opened, root, told, added))
         except CodeNotRun as reason:
-            self.warnings.append(_mark_as_warning(f"{reason}; its rows were not checked"))
+            self.warnings.append(mark_as_warning(f"{reason}; its rows were not checked"))
 
     def _check_rows(
         self, opened: OpenedSource, root: ConfigRoot, told: set[str], added: frozenset[str]
     ) -> Iterator[SourceCase]:
         """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
         alike: dict[str, list[str]] = {}
+        golds = GoldTest(self._registry.metrics)
         for row in chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
                 self.errors += row.message.splitlines()
@@ -179,10 +190,15 @@ class Checker:
             else:
                 for message, unless in found:
                     if unless & added:
-                        self.warnings.append(_mark_as_warning(f"{message}; {_ADDED}"))
+                        self.warnings.append(mark_as_warning(f"{message}; {_ADDED}"))
                     else:
                         alike.setdefault(_without_place(message), []).append(message)
+                golds.add(case)
             yield row
+        if self._strict:
+            self.errors += golds.problems()
+        else:
+            self.warnings += map(mark_as_warning, golds.problems())
         for first, *others in alike.values():
             self.errors.append(f"{first} (so it is with {count_things(len(others), 'more row')})" if others else first)
 
@@ -216,7 +232,7 @@ class Checker:
         names = verified_names(self._known, additions_below(root.path))
         file = load(path, kind, names).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
-        self.warnings += map(_mark_as_warning, [*place_doubts(file), *self._list_idle(file, root)])
+        self.warnings += map(mark_as_warning, [*place_doubts(file), *self._list_idle(file, root)])
         problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
@@ -227,7 +243,7 @@ class Checker:
         if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
             root.refuse_loosening(path, file, file.default())
         elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
-            self.warnings += [_mark_as_warning(str(held.refusal(name))) for name in held.theirs]
+            self.warnings += [mark_as_warning(str(held.refusal(name))) for name in held.theirs]
 
     def _find_wrong_references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """Yield what a file says of others that is not so."""
@@ -303,10 +319,6 @@ _PLACE = re.compile(r"^.*?:\d+:\d+: ")
 
 def _without_place(problem: str) -> str:
     return _PLACE.sub("", problem, count=1)
-
-
-def _mark_as_warning(problem: str) -> str:
-    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
 
 
 def _list_doubts(case: Case, known: Known) -> Iterator[str]:

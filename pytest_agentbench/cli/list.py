@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import mark_as_warning, printable
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -27,14 +27,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="default: .")
     parser.add_argument("--json", action="store_true", help="print a JSON list instead")
+    parser.add_argument(
+        "--check", action="store_true", help="grade each case's own answer by its metrics, and warn of those that fail"
+    )
+    parser.add_argument("--strict", action="store_true", help="with --check: what it finds makes the exit status 1")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the cases; problems go to stderr and make the exit status 1."""
     from pytest_agentbench.cli.places import require_existing
+    from pytest_agentbench.errors import ConfigError
 
+    if args.strict and not args.check:
+        raise ConfigError("--strict: has no effect without --check; leave it out, or add that")
     problems: list[str] = []
-    rows = (_make_row(case) for case in cases_below(require_existing(args.paths), problems))
+    cases = cases_below(require_existing(args.paths), problems)
+    if args.check:
+        cases = _check_golds(cases, problems, strict=args.strict)
+    rows = map(_make_row, cases)
     if args.json:
         print(json.dumps(list(rows), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -46,6 +56,22 @@ def run(args: argparse.Namespace) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
+
+
+def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) -> Iterator[Case]:
+    """Yield the cases, then warn of answers that fail by their own metrics; `strict`: they are problems."""
+    from pytest_agentbench.engine.services import build_registry
+    from pytest_agentbench.metrics.gold_test import GoldTest
+
+    golds = GoldTest(build_registry().metrics)
+    for case in cases:
+        golds.add(case)
+        yield case
+    if strict:
+        problems += golds.problems()
+        return
+    for problem in golds.problems():
+        print(mark_as_warning(problem), file=sys.stderr)
 
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:

@@ -22,6 +22,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
 
 
+def mark_as_warning(problem: str) -> str:
+    """Return a problem with its place, `file:line:column: ...`, as a warning."""
+    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
+
+
 _CODES = {"bold": 1, "light": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 

@@ -25,6 +25,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="run the cases' verifiers on solutions that are known to be wrong: a case that one passes is an error",
     )
     parser.add_argument(
+        "--strict", action="store_true", help="answers that fail by their own metrics are errors, not warnings"
+    )
+    parser.add_argument(
         "--run-profile", metavar="NAME", help="under which cases have to run, and whose sandbox --canary uses"
     )
     parser.add_argument(
@@ -51,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     for option in ("model", "suite", "json"):
         if getattr(args, option):
             raise ConfigError(f"--{option}: has no effect without --show-request CASE; leave it out, or add that")
-    checker = Checker(roots, args.run_profile, args.evaluation_profile)
+    checker = Checker(roots, args.run_profile, args.evaluation_profile, strict=args.strict)
     for path in paths:
         checker.check(path)
     if checker.tested:

@@ -166,3 +166,48 @@ def test_what_another_tool_calls_dataset_yaml_is_not_ours(project, validate):
     root = project(ROW)
     (root / "dataset.yaml").write_text("path: ../coco\ntrain: images\n")
     assert validate() == (0, ["1 file checked, 1 case: 0 errors, 0 warnings"])
+
+
+CHOOSE = [{"name": "multiple_choice", "threshold": 1.0, "args": {"choices": "{{ choices }}"}}]
+NUMBERED = [
+    {"id": n, "question": f"Which is {n}?", "choices": ["1", "2", "4"], "answer": answer}
+    for n, answer in enumerate([0, 1, 2, "A,C"], 1)
+]
+TWO_WAYS = (
+    "rows.jsonl:2:1: {}answer: found '1', which is A as text and B as index; multiple_choice takes it for B; say what "
+    "is right by `answer_is: text` or `answer_is: index` in dataset.yaml (so it is with 1 more row)"
+)
+UNREAD = (
+    "rows.jsonl:4:1: {}answer: multiple_choice: the ground truth is 'A,C', expected a letter, the text of one option "
+    "or its index from 0; each run of it would be an error"
+)
+
+
+@pytest.mark.parametrize(("options", "code", "mark"), [([], 0, "warning: "), (["--strict"], 1, "")])
+def test_answers_that_fail_by_their_own_metrics_are_named(project, validate, options, code, mark):
+    project(*NUMBERED, metrics=CHOOSE)
+    ended, lines = validate(*options)
+    assert ended == code
+    assert lines[:2] == [TWO_WAYS.format(mark), UNREAD.format(mark)]
+    assert ("2 errors, 0 warnings" if options else "0 errors, 2 warnings") in lines[2]
+
+
+def test_a_descriptor_that_says_what_answers_are_ends_the_doubt(project, validate):
+    project(*NUMBERED[:3], metrics=CHOOSE, answer_is="index")
+    assert validate("--strict") == (0, ["1 file checked, 3 cases: 0 errors, 0 warnings"])
+
+
+@pytest.mark.parametrize(("options", "code", "mark"), [([], 0, "warning: "), (["--strict"], 1, "")])
+def test_list_checks_answers_too(project, capsys, tmp_path, options, code, mark):
+    project(*NUMBERED, metrics=CHOOSE)
+    assert main(["list", "--check", *options]) == code
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 4
+    told = captured.err.replace(f"{tmp_path}/", "").splitlines()
+    assert told == [TWO_WAYS.format(mark), UNREAD.format(mark)]
+
+
+def test_strict_lists_need_a_check(project, capsys):
+    project(ROW)
+    assert main(["list", "--strict"]) == 1
+    assert "--strict: has no effect without --check" in capsys.readouterr().err
