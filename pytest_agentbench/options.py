@@ -216,7 +216,7 @@ OPTIONS = (
 
 FLAGS = (
     _Option("batch", "put requests that stand alone into batches, at half the price, where the endpoint has them"),
-    _Option("strict", "make what cannot run here an error, not a skip"),
+    _Option("strict", "make what cannot run here an error, not a skip; a passed run with skipped checks too"),
     _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
     _Option("keep-workspaces", "leave the folders of runs that did not pass in the temporary folder", ini=False),

@@ -37,10 +37,21 @@ _PACKAGE = _DRIVER.parents[1]
 _OUTPUT_BYTES = 64_000
 
 
-def require_hooks(case: Case, policy: SecurityPolicy) -> None:
-    """Raise UnavailableError, with what to do, where the case has Python hooks that may run, but cannot here."""
-    may_run = policy.allow_local_python_hooks and any(check.python_hook is not None for check in case.checks)
-    if may_run and (problem := _network_problem(policy)) is not None:
+_OFF = (
+    "Python hooks are off; to run this one, set security_policy.allow_local_python_hooks: true in the evaluation "
+    "profile"
+)
+
+
+def require_hooks(case: Case, policy: SecurityPolicy, *, strict: bool = False) -> None:
+    """Raise UnavailableError, with what to do, if the case has Python hooks that may run, but cannot here; if `strict`,
+    also if they may not run.
+    """
+    if all(check.python_hook is None for check in case.checks):
+        return
+    if strict and not policy.allow_local_python_hooks:
+        raise UnavailableError(_OFF)
+    if policy.allow_local_python_hooks and (problem := _network_problem(policy)) is not None:
         raise UnavailableError(problem)
 
 
@@ -51,11 +62,7 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
     Raises SandboxError where its process cannot be started.
     """
     if not policy.allow_local_python_hooks:
-        return Verdict(
-            "skipped",
-            "Python hooks are off; to run this one, set security_policy.allow_local_python_hooks: true in the "
-            "evaluation profile",
-        )
+        return Verdict("skipped", _OFF)
     if (problem := _network_problem(policy)) is not None:
         return Verdict("skipped", problem)
     try:

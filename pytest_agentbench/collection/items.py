@@ -159,7 +159,22 @@ def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:
         _fail(error_report(error, redact_result(item, result)[0], trace_place(item, result)))
     if error is not None:
         raise error
+    if item.config.stash[STRICT] and (skipped := _find_skipped(result)) is not None:
+        _fail(skipped)
     return result
+
+
+def _find_skipped(result: Result) -> str | None:
+    """Return why a run that passed is not decided: some of its checks did not run."""
+    if result.evaluation is None or result.evaluation.outcome != "passed":
+        return None
+    skipped = [
+        f"check {check.check_id}: {check.message}" for check in result.evaluation.checks if check.outcome == "skipped"
+    ]
+    if not skipped:
+        return None
+    checks = f"{len(skipped)} of {len(result.evaluation.checks)} checks did not run (--agentbench-strict)"
+    return "\n".join([checks, *skipped])
 
 
 def _skip(reason: str) -> None:

@@ -13,9 +13,10 @@ from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
 from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.services import could_not_run
 from pytest_agentbench.engine.subject import judged_by
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
-from pytest_agentbench.errors import AgentbenchError, UnsupportedError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError, UnsupportedError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import EndReason, Usage
 from pytest_agentbench.reports.rows import run_row, user_properties
@@ -172,7 +173,7 @@ class CaseReports:
         replayed = result.artifact is not None and result.artifact.cassette == "replayed"
         if not result.reused and not replayed:
             report.duration += result.seconds  # the time of the run, not of the wait for it
-        if stop := find_stop(job, outcome):
+        if stop := find_stop(job, result, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
 
@@ -292,10 +293,13 @@ def _describe_outcome(call: pytest.CallInfo[Any], result: Result) -> str | None:
     return str(error) if isinstance(error, pytest.skip.Exception) else call.excinfo.exconly()
 
 
-def find_stop(job: Job, outcome: str) -> str | None:
+def find_stop(job: Job, result: Result, outcome: str) -> str | None:
     """Return why the run profile's policy ends the session after this item, if it does."""
     policy = job.plan.run_profile.execution_policy
     name = job.plan.run_profile.run_profile_id
     if outcome == "failed" and policy.fail_fast:
         return f"stopping after a failed case: execution_policy.fail_fast of run profile {name!r}"
+    of_runner = could_not_run(result) and not isinstance(result.error, ConfigError | UnavailableError)
+    if outcome == "error" and policy.stop_on_runner_error == "first" and of_runner:
+        return f"stopping after a run that could not be made: execution_policy.stop_on_runner_error of {name!r}"
     return None

@@ -59,8 +59,9 @@ class ExecutionPolicy(Record):
     """Runs of each case on each model."""
     fail_fast: StrictBool = False
     """Stop after the first case that fails."""
-    stop_on_runner_error: StrictBool = True
-    """Stop a model's remaining runs after three in a row that could not be made, with the same error each."""
+    stop_on_runner_error: StrictBool | Literal["first"] = True
+    """Stop a model's remaining runs after three in a row that could not be made, with the same error each. `first`:
+    stop the session after the first run that could not be made."""
 
 
 def _host(text: str) -> str:

@@ -69,7 +69,7 @@ class RunAhead:
         group_jobs(config, session.items)
         policies = {job.group: job.plan.run_profile.execution_policy for job in jobs}
         stops = config.getoption("maxfail") or config.getoption("stepwise", False)
-        stops = stops or any(policy.fail_fast for policy in policies.values())
+        stops = stops or any(policy.fail_fast or policy.stop_on_runner_error == "first" for policy in policies.values())
         profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
         at_once = min(concurrency, max(profiles.values(), default=concurrency) if limits.profiles else concurrency)
         self.engine = LookAhead(

@@ -128,9 +128,23 @@ def decide(
     errors = [f"check {c.check_id}: {c.message}" for c in checks if c.outcome == "error"]
     errors += [f"metric {m.name}: {m.error}" for m in metrics if m.error is not None]
     errors += [line for grade in grades.values() for line in grade.errors]
+    if not case.report_only and _none_ran(checks, metrics, judged, grades):
+        errors.append(f"no check has run: {checks[0].message}")
     outcome: Outcome = "failed" if failures and not case.report_only else "error" if errors else "passed"
     score = final.final_score if final is not None else judged.overall if judged is not None else None
     return Decision(outcome, score, failures, errors)
+
+
+def _none_ran(
+    checks: Sequence[CheckResult],
+    metrics: Sequence[MetricResult],
+    judged: JudgeResult | None,
+    grades: Mapping[Grader, Grade],
+) -> bool:
+    """Return whether checks alone decide a run, and none of them has run."""
+    if judged is not None or grades or any(metric.threshold is not None for metric in metrics):
+        return False
+    return bool(checks) and all(check.outcome == "skipped" for check in checks)
 
 
 def verdict(

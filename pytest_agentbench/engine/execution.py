@@ -187,7 +187,7 @@ class _Attempt:
         if not job.by_hand and any(check.python_hook is not None for check in case.checks):
             from pytest_agentbench.checks.hooks import require_hooks
 
-            require_hooks(case, job.plan.evaluation_profile.security_policy)
+            require_hooks(case, job.plan.evaluation_profile.security_policy, strict=services.rules.strict)
         # A run whose files cannot be put back cannot be judged anew, so it is made again
         if result.artifact is None or not await self._restore():
             result.reused, result.evaluation_reused, result.evaluation = False, False, None

@@ -151,6 +151,12 @@ _REFUSED = frozenset({"authentication", "quota"})
 _CLIP = 200
 
 
+def could_not_run(result: Result) -> bool:
+    """Return whether an error kept the run from its end; False where it ended, whatever its verdict came to."""
+    artifact = result.artifact
+    return result.error is not None and (artifact is None or artifact.status == "provider_error")
+
+
 class ModelStops:
     """Counts the errors of each model in the order in which its runs end. For the engine's loop.
 
@@ -170,9 +176,7 @@ class ModelStops:
         """Count what a run ended with. What the case file, this machine, a judge or a hook is to blame for is no error
         of the model.
         """
-        error, artifact = result.error, result.artifact
-        if artifact is not None and artifact.status != "provider_error":
-            error = None  # the run has ended by itself, whatever its verdict came to
+        error = result.error if could_not_run(result) else None
         if error is None and not self._rows:  # nearly always
             return
         model = _model_of(job)

@@ -16,6 +16,7 @@ from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
 from pytest_agentbench.records.run import EndReason, RunArtifact, RunnerEvent, Usage
 from pytest_agentbench.reports.sections import row_sections, sections_in
+from pytest_agentbench.reports.table import describe_skipped
 from pytest_agentbench.statistics.estimates import (
     finite,
 )
@@ -169,6 +170,8 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         found = made.row_properties(row[section])
         properties += [(f"agentbench.{section}.{name}", value) for name, value in found.items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
+    if skipped := describe_skipped(row):
+        properties.append(("agentbench.checks", f"{row['outcome']}, {skipped}"))
     properties += [(f"agentbench.graded.{check['check_id']}", check.get("graded")) for check in row["checks"]]
     usage = row["usage"] or {}
     run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -16,6 +17,7 @@ Segment = tuple[str, Markup]
 
 BAR = 10
 GOOD, FAIR = 0.8, 0.5
+_MOST_SKIPPED = 5
 """Pass rates from which a bar is green and yellow where no gate says what is wanted."""
 
 
@@ -286,6 +288,28 @@ def grading_line(runs: Sequence[Any]) -> str | None:
         return None
     counted = f"{found} run{'s' if found > 1 else ''}"
     return f"graded in process: {counted}, by tests that the solution could change; `apart: true` keeps it out of there"
+
+
+def describe_skipped(row: Any) -> str | None:
+    """Return `2 of 5 checks skipped` for a run with checks that did not run, None for any other."""
+    skipped = sum(check["outcome"] == "skipped" for check in row["checks"])
+    total = len(row["checks"])
+    return f"{skipped} of {total} check{'s' if total > 1 else ''} skipped" if skipped else None
+
+
+def skipped_lines(runs: Sequence[Any]) -> list[str]:
+    """Return how many runs were decided without some of their checks, for each number of checks and reason."""
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for run in runs:
+        if skipped := describe_skipped(run):
+            reason = next(check["message"] for check in run["checks"] if check["outcome"] == "skipped")
+            counted[run["outcome"], skipped, reason] += 1
+    lines = [
+        f"{count} run{'s' if count > 1 else ''} {outcome}, {skipped}: {visible_line(reason)}"
+        for (outcome, skipped, reason), count in counted.most_common(_MOST_SKIPPED)
+    ]
+    more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MOST_SKIPPED))
+    return lines + [f"{more} more runs with skipped checks"] * (more > 0)
 
 
 def _paid_now_text(totals: Any) -> str:

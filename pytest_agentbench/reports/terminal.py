@@ -31,6 +31,7 @@ from pytest_agentbench.reports.table import (
     model_marks,
     pad_cells,
     rate_cell,
+    skipped_lines,
     style_of,
     subject_title,
     tokens_text,
@@ -67,6 +68,8 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.line("")
         for line in totals_lines(report["totals"], style):
             terminalreporter.write_line(line)
+        for line in skipped_lines(report["runs"]):
+            terminalreporter.write_line(line, yellow=True)
         if note := grading_line(report["runs"]):
             terminalreporter.write_line(note, light=True)
         if "comparison" in report:

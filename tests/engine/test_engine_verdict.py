@@ -70,6 +70,25 @@ def metric(score=None, threshold=0.5, error=None):
 
 
 @pytest.mark.parametrize(
+    ("outcomes", "metrics", "fields", "outcome"),
+    [
+        (["skipped"], [], {}, "error"),
+        (["skipped", "skipped"], [metric(1.0, threshold=None)], {}, "error"),
+        (["skipped", "passed"], [], {}, "passed"),
+        (["skipped", "failed"], [], {}, "failed"),
+        (["skipped"], [metric(1.0)], {}, "passed"),
+        (["skipped"], [metric(0.1)], {}, "failed"),
+        (["skipped"], [], {"report_only": True}, "passed"),
+        ([], [], {}, "passed"),
+    ],
+)
+def test_a_run_of_which_no_check_has_run_is_an_error(outcomes, metrics, fields, outcome):
+    evaluation = verdict(make_case(CHECK, **fields), PLAIN, make_run(), list(map(check, outcomes)), metrics, None)
+    assert evaluation.outcome == outcome
+    assert (evaluation.error == "no check has run: it skipped") == (outcome == "error")
+
+
+@pytest.mark.parametrize(
     ("case", "profile"),
     [
         (make_case(CHECK), PLAIN),

@@ -68,6 +68,46 @@ def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
     assert "execution_policy.fail_fast of run profile 'strict'" in finished.text
 
 
+RAISING = (
+    HEAD
+    + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    await asyncio.sleep(0.01)
+    if case.metadata["raises"]:
+        raise OSError("no engine")
+    return case.metadata["says"]
+"""
+)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize(("policy", "stops"), [("first", True), (True, False)])
+def test_the_first_runner_error_ends_the_session_if_the_profile_says_so(bench, policy, stops, at_once):
+    bench.agent(RAISING)
+    bench.profile("strict", policy={"stop_on_runner_error": policy, "max_concurrency": at_once})
+    says = ["Paris", "Rome", "Paris", "Paris", "Paris", "Paris"]
+    for number, answer in enumerate(says):
+        bench.case(f"case{number}", metadata={"says": answer, "raises": number == 2})
+    finished = bench.run("--agentbench-run-profile", "strict")
+    expected = ["passed", "failed", "error"]
+    assert list(finished.outcomes.values()) == (expected if stops else [*expected, "passed", "passed", "passed"])
+    assert ("execution_policy.stop_on_runner_error of 'strict'" in finished.text) == stops
+    started = len(bench.lines("started.txt"))
+    assert 3 <= started <= 2 + at_once if stops else started == 6
+
+
+def test_an_error_of_a_case_is_no_runner_error(bench):
+    bench.agent(ONE_AFTER_ANOTHER)
+    bench.profile("strict", policy={"stop_on_runner_error": "first"})
+    unknown_cost = {"check_id": "cost", "declarative": {"kind": "max_cost_usd", "usd": 1.0}}
+    bench.case("a", metadata={"says": "Paris"}, deterministic_checks=[unknown_cost])
+    bench.case("b", metadata={"says": "Paris"}, deterministic_checks=None)
+    bench.case("c", metadata={"says": "Paris"})
+    finished = bench.run("--agentbench-run-profile", "strict")
+    assert list(finished.outcomes.values()) == ["error", "error", "passed"]
+
+
 @pytest.mark.parametrize(
     ("policy", "args"),
     [

@@ -128,6 +128,47 @@ def test_hooks_that_are_off_decide_nothing(bench):
     assert "allow_local_python_hooks" in finished.text
     outcomes = {c["check_id"]: c["outcome"] for c in finished.runs["two[agent]"]["checks"]}
     assert outcomes == {"mine": "skipped", "paris": "passed"}
+    assert "1 run passed, 1 of 2 checks skipped: Python hooks are off; to run this one, set sec" in finished.text
+
+
+def test_a_skipped_check_is_shown_in_junit_and_is_an_error_if_strict(bench):
+    bench.agent()
+    bench.write("cases/two/hook.py", "def check(artifact):\n    return True\n")
+    hook = {"check_id": "mine", "python_hook": {"path": "hook.py", "callable_name": "check"}}
+    bench.case("two", deterministic_checks=[hook, check("paris", kind="regex_match", pattern="Paris")])
+    finished = bench.run("--junit-xml=junit.xml")
+    assert finished.outcomes == {"two[agent]": "passed"}
+    junit = (bench.path / "junit.xml").read_text()
+    assert '<property name="agentbench.checks" value="passed, 1 of 2 checks skipped"' in junit
+    # The run is stored by now; a case without one is refused before anything is paid
+    for arguments, said in (((), "1 of 2 checks did not run"), (("--agentbench-no-reuse",), "Python hooks are off")):
+        finished = bench.run("--agentbench-strict", *arguments)
+        assert finished.outcomes == {"two[agent]": "error"}
+        assert said in finished.runs["two[agent]"]["message"]
+    assert finished.runs["two[agent]"]["artifact"] is None
+
+
+SKIPPING = """
+from pytest_agentbench.checks.base import Verdict
+
+def skip(spec, context):
+    return Verdict("skipped", "it takes a printer")
+
+def pytest_agentbench_checks():
+    return {"printed": skip}
+"""
+
+
+@pytest.mark.parametrize(("fields", "outcome"), [({}, "error"), ({"report_only": True}, "passed")])
+def test_a_run_of_which_no_check_has_run_is_an_error(bench, fields, outcome):
+    bench.agent()
+    with (bench.path / "conftest.py").open("a") as conftest:
+        conftest.write(SKIPPING)
+    bench.case("one", deterministic_checks=[check("paper", kind="printed")], **fields)
+    finished = bench.run()
+    assert finished.outcomes == {"one[agent]": outcome}
+    if outcome == "error":
+        assert "no check has run: it takes a printer" in finished.runs["one[agent]"]["message"]
 
 
 @pytest.mark.slow

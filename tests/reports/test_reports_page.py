@@ -153,7 +153,7 @@ def test_the_comparison_shows_of_many_metrics_those_that_differ(program, tmp_pat
 def test_where_people_disagree_with_a_judge_is_listed_and_said_of_the_run(program, tmp_path):
     rows = [make_row("passed", f"case-{n}") for n in range(12)]
     check = {"check_id": "verify", "kind": "verify", "outcome": "passed", "message": "1 of 1", "graded": "in process"}
-    rows[11]["checks"] = [check]
+    rows[11]["checks"] = [check, {**check, "check_id": "hook", "outcome": "skipped", "graded": "apart"}]
     report = build_report(rows, SESSION)
     names = ("n", "both_passed", "both_failed", "only_people_passed", "only_judge_passed")
     figures = ("agreement", "agreement_ci95", "kappa", "kappa_ci95", "pabak", "prevalence_index", "bias_index")
@@ -168,10 +168,12 @@ def test_where_people_disagree_with_a_judge_is_listed_and_said_of_the_run(progra
         assert "left out: 2 of runs that are not in this report, 1 said otherwise later" in told
         assert "llm_judgement (m): no run has a label that counts." in told
         assert "1 run, by tests that the solution could change" in told
+        assert "in 1 run, which were decided without them" in told
         shown.page.get_by_text("They disagree on 12 runs").click()
         shown.page.get_by_role("link", name="case-11").click()
         marks = shown.page.locator("p.marks").inner_text()
         assert "people disagree with the judge" in marks
+        assert "passed, 1 of 2 checks skipped" in marks
         assert "graded in the solution's own process" in marks
 
 

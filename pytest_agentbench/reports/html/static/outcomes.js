@@ -33,3 +33,8 @@ export function tally(runs) {
 function signed(outcome) {
   return el("span", { class: "sign", "aria-hidden": "true" }, sign(outcome));
 }
+
+/** How many checks of a run did not run. */
+export function skippedChecks(row) {
+  return row.checks.filter((check) => check.outcome === "skipped").length;
+}

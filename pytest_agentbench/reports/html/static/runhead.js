@@ -1,8 +1,8 @@
 import { el } from "./dom.js";
 import { copyButton } from "./longtext.js";
-import { outcomePill } from "./outcomes.js";
+import { outcomePill, skippedChecks } from "./outcomes.js";
 import { fragment, go } from "./router.js";
-import { DASH, compact, score, seconds, sign, usd } from "./text.js";
+import { DASH, compact, plural, score, seconds, sign, usd } from "./text.js";
 
 const MOST_SIBLINGS = 60;
 
@@ -47,11 +47,12 @@ function crumbs(app, run) {
 /** The figures of a row in words, as `[title, text]`. */
 export function figuresOf(row) {
   const passed = row.checks.filter((check) => check.outcome === "passed").length;
+  const skipped = skippedChecks(row);
   const cost = row.cost_usd.judge ? `${usd(row.cost_usd.run)} + ${usd(row.cost_usd.judge)} judge` : usd(row.cost_usd.run);
   return [
     ["Status", row.status ?? DASH],
     ["Score", row.final_score === null ? DASH : `${score(row.final_score)} of 10`],
-    ["Checks", row.checks.length === 0 ? DASH : `${passed} of ${row.checks.length}`],
+    ["Checks", row.checks.length === 0 ? DASH : `${passed} of ${row.checks.length}${skipped > 0 ? `, ${skipped} skipped` : ""}`],
     ["Time", seconds(row.duration_seconds)],
     ["Tokens", compact(row.usage?.total_tokens)],
     ["Cost", cost],
@@ -73,6 +74,7 @@ function marks(app, row) {
     row.reused ? "run reused" : null,
     row.reused && !row.evaluation_reused ? "judged again" : null,
     row.cassette ? `${row.cassette === "replayed" ? "replayed from" : "recorded on"} a cassette` : null,
+    skippedChecks(row) > 0 ? `${row.outcome}, ${skippedChecks(row)} of ${plural(row.checks.length, "check")} skipped` : null,
     row.checks.some((check) => check.graded === "in process") ? "graded in the solution's own process" : null,
     row.dataset ? `dataset ${row.dataset}` : null,
     ...disputed(app, row),

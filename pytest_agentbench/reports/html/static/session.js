@@ -1,6 +1,6 @@
 import { el } from "./dom.js";
 import { fragment } from "./router.js";
-import { COUNTED, outcomeLink } from "./outcomes.js";
+import { COUNTED, outcomeLink, skippedChecks } from "./outcomes.js";
 import { OUTCOMES, compact, count, percent, plural, seconds, sign, usd } from "./text.js";
 
 /** The heading: the gate's verdict and the totals. */
@@ -72,6 +72,7 @@ export function warnings(session) {
 export function facts(app) {
   const { session, totals, runs } = app.data.report;
   const inProcess = runs.filter((row) => row.checks.some((check) => check.graded === "in process")).length;
+  const withSkipped = runs.filter((row) => skippedChecks(row) > 0).length;
   const pairs = [
     ["Command", session.command.length > 0 ? el("code", {}, ["pytest", ...session.command].join(" ")) : null],
     ["Profiles", named(session.profiles)],
@@ -79,6 +80,7 @@ export function facts(app) {
     ["Paid by this session", paid(totals.spent_usd)],
     ["Reused", totals.reused > 0 ? `${plural(totals.reused, "run")} of earlier sessions, ${count(totals.rejudged)} of them judged anew` : null],
     ["Cassettes", totals.recorded + totals.replayed > 0 ? `${count(totals.recorded)} recorded, ${count(totals.replayed)} replayed` : null],
+    ["Checks skipped", withSkipped > 0 ? `in ${plural(withSkipped, "run")}, which were decided without them` : null],
     ["Graded in process", inProcess > 0 ? `${plural(inProcess, "run")}, by tests that the solution could change` : null],
     ["Merged", session.merged ? session.merged.map((each) => each.report).join(", ") : null],
   ];
