@@ -86,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(predictions, list):
             _require_file_order(benchmark, args.predictions)
         specs = args.metric or list(benchmark.metrics)
+        if not specs:
+            by_session = "pytest DATASET --agentbench-predictions FILE"
+            return _refuse(f"{args.data}: `verify` decides its rows, which only a session does: {by_session}")
         if problem := _find_metric_problem(specs, benchmark):
             return _refuse(problem)
         for error in benchmark.load_errors:

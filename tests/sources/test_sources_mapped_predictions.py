@@ -102,6 +102,16 @@ def test_negative_places_count_from_the_end(path, value):
     assert look_up({"a": [1, 2, 3]}, path) == value
 
 
+def test_rows_that_only_verifiers_decide_are_no_matter_of_evaluate(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"id": 0, "question": "a"}\n')
+    text = {"schema_version": 1, "files": ["rows.jsonl"], "verify": {"answer_file": "a", "command": "true"}}
+    (tmp_path / "dataset.yaml").write_text(yaml.safe_dump(text))
+    (tmp_path / "preds.json").write_text('{"0": "x"}')
+    assert main(["evaluate", "dataset.yaml", "preds.json"]) != 0
+    assert "`verify` decides its rows, which only a session does" in capsys.readouterr().err
+
+
 def test_an_answer_of_every_row_is_scored(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"id": 0, "question": "a"}\n{"id": 1, "question": "b", "answer": "own"}\n')
