@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from pytest_agentbench.config.base import Scope, validate
-from pytest_agentbench.config.documents import Document, Loc
+from pytest_agentbench.config.documents import Document, Loc, parse_yaml
 from pytest_agentbench.config.sections import ServerName
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Text
@@ -20,6 +21,9 @@ from pytest_agentbench.records.case import McpServer
 
 _KEYS = ("mcpServers", "servers")
 _HTTP = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+_MOST_SERVERS = 1000
+_MOST_NOTES = 100
+"""Settings of a file that are named as left out."""
 _HIDDEN = (".vscode", ".cursor")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
@@ -95,6 +99,9 @@ def read_client_servers(document: Document) -> ServerDeclarations | None:
         return None
     folder = document.path.absolute().parent
     file = validate(Document(document.path, document.text, declaring), _ClientFile, Scope(str(folder)))
+    if len(file.servers) + len(file.mcp_servers) > _MOST_SERVERS:
+        raise ConfigError(f"{document.path}:1:1: found more than {_MOST_SERVERS:,} servers")
+    document = _compose(document)
     servers: dict[str, McpServer] = {}
     refused: dict[str, str] = {}
     notes = [_name_left_out(document, ("inputs",))] if data.get("inputs") else []
@@ -107,7 +114,9 @@ def read_client_servers(document: Document) -> ServerDeclarations | None:
                 servers[name] = _make_server(server, folder)
             except _RefusedError as error:
                 refused[name] = _locate(document, (key, name, *error.loc), str(error))
-            notes += [_name_left_out(document, (key, name, field)) for field in _list_unread(data[key][name])]
+            # Each is looked for in the file.
+            unread = islice(_list_unread(data[key][name]), max(0, _MOST_NOTES - len(notes)))
+            notes += [_name_left_out(document, (key, name, field)) for field in unread]
     return ServerDeclarations(servers, refused, tuple(notes))
 
 
@@ -118,6 +127,14 @@ def _declares_servers(data: Any, key: str) -> bool:
     # Other tools have a key `servers`, too.
     ways = {"command", "url"}
     return key != "servers" or any(isinstance(entry, dict) and ways & entry.keys() for entry in entries.values())
+
+
+def _compose(document: Document) -> Document:
+    """Return the document with the places of its values, for which a JSON file is read as YAML, which most are."""
+    try:
+        return parse_yaml(document.text, document.path)
+    except ConfigError:
+        return replace(document, place=lambda loc: (1, 1))
 
 
 def _name_left_out(document: Document, loc: Loc) -> str:

@@ -89,6 +89,16 @@ def test_validate_looks_at_commands_json(project, call):
     assert call("validate") == (0, ["5 files checked, 3 cases: 0 errors, 0 warnings"])
 
 
+def test_validate_names_what_a_client_says_that_is_left_out(project, call):
+    servers = '{"mcpServers": {"Nowhere": {"command": "sh", "timeout": 5}, "Old": {"type": "sse", "url": "http://x"}}}'
+    (project / "commands.json").write_text(servers)
+    code, lines = call("validate", "commands.json")
+    assert code == 1
+    assert lines[0].startswith("commands.json:1:77: mcpServers.Old.type: found 'sse', expected stdio or http")
+    assert lines[1].startswith("commands.json:1:57: warning: mcpServers.Nowhere.timeout: left out; clients count it")
+    assert lines[2] == "1 file checked, 0 cases: 1 error, 1 warning"
+
+
 def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
     again = {**TASKS[0], "fuzzy_description": 5}
     (project / "tasks.json").write_text(json.dumps([*TASKS, {"task_id": "no"}, TASKS[0], again], indent=1))

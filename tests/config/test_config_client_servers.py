@@ -195,3 +195,10 @@ def test_the_reported_file_is_read() -> None:
         "github": McpServer(url="https://api.example.org/mcp/", headers={"Authorization": "Bearer ${TOKEN}"}),
         "kb": McpServer(command="npx", args=("-y", "@scope/kb"), env={"KEY": "abc"}),
     }
+
+
+def test_a_file_that_would_take_long_to_name_is_bounded(tmp_path: Path) -> None:
+    found = declare(tmp_path, command="x", **{f"field{at}": 1 for at in range(5000)})
+    assert len(found.notes) == 100
+    with pytest.raises(ConfigError, match="found more than 1,000 servers"):
+        read(tmp_path, {"mcpServers": {f"s{at}": {"command": "x"} for at in range(1001)}})

@@ -72,9 +72,7 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
     verdicts = {name: [answer.is_right for answer in each] for name, each in answers.items()}
     if others := list_other_verdicts(gathered.drafts, verdicts):
         shown = ", ".join(others[:_SHOWN]) + (", ..." if len(others) > _SHOWN else "")
-        gathered.note(
-            Place(str(path)), f"scores: answers to {len(others):,} samples are decided otherwise here: {shown}"
-        )
+        gathered.note(Place(str(path)), f"scores: answers decided otherwise here than in the log, by sample: {shown}")
 
 
 def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:

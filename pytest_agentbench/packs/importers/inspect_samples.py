@@ -25,11 +25,15 @@ _ROLES = ("system", "user", "assistant")
 _USED = {"input", "target", "choices", "id", "metadata", "files", "setup", "sandbox", "description"}
 _OF_SCORERS = {"f1": "f1_score", "choice": "multiple_choice"}
 _OF_PATTERNS = ("match", "includes", "exact")
+_OF_WORDS = ("exact", "f1")
 _OPTIONS = {"match": {"location", "ignore_case", "numeric"}, "includes": {"ignore_case"}}
 _LONGEST_PART = 255
 _IGNORED = punctuation + whitespace
 _SKIPPED = r"[\s!-/:-@\[-`{-~]*"
 """What Inspect does not compare at the ends of an answer and its target: punctuation of ASCII, white space."""
+_SKIPPED_WORDS = r"(?:[\s!-/:-@\[-`{-~]|\b(?:an?|the)\b)*"
+"""The same with English articles, which `exact` and `f1` do not compare either."""
+_ARTICLE = re.compile(r"(?:an?|the)\s+(?=\S)", re.IGNORECASE)
 _LETTERS = re.compile(r"[A-Z](?:[\s,]*[A-Z])+")
 """Several choices in one text, as Inspect reads them."""
 _GRADED = ("model_graded_qa", "model_graded_fact")
@@ -146,10 +150,11 @@ def _decide_case(targets: tuple[str, ...], choices: tuple[str, ...], task: Task)
 def _make_pattern_check(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
     """Return what `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
     any_of = "|".join(regex.escape(_compared_part(target, task.scorer), literal_spaces=True) for target in targets)
+    around = _SKIPPED_WORDS if task.scorer in _OF_WORDS else _SKIPPED
     pattern = {
         "begin": rf"\A{_SKIPPED}(?:{any_of})",
         "end": rf"(?:{any_of}){_SKIPPED}\Z",
-        "exact": rf"\A{_SKIPPED}(?:{any_of}){_SKIPPED}\Z",
+        "exact": rf"\A{around}(?:{any_of}){around}\Z",
     }.get(location, any_of)
     ignored = (task.options or {}).get("ignore_case", True) is not False
     return {"declarative": {"kind": "regex_match", "pattern": pattern, **({"ignore_case": True} if ignored else {})}}
@@ -160,7 +165,8 @@ def _compared_part(target: str, scorer: str | None) -> str:
     # Inspect strips punctuation and white space from both sides, but not to look for a part.
     if scorer == "includes":
         return target
-    return (scorer is not None and target.strip(_IGNORED)) or target.strip()
+    stripped = (scorer is not None and target.strip(_IGNORED)) or target.strip()
+    return _ARTICLE.sub("", stripped, count=1) if scorer in _OF_WORDS and _ARTICLE.match(stripped) else stripped
 
 
 def _read_messages(given: Any) -> tuple[dict[str, str], ...]:

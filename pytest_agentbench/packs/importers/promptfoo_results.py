@@ -55,9 +55,8 @@ def list_answered_tests(results: list[PlacedValue], gathered: FileContents) -> I
         except BadReferenceError as error:
             gathered.lose(spot.where, str(error))
     for provider, count in others.items():
-        gathered.note(
-            results[0].place, f"{count} results of the provider {provider!r} are left out; import a file of its own"
-        )
+        text = f"left out; the provider {provider!r} has {count} of the results: import a file of its own"
+        gathered.note(results[0].place, text)
 
 
 def _name_provider(given: Any) -> str:

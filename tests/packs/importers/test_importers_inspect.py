@@ -172,6 +172,9 @@ def test_a_dockerfile_comes_along_and_other_sandboxes_are_named(importing: Impor
         ("match", {"location": "any", "ignore_case": False}, "Paris", "In Paris now", "in paris now"),
         ("match", {"location": "exact"}, "Paris", "`Paris`", "In Paris"),
         ("exact", {}, "Paris", "paris.", "In Paris"),
+        ("exact", {}, "Paris", "The Paris!", "Theparis"),
+        ("exact", {}, "The Louvre", "a louvre", "The Louvre the museum"),
+        ("exact", {}, "A", "a.", "b"),
         ("includes", {}, "a.b", "x A.B y", "x a-b y"),
         ("includes", {}, " 5", "It is 5.", "It is 25."),
         ("f1", {}, ["Paris", "the city of Paris"], "Paris.", "It may be Paris, Rome or Bern"),
@@ -391,7 +394,7 @@ def test_a_verdict_that_differs_from_that_of_the_log_is_named(
     given["scores"] = {f"package/{name}": {"value": value}}
     log = {"eval": {"scorers": [{"name": name, "options": options}]}, "samples": [given]}
     found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
-    noted = "s.json:1:1: scores: answers to 1 samples are decided otherwise here: x" in found.err.splitlines()
+    noted = "s.json:1:1: scores: answers decided otherwise here than in the log, by sample: x" in found.err.splitlines()
     assert noted == is_noted
 
 

@@ -522,6 +522,6 @@ def test_what_results_lack_is_named(importing: Importing):
         "results.results[5]: not imported: found '{{ y | z }}'; only {{ name }} is put in, filters and statements are "
         "not run",
         "results.results[0]: response: no output, so it leaves no answer to score",
-        "1 results of the provider 'other' are left out; import a file of its own",
-        "1 results of the provider 'None' are left out; import a file of its own",
+        "left out; the provider 'other' has 1 of the results: import a file of its own",
+        "left out; the provider 'None' has 1 of the results: import a file of its own",
     ]
