@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from pytest_agentbench.config.prompt_files import split_prompt
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.terminal_text import wholly_visible
 
@@ -49,6 +50,26 @@ def _render_part(part: str | Block, boundary: str) -> str:
     if isinstance(part, str):
         return escape_text(part)  # rubrics and names of checks: whoever wrote them may hide words too
     return f"<<<DATA {boundary} {part.label}>>>\n{escape_text(part.text)}\n<<<END {boundary}>>>"
+
+
+def fill_prompt(
+    text: str, values: Mapping[str, object], material: Mapping[str, Sequence[str | Block]], boundary: str
+) -> str:
+    """Return the prompt of a file with its placeholders filled: `values` in their line, `material` on lines of its own.
+
+    Raises KeyError for a placeholder of neither; files are checked when they are read (config/prompt_files.py).
+    """
+    filled, after_material = "", False
+    for at, piece in enumerate(split_prompt(text)):
+        own = piece if at % 2 == 0 else "" if piece in material else str(values[piece])
+        if own:
+            filled += ("\n" if after_material and not own.startswith("\n") else "") + escape_text(own)
+            after_material = False
+        elif at % 2 and (parts := material[piece]):
+            line_begins = not filled or (filled.endswith("\n") and not after_material)
+            filled += ("" if line_begins else "\n") + render_parts(parts, boundary)
+            after_material = True
+    return filled
 
 
 def escape_text(text: str) -> str:

@@ -20,15 +20,18 @@ from pytest_agentbench.config.profiles import (
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.records import LIMITED, PlannerSettings
+from pytest_agentbench.packs.mcp_bench.records import LIMITED, MCP_TASKS, PLANNER, PlannerSettings
 from pytest_agentbench.packs.openclaw.config import find_agent_file
+from pytest_agentbench.packs.research.cases import open_reports
 from pytest_agentbench.records.case import SandboxSettings
 
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",
     "execution_policy.fail_fast execution_policy.stop_on_runner_error parallel_tools exclude_tools",
     "planner.summarise_over_tokens planner.information_tokens planner.sequential_only_tools planner.language",
-    "planner.resident_servers planner.distractors",
+    "planner.resident_servers planner.distractors planner.compat",
+    # Refused of guests where they are read: config/prompt_files.py.
+    "planner.prompts",
     "evaluation_profile_id judges judge_runs aggregation anchors mcp_tasks judge_system_prompt_path",
     "judge_system_prompt metrics compat judge_sees_reasoning",
     "temperature top_p seed keep_reasoning_tags stream stall_seconds env gateway",
@@ -99,6 +102,46 @@ def test_a_link_out_of_a_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
     (trusted / "link").symlink_to(other)
     roots = decide_roots([own], tmp_path, trust=Trust((str(trusted),)))
     assert places(roots, trusted, trusted / "link") == [False, True]
+
+
+def test_a_guest_may_name_no_prompts(tmp_path: Path) -> None:
+    own = make_root(tmp_path / "cases", run_profiles__mine=run_profile("mine", planner={"prompts": "texts"}))
+    guest = make_root(
+        own / "vendor",
+        run_profiles__theirs=run_profile("theirs", planner={"prompts": "texts"}),
+        evaluation_profiles__judged={
+            "evaluation_profile_id": "judged", "title": "J", "judges": [], "judge_runs": [],
+            "mcp_tasks": {"prompts": "texts"},
+        },
+        reports=REPORTS_WITH_PROMPTS,
+    )  # fmt: skip
+    texts = {
+        own / "run_profiles/texts/summary.en.txt": "{content}",
+        guest / "run_profiles/texts/summary.en.txt": "{content}",
+        guest / "evaluation_profiles/texts/judge.en.txt": "{task}{solution}{execution}{tools}",
+        guest / "texts/extract.en.txt": "{article}",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir()
+        path.write_text(text)
+    (guest / "a.jsonl").write_text("{}")
+    roots = decide_roots([own], tmp_path)
+    assert roots.of(own / "test.yaml").run_profile("mine").section(PLANNER).prompts.find("summary", "en") == "{content}"
+    root = roots.of(guest / "test.yaml")
+    for load in (
+        lambda: root.run_profile("theirs"),
+        lambda: root.evaluation_profile("judged"),
+        lambda: open_reports(guest / "reports.yaml", root),
+    ):
+        with pytest.raises(ConfigError, match=r"(?s)found prompts .* not trusted, expected none; .*agentbench trust"):
+            load()
+    root = decide_roots([own], tmp_path, trust=Trust((str(guest),))).of(guest / "test.yaml")
+    assert root.run_profile("theirs").section(PLANNER).prompts is not None
+    assert root.evaluation_profile("judged").section(MCP_TASKS).prompts is not None
+    assert open_reports(guest / "reports.yaml", root).scoring.prompts is not None
+
+
+REPORTS_WITH_PROMPTS = {"reports": ["a.jsonl"], "parts": ["fact"], "prompts": "texts"}
 
 
 @pytest.mark.parametrize(

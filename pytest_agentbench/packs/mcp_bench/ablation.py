@@ -166,10 +166,10 @@ class Judging:
         self._kept = Judgements(output, self._redactor if self._redacts else None)
         said = profile.section(MCP_TASKS)
         # The shuffled pipeline shuffles, whatever the profile says: it is what the plain one is compared with.
-        shuffle, language = "axes" if said.shuffle == "none" else said.shuffle, said.language
+        shuffled = said.model_copy(update={"shuffle": "axes"}) if said.shuffle == "none" else said
         self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
-            "plain": (_with_judging(profile, McpJudging(shuffle="none", language=language)), 1),
-            "shuffled": (_with_judging(profile, McpJudging(shuffle=shuffle, language=language)), TOOL_USE_REPETITIONS),
+            "plain": (_with_judging(profile, said.model_copy(update={"shuffle": "none"})), 1),
+            "shuffled": (_with_judging(profile, shuffled), TOOL_USE_REPETITIONS),
         }
 
     @property

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pytest_agentbench.config.prompt_files import split_prompt
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
-from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, fill_prompt, render_parts
 from pytest_agentbench.packs.mcp_bench.records import MCP_TASKS, McpTask
 from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, read_judge_wording
 from pytest_agentbench.records.case import Case
@@ -221,7 +223,11 @@ def make_judge_messages(
 
     Secrets are removed by `redact`.
     """
-    wording = read_judge_wording(profile.section(MCP_TASKS).language)
+    settings = profile.section(MCP_TASKS)
+    wording = read_judge_wording(settings.language)
+    text = settings.prompts.find("judge", settings.language) if settings.prompts is not None else None
+    if text is not None:
+        return _fill_prompt(text, case, artifact, profile, redact)
     shown = [_redact_part(part, redact) for part in evidence(case, artifact, wording)]
     # Of the evidence alone, without the rubric: all iterations begin with the same text, which providers keep.
     boundary = compute_boundary(shown)
@@ -231,12 +237,63 @@ def make_judge_messages(
     before = render_parts([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
 
     def messages(iteration: int) -> list[dict[str, str]]:
-        order = shuffled(wording.rubric, profile.section(MCP_TASKS).shuffle, case.case_id, iteration)
+        order = shuffled(wording.rubric, settings.shuffle, case.case_id, iteration)
         rubric = "\n".join([wording.rubric_title, *_rubric_lines(order)])
         user = f"{before}\n{rubric}\n\n{wording.scoring}\n\n{wording.reply}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     return messages
+
+
+def _fill_prompt(
+    text: str, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
+) -> Callable[[int], list[dict[str, str]]]:
+    """Return what makes an iteration's messages by a prompt of a file, which has its own stance and form of reply.
+
+    Raises ConfigError if the profile has anchors that the prompt does not show.
+    """
+    settings = profile.section(MCP_TASKS)
+    wording = read_judge_wording(settings.language)
+    material = {
+        name: [_redact_part(part, redact) for part in parts]
+        for name, parts in _list_material(case, artifact, wording).items()
+    }
+    anchors = anchor_lines(profile)
+    if anchors and "anchors" not in split_prompt(text)[1::2]:
+        raise ConfigError(f"judge.{settings.language}.txt: found no {{anchors}}, expected it: the profile has anchors")
+    boundary = compute_boundary([part for parts in material.values() for part in parts])
+    contract = wording.how_to_read.replace("{boundary}", boundary)
+    system = redact(f"{profile.system_prompt}\n\n{contract}" if profile.system_prompt else contract)
+    rounds = artifact.rounds
+    values = {"rounds": "?" if rounds is None else rounds, "calls": len(artifact.tool_calls)}
+
+    def messages(iteration: int) -> list[dict[str, str]]:
+        order = shuffled(wording.rubric, settings.shuffle, case.case_id, iteration)
+        own = {"rubric": list(_rubric_lines(order)), "anchors": redact(anchors)}
+        user = fill_prompt(text, values, {**material, **own}, boundary)
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+    return messages
+
+
+def _list_material(case: Case, artifact: RunArtifact, wording: JudgeWording) -> dict[str, list[str | Block]]:
+    """Return the evidence by the placeholders of a prompt, without our headings."""
+    task = [part for part in _list_task(case, wording) if isinstance(part, Block)]
+    concrete, analysis = (wording.labels[name] for name in ("concrete", "analysis"))
+    output = artifact.final_output
+    solution = (
+        wording.no_solution if output is None else Block(wording.labels["solution"], clip_middle(output, MAX_OUTPUT))
+    )
+    return {
+        "task": [part for part in task if part.label not in (concrete, analysis)],
+        "concrete": [part for part in task if part.label == concrete],
+        "analysis": [part for part in task if part.label == analysis],
+        "solution": [solution],
+        # The first part is the heading with both counts, which the prompt can show by itself.
+        "execution": list(_list_execution(artifact, wording))[1:],
+        "tools": [part for part in _list_tools(artifact, wording) if isinstance(part, Block)]
+        or [wording.tools_unknown],
+    }
 
 
 def _rubric_lines(rubric: Sequence[Axis]) -> Iterator[str]:

@@ -269,7 +269,7 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
     requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
-    prompts = Prompts(planner.language, messages, toolbox.tools)
+    prompts = Prompts(planner.language, messages, toolbox.tools, planner.prompts)
     planning = _Planning(requests, asker, prompts, counter, planner, trace)
     information = Information(asker, prompts, counter, planner, trace)
     called: list[str] = []

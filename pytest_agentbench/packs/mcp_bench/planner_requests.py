@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
+from pytest_agentbench.config.prompt_files import PromptTexts
+from pytest_agentbench.models.prompts import Block, compute_boundary, fill_prompt, render_parts
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.packs.mcp_bench.wording import read_planner_wording
 from pytest_agentbench.runners.chat import Requests
@@ -18,8 +19,15 @@ Parts = Sequence[str | Block]
 class Prompts:
     """Requests of one run. Their beginnings are the same in every round, so that providers can cache them."""
 
-    def __init__(self, language: str, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool]) -> None:
+    def __init__(
+        self,
+        language: str,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Iterable[Tool],
+        replaced: PromptTexts | None = None,
+    ) -> None:
         self.wording = read_planner_wording(language)
+        self._language, self._replaced = language, replaced
         self._task: Parts = [self.wording.task, Block(self.wording.task_label, _render_task(messages))]
         self._tools: Parts = [self.wording.tools, Block(self.wording.tools_label, "\n".join(map(_format_tool, tools)))]
         # Of what all requests have in common: a boundary that changed with each round's results would undo the caching.
@@ -28,6 +36,9 @@ class Prompts:
     def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
         """Return the request for the plan of round `number`."""
         said = self.wording
+        material = {"task": self._task[1:], "tools": self._tools[1:], "information": self._known(information)}
+        if own := self._fill("plan", {"round": number, "max_rounds": max_rounds}, material):
+            return own
         now = said.round.format(round=number, max_rounds=max_rounds)
         if number == max_rounds:
             now += f" {said.last_round}"
@@ -38,6 +49,9 @@ class Prompts:
     def answer(self, calls: int, servers: int, information: Parts) -> list[dict[str, str]]:
         """Return the request for the final answer, after so many calls on so many servers."""
         said = self.wording
+        material = {"task": self._task[1:], "information": self._known(information)}
+        if own := self._fill("answer", {"calls": calls, "servers": servers}, material):
+            return own
         executed = said.executed.format(calls=calls, servers=servers)
         # Without the tools, which are most of a request: nothing is called any more.
         return self._request(
@@ -46,23 +60,39 @@ class Prompts:
 
     def summary(self, content: str, tokens: int) -> list[dict[str, str]]:
         """Return the request to summarise the result of one call."""
-        said = self.wording
-        return self._request(
-            said.summarising, [said.ask_summary.format(tokens=tokens), Block(said.content_label, content)]
-        )
+        said, block = self.wording, Block(self.wording.content_label, content)
+        if own := self._fill("summary", {"tokens": tokens}, {"content": [block]}):
+            return own
+        return self._request(said.summarising, [said.ask_summary.format(tokens=tokens), block])
 
     def compression(self, information: str, tokens: int) -> list[dict[str, str]]:
         """Return the request to condense what rounds have found."""
-        said = self.wording
-        asked = said.ask_compression.format(tokens=tokens)
-        return self._request(said.summarising, [asked, Block(said.compressed_label, information)])
+        said, block = self.wording, Block(self.wording.compressed_label, information)
+        if own := self._fill("compression", {"tokens": tokens}, {"information": [block]}):
+            return own
+        return self._request(said.summarising, [said.ask_compression.format(tokens=tokens), block])
 
     def plain(self, parts: Parts) -> str:
         """Return parts as the text that a request shows of them."""
         return render_parts(parts, self._boundary)
 
     def _information_parts(self, information: Parts) -> Parts:
-        return [self.wording.information, *(information or [self.wording.nothing_known])]
+        return [self.wording.information, *self._known(information)]
+
+    def _known(self, information: Parts) -> Parts:
+        return information or [self.wording.nothing_known]
+
+    def _fill(
+        self, prompt: str, values: Mapping[str, object], material: Mapping[str, Parts]
+    ) -> list[dict[str, str]] | None:
+        """Return the request by the prompt's file, None if there is none."""
+        text = self._replaced.find(prompt, self._language) if self._replaced is not None else None
+        if text is None:
+            return None
+        # Without our instructions, as the prompt has its own. How blocks are read stays, whoever wrote the prompt.
+        how_to_read = self.wording.how_to_read.format(boundary=self._boundary).strip()
+        user = fill_prompt(text, values, material, self._boundary)
+        return [{"role": "system", "content": how_to_read}, {"role": "user", "content": user}]
 
     def _request(self, system: str, parts: Parts) -> list[dict[str, str]]:
         how_to_read = self.wording.how_to_read.format(boundary=self._boundary)

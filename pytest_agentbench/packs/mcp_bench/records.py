@@ -7,10 +7,12 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictInt, model_validator
 
 from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.prompt_files import is_none
 from pytest_agentbench.config.sections import Excess, ProfileSection
+from pytest_agentbench.packs.mcp_bench.prompts import JudgePrompts, PlannerPrompts
 from pytest_agentbench.records.base import AtLeastOne, CasePart, Record, Seconds, Text
 
 if TYPE_CHECKING:
@@ -44,6 +46,26 @@ TOOL_USE_DIMENSIONS: tuple[ToolUseDimension, ...] = (
 """What a judge scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
 
 
+_MAPS = (
+    *("search_nearby", "get_place_details", "maps_geocode", "maps_reverse_geocode"),
+    *("maps_distance_matrix", "maps_directions", "maps_elevation"),
+)
+PUBLISHED_PLANNER: Mapping[str, Any] = {
+    "resident_servers": ["Time MCP"],
+    "sequential_only_tools": [f"Google Maps:{name}" for name in _MAPS],
+}
+"""Settings of the published runs that are not our defaults, by the original's benchmark_config.yaml."""
+PUBLISHED_JUDGING: Mapping[str, Any] = {"shuffle": "bands"}
+"""The same of the judge."""
+
+
+def _with_published(data: Any, settings: Mapping[str, Any]) -> Any:
+    """Return a section with the settings of the published runs where its `compat` asks for them."""
+    if isinstance(data, Mapping) and data.get("compat") == "mcp_bench":
+        return {**settings, **data}
+    return data
+
+
 class PlannerSettings(Record):
     """Settings of `mcp_planner`, and of what MCP tasks are offered whatever runs them."""
 
@@ -75,6 +97,15 @@ class PlannerSettings(Record):
     """Whether a task runs without a distraction server that is missing or does not start, or is skipped."""
     resident_servers: tuple[Text, ...] = ()
     """Servers that every MCP task is offered."""
+    prompts: PlannerPrompts = Field(default=None, exclude_if=is_none)
+    """A folder of prompts in place of ours: `<prompt>.<language>.txt`, such as `plan.en.txt`."""
+    compat: Literal["mcp_bench"] | None = Field(default=None, exclude=True)
+    """Settings of MCP-Bench's published runs, unless they are given: its resident server and sequential tools."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_what_compat_names(cls, data: Any) -> Any:
+        return _with_published(data, PUBLISHED_PLANNER)
 
     @property
     def of_a_run(self) -> dict[str, Any]:
@@ -135,6 +166,15 @@ class McpJudging(Record):
     """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
     language: Literal["en", "zh"] = "en"
     """The language of the judge's prompt."""
+    prompts: JudgePrompts = Field(default=None, exclude_if=is_none)
+    """A folder of prompts in place of ours: `judge.<language>.txt`."""
+    compat: Literal["mcp_bench"] | None = Field(default=None, exclude=True)
+    """Settings of MCP-Bench's published runs, unless they are given: `shuffle: bands`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_what_compat_names(cls, data: Any) -> Any:
+        return _with_published(data, PUBLISHED_JUDGING)
 
 
 MCP_TASKS = ProfileSection[McpJudging](

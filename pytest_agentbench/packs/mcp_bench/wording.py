@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pytest_agentbench.config.prompt_files import PromptTexts
 from pytest_agentbench.judging.prompt import HOW_TO_READ
+from pytest_agentbench.packs.mcp_bench.prompts import SYNTHESIS_PROMPTS
 from pytest_agentbench.packs.mcp_bench.records import ToolUseDimension
 
 
@@ -143,6 +145,8 @@ class SynthesisWording:
     fuzzing_problems: str
     quality: str
     """Slots: task, fuzzy, tools."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Prompts of files in place of generation, fuzzing and quality, by these names."""
 
 
 @cache
@@ -167,6 +171,14 @@ def read_planner_wording(language: str) -> PlannerWording:
 def read_synthesis_wording(language: str) -> SynthesisWording:
     """Return the texts by which tasks are made."""
     return SynthesisWording(**_read("synthesis", language))
+
+
+def replace_prompts(wording: SynthesisWording, prompts: PromptTexts | None, language: str) -> SynthesisWording:
+    """Return the texts with the prompts of files in place of theirs."""
+    if prompts is None:
+        return wording
+    found = {name: text for name in SYNTHESIS_PROMPTS if (text := prompts.find(name, language)) is not None}
+    return replace(wording, replaced=found)
 
 
 def _read(purpose: str, language: str) -> dict[str, Any]:

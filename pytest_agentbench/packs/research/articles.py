@@ -13,10 +13,8 @@ from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
     TEXT,
-    WORDINGS,
     Asking,
     ask_by_halves,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.records import Language
 
@@ -197,7 +195,7 @@ async def clean_by_model(asking: Asking, case_id: str, language: Language, artic
     async def answer(piece: str) -> str:
         if not _CHARACTER_OR_WORD.search(piece):
             return ""
-        messages = stage_messages(language, WORDINGS[language].clean.format(), article=piece)
+        messages = asking.messages(language, "clean", {"article": piece})
         return await asking(
             STAGE,
             case_id,

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
+from pytest_agentbench.config.prompt_files import PromptTexts
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.asking import JudgeReply, Send, ask, chat_sender, numbered_options, request_key
-from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
+from pytest_agentbench.models.prompts import Block, compute_boundary, fill_prompt, render_parts
 from pytest_agentbench.models.replies import (
     InvalidReply,
     ReplyPart,
@@ -79,15 +81,20 @@ WORDINGS: dict[Language, Wording] = {
 
 def stage_messages(language: Language, task: str, **material: str) -> list[dict[str, str]]:
     """Return a system and a user message. `material` is by the names of the wording's labels, in their order."""
-    wording = WORDINGS[language]
-    blocks = [Block(wording.labels[name], text) for name, text in material.items()]
-    # Computed from the material, which therefore cannot contain it: no report can end its own block.
-    boundary = compute_boundary(blocks)
-    system = f"{wording.role}\n\n{wording.how_to_read.replace('{boundary}', boundary)}"
+    blocks, boundary, how_to_read = _delimit(language, material)
     return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": f"{render_parts(blocks, boundary)}\n\n{task}"},
+        {"role": "system", "content": f"{WORDINGS[language].role}\n\n{how_to_read}"},
+        {"role": "user", "content": f"{render_parts(blocks.values(), boundary)}\n\n{task}"},
     ]
+
+
+def _delimit(language: Language, material: Mapping[str, str]) -> tuple[dict[str, Block], str, str]:
+    """Return the material as blocks, their boundary, and the text that says how they are read."""
+    wording = WORDINGS[language]
+    blocks = {name: Block(wording.labels[name], text) for name, text in material.items()}
+    # Computed from the material, which therefore cannot contain it: no report can end its own block.
+    boundary = compute_boundary([*blocks.values()])
+    return blocks, boundary, wording.how_to_read.replace("{boundary}", boundary)
 
 
 P = TypeVar("P", bound=ReplyPart)
@@ -150,7 +157,7 @@ class Asking:
 
     `kept` None: nothing is kept, as where a cassette does. Secrets are removed from what is sent, unless `redactor` is
     None. Where what is kept is to be asked anew, `anew` holds the keys of what was since: only that counts. `options`
-    are further fields of each request, which takes at most `request_seconds`.
+    are further fields of each request, which takes at most `request_seconds`. `prompts` are in place of ours.
     """
 
     def __init__(
@@ -163,7 +170,9 @@ class Asking:
         *,
         options: Mapping[str, Any] | None = None,
         request_seconds: float = REQUEST_SECONDS,
+        prompts: PromptTexts | None = None,
     ) -> None:
+        self._prompts = prompts
         self._options, self._request_seconds = dict(options or {}), request_seconds
         self._client, self._kept, self._ledger, self._redactor, self._anew = client, kept, ledger, redactor, anew
 
@@ -176,6 +185,25 @@ class Asking:
     def judge(self) -> Model:
         """Return the model that is asked."""
         return self._client.model
+
+    def messages(
+        self,
+        language: Language,
+        prompt: str,
+        material: Mapping[str, str],
+        values: Mapping[str, object] = MappingProxyType({}),
+    ) -> list[dict[str, str]]:
+        """Return the messages of a question by the prompt of that name (prompts.py): a replaced one, else ours.
+
+        `values` are our own texts and numbers.
+        """
+        text = self._prompts.find(prompt, language) if self._prompts is not None else None
+        if text is None:
+            return stage_messages(language, getattr(WORDINGS[language], prompt).format(**values), **material)
+        blocks, boundary, how_to_read = _delimit(language, material)
+        user = fill_prompt(text, values, {name: [block] for name, block in blocks.items()}, boundary)
+        # Without our role, as the prompt has its own. How blocks are read stays, whoever wrote the prompt.
+        return [{"role": "system", "content": how_to_read}, {"role": "user", "content": user}]
 
     async def __call__(
         self,

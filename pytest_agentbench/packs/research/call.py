@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig
+from pytest_agentbench.config.prompt_files import read_prompts
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import AgentbenchError, ConfigError
@@ -26,6 +27,7 @@ from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.packs.research.asking import Asking, Unscored
 from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+from pytest_agentbench.packs.research.prompts import PROMPTS
 from pytest_agentbench.packs.research.records import RowId
 from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
@@ -189,6 +191,7 @@ async def open_judge(
             redactor,
             options=options,
             request_seconds=request_seconds,
+            prompts=read_prompts(args.prompts, PROMPTS) if args.prompts is not None else None,
         )
     finally:
         await endpoints.close()

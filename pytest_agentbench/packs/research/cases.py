@@ -173,7 +173,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
     root.require_servers(path, map_servers(file.mcp_servers))
     annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
     config = _path(path.parent, file.config) if file.config is not None else None
-    defaults = TaskDefaults.choose(file.default_domain, file.default_complexity, compat=file.compat)
+    defaults = TaskDefaults.choose(file.default_domain, file.default_complexity, compat=bool(file.compat))
     read_config = read_poet_config(config) if config is not None else PoetConfig()
     return Reports(
         path=path,
@@ -190,7 +190,8 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
             cleaning=file.cleaning,
             position_swap=file.position_swap,
             samples=file.samples,
-            compat=file.compat,
+            compat=bool(file.compat),
+            prompts=file.prompts,
             annotations=annotations,
             config=config,
             knowledge_base=_knowledge_base(file, config, read_config, scope),

@@ -58,6 +58,8 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
     add(group, "--judge", metavar="MODEL", help="the model that judges (default: OPENAI_MODEL at OPENAI_BASE_URL)")
     add(group, "--profile", metavar="NAME", help="an evaluation profile whose first judge judges")
     add_script(group, "what a scripted judge says: <name>.demo.yaml")
+    text = "prompts in place of ours: <prompt>.<language>.txt, such as race_pairwise.en.txt"
+    add(group, "--prompts", type=Path, metavar="DIR", help=text)
     add(group, "--max_cost", type=parse_money, metavar="USD", help="ask nothing more once this call has cost this much")
     add_output(group)
 

@@ -26,7 +26,6 @@ from pytest_agentbench.packs.research.asking import (
     gather_all,
     list_schema,
     object_schema,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import CRITERIA, QUERIES, add, add_config, add_judge, add_rows
@@ -119,8 +118,8 @@ async def dimension_weights(
 ) -> dict[RaceDimension, float]:
     """Return the mean of five samples, which sums to 1. Raises Unscored where one is missing."""
     wording = WORDINGS[language]
-    task = wording.weigh.format(dimensions="\n".join(f"- {text}" for text in wording.dimensions.values()))
-    messages = stage_messages(language, task, query=prompt)
+    dimensions = "\n".join(f"- {text}" for text in wording.dimensions.values())
+    messages = asking.messages(language, "weigh", {"query": prompt}, {"dimensions": dimensions})
     samples = await gather_all(
         *(
             asking(
@@ -156,9 +155,8 @@ def _parse_weights(text: str) -> dict[RaceDimension, float]:
 async def _criteria(
     asking: Asking, case_id: str, prompt: str, language: Language, name: RaceDimension
 ) -> tuple[RaceCriterion, ...]:
-    wording = WORDINGS[language]
-    task = wording.criteria.format(dimension=wording.dimensions[name])
-    messages = stage_messages(language, task, query=prompt)
+    dimension = WORDINGS[language].dimensions[name]
+    messages = asking.messages(language, "criteria", {"query": prompt}, {"dimension": dimension})
     # The four dimensions are asked side by side: a fixed number keeps a script's replies with theirs.
     number = RACE_DIMENSIONS.index(name) + 1
     return await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION, request=number)

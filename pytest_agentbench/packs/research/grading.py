@@ -272,6 +272,7 @@ class Grading:
                 anew,
                 options=self.job.plan.judge_options,
                 request_seconds=self.config.system_settings.timeout_seconds,
+                prompts=self.task.scoring.prompts,
             )
         return self._asking
 

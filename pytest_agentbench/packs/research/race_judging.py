@@ -17,12 +17,10 @@ from pytest_agentbench.packs.research.asking import (
     NUMBER,
     PROMPT_VERSION,
     TEXT,
-    WORDINGS,
     Asking,
     Unscored,
     gather_all,
     list_schema,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.records import (
     RACE_DIMENSIONS,
@@ -313,18 +311,17 @@ async def judge_race(
 async def _draw(
     asking: Asking, question: RaceQuestion, number: int, swapped: bool, request: int, compat: bool
 ) -> dict[RaceDimension, tuple[Scored, ...]]:
-    wording = WORDINGS[question.language]
     criteria = criteria_text(question.criteria)
     if question.reference is None:
-        task, form = wording.race_pointwise, _SINGLES
+        prompt, form = "race_pointwise", _SINGLES
         material = {"article": question.article}
     else:
-        task, form = wording.race_pairwise, _PAIRS
+        prompt, form = "race_pairwise", _PAIRS
         both = (question.article, question.reference)
         # Judges tend to favour the first of two texts: asked in both orders, the means are free of that.
         first, second = reversed(both) if swapped else both
         material = {"article_1": first, "article_2": second}
-    messages = stage_messages(question.language, task.format(), query=question.query, **material, criteria=criteria)
+    messages = asking.messages(question.language, prompt, {"query": question.query, **material, "criteria": criteria})
     return await asking(
         STAGE,
         question.case_id,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
 
+from pytest_agentbench.config.prompt_files import PromptTexts, is_none
 from pytest_agentbench.packs.research.stages import PARTS, Part
 from pytest_agentbench.records.base import CasePart, Record
 
@@ -144,6 +145,7 @@ class ResearchScoring(Record):
     """Settings by which the reports of a reports.yaml are scored. `thresholds` are least values of its metrics.
 
     `annotations` is a folder, `config` a file such as poet_algorithm_config.json, `knowledge_base` one that grows.
+    `prompts` are in place of ours.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -155,6 +157,7 @@ class ResearchScoring(Record):
     annotations: Path | None = None
     config: Path | None = None
     knowledge_base: Path | None = None
+    prompts: PromptTexts | None = Field(default=None, exclude_if=is_none)
 
 
 DefaultField = Literal["domain", "complexity_level"]

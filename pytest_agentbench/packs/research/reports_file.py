@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
@@ -21,6 +21,7 @@ from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers
 from pytest_agentbench.config.dataset_file import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
+from pytest_agentbench.packs.research.prompts import ResearchPrompts
 from pytest_agentbench.packs.research.records import Cleaning
 from pytest_agentbench.packs.research.stages import PART_STAGES, PARTS, UNBOUNDED, Part
 from pytest_agentbench.records.base import AtLeastOne, Tags, Text
@@ -73,8 +74,10 @@ class ReportsFile(ConfigFile):
     """RACE judges in both orders."""
     samples: AtLeastOne = 1
     """How often RACE judges."""
-    compat: StrictBool = False
-    """The formulas of the original system."""
+    compat: StrictBool | Literal["drb"] = False
+    """The formulas of the original system; `drb`: its other settings too (`cleaning: model`), unless they are given."""
+    prompts: ResearchPrompts = None
+    """A folder of prompts in place of ours: `<prompt>.<language>.txt`, such as `race_pairwise.en.txt`."""
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """Who writes the reports that are not stored: the runner's type and settings."""
     context: CaseContext = Field(default_factory=dict)
@@ -88,6 +91,14 @@ class ReportsFile(ConfigFile):
     def data_files(self) -> tuple[str, ...]:
         """Return the paths and patterns of all rows that it names."""
         return (*(self.reports or ()), *filter(None, (self.queries, self.criteria, self.references)))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_what_compat_names(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("compat") == "drb" and "race" in (data.get("parts") or PARTS):
+            # DeepResearch Bench judges articles that a model has cleaned; the rest are the defaults here too.
+            return {"cleaning": "model", **data}
+        return data
 
     @field_validator("reports")
     @classmethod

@@ -24,7 +24,6 @@ from pytest_agentbench.packs.research.asking import (
     Unscored,
     object_schema,
     parse_objects,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.call import Call, case_id
 from pytest_agentbench.packs.research.commands import add, add_config, add_judge, add_rows
@@ -251,7 +250,7 @@ async def score_query(
     wording = WORDINGS[language]
     names = {each.letter: each.chinese if language == "zh" else each.english for each in QUERY_DIMENSIONS}
     scales = "\n".join(f"- {letter} ({name}): {wording.query_dimensions[letter]}" for letter, name in names.items())
-    messages = stage_messages(language, wording.select.format(scales=scales), query=query)
+    messages = asking.messages(language, "select", {"query": query}, {"scales": scales})
     scores, classification = await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
     value = query_value({key: each.score for key, each in scores.items()})
     said = {key: {"score": each.score, "reason": each.reason} for key, each in scores.items()}

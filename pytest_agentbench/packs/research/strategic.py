@@ -34,12 +34,10 @@ from pytest_agentbench.packs.research.asking import (
     NUMBER,
     PROMPT_VERSION,
     TEXT,
-    WORDINGS,
     Asking,
     list_schema,
     object_schema,
     parse_objects,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.commands import (
     add,
@@ -103,7 +101,7 @@ async def judge_strategic(
     asking: Asking, case_id: str, language: Language, query: str, article: str
 ) -> dict[str, tuple[float, str]]:
     """Return each of the eight scores (1-5) with its reason. Raises Unscored: no score is ever a default."""
-    messages = stage_messages(language, WORDINGS[language].strategic.format(), query=query, article=article)
+    messages = asking.messages(language, "strategic", {"query": query, "article": article})
     return await asking(STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
 
 
@@ -114,8 +112,7 @@ def _parse(text: str) -> dict[str, tuple[float, str]]:
 
 async def draw_knowledge(asking: Asking, case_id: str, language: Language, article: str, most: int) -> list[Unit]:
     """Return the units of knowledge that the article has, at most `most`, each once. Raises Unscored."""
-    task = WORDINGS[language].knowledge.format(most=most)
-    messages = stage_messages(language, task, article=article)
+    messages = asking.messages(language, "knowledge", {"article": article}, {"most": most})
 
     def parse(text: str) -> list[Unit]:
         units = (make_unit(each.text, each.quality) for each in read_json(text, _Knowledge).units[:most])
@@ -129,7 +126,7 @@ async def confirm_reuse(
 ) -> list[Unit]:
     """Return those of the known units that the article states, as the judge says. Raises Unscored."""
     shown = "\n".join(json.dumps({"id": each.id, "text": each.text}, ensure_ascii=False) for each in candidates)
-    messages = stage_messages(language, WORDINGS[language].reuse.format(), article=article, known=shown)
+    messages = asking.messages(language, "reuse", {"article": article, "known": shown})
     by_id = {each.id: each for each in candidates}
 
     def parse(text: str) -> list[Unit]:

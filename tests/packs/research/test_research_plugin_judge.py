@@ -94,6 +94,7 @@ CHANGES = {
     ),
     "the weights": (lambda p: p.reports(config=p.json("c.json", {}).name), None),
     "other weights": (lambda p: p.reports(config=p.json("c.json", WEIGHTS).name), []),
+    "a prompt": (lambda p: p.write("texts/race_pairwise.en.txt", OWN_PROMPT) and p.reports(prompts="texts"), ["race"]),
     "a threshold": (lambda p: p.reports(thresholds={"race": 0.1}), []),
     "the metrics": (
         lambda p: p.rows(
@@ -105,6 +106,7 @@ CHANGES = {
     "a field of no use": (lambda p: p.rows("raw/gpt.jsonl", report(1, p.page, **WHOLE, note="x")), None),
     "rows of others": (lambda p: p.rows("reference.jsonl", reference(2), reference(1)), None),
 }
+OWN_PROMPT = "{query} {article_1} {article_2} {criteria}"
 EVEN = dict.fromkeys(("comprehensiveness", "insight", "instruction_following", "readability"), 0.25)
 EXPLAINED = {name: [{"criterion": f"{name} of it", "explanation": "More of it.", "weight": 1.0}] for name in EVEN}
 WEIGHTS = {"poet_weights": {"efficiency_value": 0.5, "quality_value": 0.5, "strategic_value": 0.0}}

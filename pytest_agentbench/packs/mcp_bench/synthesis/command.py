@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.cli.servers import declared_servers, make_redactor, start_servers
+from pytest_agentbench.config.prompt_files import read_prompts
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.mcp_bench.prompts import PROMPTS, SYNTHESIS_PROMPTS
 from pytest_agentbench.packs.mcp_bench.synthesis.base import (
     STAGES,
     Catalogue,
@@ -29,7 +31,7 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import (
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Drafts, DraftWriter
 from pytest_agentbench.packs.mcp_bench.synthesis.synthesis import Outcome, Synthesis
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, make_jobs
-from pytest_agentbench.packs.mcp_bench.wording import read_synthesis_wording
+from pytest_agentbench.packs.mcp_bench.wording import read_synthesis_wording, replace_prompts
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.reports.table import line_up
 
@@ -58,6 +60,7 @@ class Call:
         self._file = TaskFile(self._path)
         self._redactor = make_redactor(self._declared.servers.values())
         self._redactor.know(self._model.variables)
+        self._prompts = read_prompts(args.prompts, PROMPTS).only(SYNTHESIS_PROMPTS) if args.prompts else None
         self._ledger = Ledger(STAGES, args.max_cost)
         self._outcome = Outcome()
 
@@ -78,12 +81,14 @@ class Call:
             return
         drafts_path = self._path.with_name(self._path.name + DRAFTS_SUFFIX)
         # The drafts' lock is also the task file's: two calls at once would make the same tasks.
-        with Drafts.open(drafts_path, self._model.model_id, self._args.language, self._redactor) as drafts:
+        language, prompts = self._args.language, self._prompts
+        digest = None if prompts is None else prompts.digest
+        with Drafts.open(drafts_path, self._model.model_id, language, self._redactor, digest) as drafts:
             self._file = TaskFile(self._path)  # again: until now another call may have written to it
             jobs = [job for each in possible for job in self._jobs(each, catalogues)]
             async with _open_client(self._model, self._path) as client:
                 asking = DraftWriter(client, drafts, self._ledger, self._redactor)
-                wording = read_synthesis_wording(self._args.language)
+                wording = replace_prompts(read_synthesis_wording(language), prompts, language)
                 synthesis = Synthesis(asking, drafts, self._file, wording, self._tell)
                 self._outcome = synthesis.outcome
                 await synthesis.run(jobs)
@@ -218,6 +223,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the task file, to which tasks are added; FILE.drafts.jsonl keeps every draft (default: %(default)s)",
     )
     parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the tasks (default: %(default)s)")
+    parser.add_argument("--prompts", type=Path, metavar="DIR", help="prompts in place of ours: <prompt>.<language>.txt")
     parser.add_argument(
         "--max-cost", type=parse_money, metavar="USD", help="ask nothing more once this call has cost this much"
     )

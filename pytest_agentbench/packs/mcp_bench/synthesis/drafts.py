@@ -47,18 +47,32 @@ class Drafts:
     Replies and verdicts are found as they were kept.
     """
 
-    def __init__(self, path: Path, descriptor: int, model_id: str, language: Language, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        model_id: str,
+        language: Language,
+        redactor: Redactor,
+        prompts: str | None = None,
+    ) -> None:
         self.path = path
         self._descriptor = descriptor
         self._author = {"model": model_id, "language": language}
+        if prompts is not None:
+            self._author["prompts"] = prompts
         self._redactor = redactor
         self._replies: dict[tuple[Place, int], JudgeReply] = {}
         self._verdicts: dict[tuple[str, int], Verdict] = {}
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, model_id: str, language: Language, redactor: Redactor) -> Iterator[Self]:
+    def open(
+        cls, path: Path, model_id: str, language: Language, redactor: Redactor, prompts: str | None = None
+    ) -> Iterator[Self]:
         """Open the drafts in the file, which is made where there is none. Secrets are redacted from what is kept.
+
+        `prompts` is the digest of prompts in place of ours: drafts of other prompts do not count.
 
         :raises ConfigError: another process has it open.
         :raises UnwritableError: it cannot be written.
@@ -73,7 +87,7 @@ class Drafts:
         try:
             if not lock_descriptor(descriptor, blocking=False):
                 raise ConfigError(f"{path}: another process makes tasks for this file; wait until it is done")
-            drafts = cls(path, descriptor, model_id, language, redactor)
+            drafts = cls(path, descriptor, model_id, language, redactor, prompts)
             drafts._load()
             yield drafts
         finally:
@@ -123,7 +137,8 @@ class Drafts:
             try:
                 line = json.loads(text)
                 # Lines of other models and languages stay in the file: they are paid for too, and may be wanted again.
-                if isinstance(line, dict) and line.items() >= self._author.items():
+                own = {name: line.get(name) for name in ("model", "language", "prompts") if name in line}
+                if own == self._author:
                     self._take(line)
             except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
                 continue

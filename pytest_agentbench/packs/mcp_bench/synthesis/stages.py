@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, fill_prompt, render_parts
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.models.thoughts import split_thoughts
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Quality, Reason
@@ -30,9 +30,13 @@ Filling = Sequence[str | Block]
 """What comes in a slot: our own words, and material of others."""
 
 
-def fill_request(wording: SynthesisWording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
-    """Return the messages of a request: the template with its slots filled, each on lines of its own."""
+def fill_request(wording: SynthesisWording, prompt: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
+    """Return the messages of a request: the prompt of that name with its slots filled, each on lines of its own."""
+    if (own_text := wording.replaced.get(prompt)) is not None:
+        boundary = compute_boundary([part for filling in fillings.values() for part in filling])
+        return _make_messages(wording, fill_prompt(own_text, {}, fillings, boundary), boundary)
     parts: list[str | Block] = []
+    template: str = getattr(wording, prompt)
     # `split` gives the texts between slots and the slots' names in turn.
     for at, piece in enumerate(_SLOT.split(template)):
         if at % 2:
@@ -40,10 +44,12 @@ def fill_request(wording: SynthesisWording, template: str, fillings: Mapping[str
         elif own := piece.removeprefix("\n").removesuffix("\n"):
             parts.append(own)
     boundary = compute_boundary(parts)
-    return [
-        {"role": "system", "content": wording.system.replace("{boundary}", boundary)},
-        {"role": "user", "content": render_parts(parts, boundary)},
-    ]
+    return _make_messages(wording, render_parts(parts, boundary), boundary)
+
+
+def _make_messages(wording: SynthesisWording, user: str, boundary: str) -> list[dict[str, str]]:
+    system = wording.system.replace("{boundary}", boundary)
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 def list_tools(catalogues: Sequence[Catalogue]) -> Block:
@@ -112,7 +118,7 @@ def make_generation_request(
         "others": [wording.others, Block("tasks", shown)] if others else [],
         "problems": [wording.problems, list_problems(problems)] if problems else [],
     }
-    return fill_request(wording, wording.generation, fillings)
+    return fill_request(wording, "generation", fillings)
 
 
 class _Dependency(ReplyPart):
@@ -188,7 +194,7 @@ def make_fuzzing_request(
         "exactness": [wording.exact] if exact else [],
         "problems": [wording.fuzzing_problems, list_problems(problems)] if problems else [],
     }
-    return fill_request(wording, wording.fuzzing, fillings)
+    return fill_request(wording, "fuzzing", fillings)
 
 
 def read_fuzzy(text: str) -> str:
@@ -228,7 +234,7 @@ def make_gate_request(
         "fuzzy": [Block("request", fuzzy)],
         "tools": [list_tools(catalogues)],
     }
-    return fill_request(wording, wording.quality, fillings)
+    return fill_request(wording, "quality", fillings)
 
 
 class _QualityReply(ReplyPart):

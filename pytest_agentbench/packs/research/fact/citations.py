@@ -18,14 +18,12 @@ from pytest_agentbench.packs.research.articles import REFERENCES_HEADING
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
     TEXT,
-    WORDINGS,
     Asking,
     ask_by_halves,
     ask_list_by_halves,
     gather_all,
     list_schema,
     split_text,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.records import Language
 from pytest_agentbench.statistics.estimates import mean_known
@@ -237,7 +235,7 @@ async def extract(asking: Asking, case_id: str, language: Language, article: str
 
 async def _extract(asking: Asking, case_id: str, language: Language, piece: str, number: int) -> list[Citation]:
     async def reply(part: str) -> _ExtractReply:
-        messages = stage_messages(language, WORDINGS[language].extract.format(), article=part)
+        messages = asking.messages(language, "extract", {"article": part})
         return await asking(
             EXTRACT_STAGE,
             case_id,
@@ -294,7 +292,7 @@ async def deduplicate(
 
 
 async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: list[str], request: int) -> list[str]:
-    messages = stage_messages(language, WORDINGS[language].deduplicate.format(), statements=number_statements(facts))
+    messages = asking.messages(language, "deduplicate", {"statements": number_statements(facts)})
 
     def parse(text: str) -> list[int]:
         kept = sorted(set(read_json(text, _DeduplicateReply).kept))

@@ -21,13 +21,11 @@ from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
     TEXT,
-    WORDINGS,
     Asking,
     Unscored,
     ask_list_by_halves,
     gather_all,
     list_schema,
-    stage_messages,
 )
 from pytest_agentbench.packs.research.fact.citations import (
     LABELS,
@@ -157,9 +155,7 @@ def _merge_labels(said: set[Label]) -> Label:
 async def _validate(
     asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int
 ) -> list[Label]:
-    messages = stage_messages(
-        language, WORDINGS[language].validate.format(), page=page, statements=number_statements(facts)
-    )
+    messages = asking.messages(language, "validate", {"page": page, "statements": number_statements(facts)})
 
     def parse(text: str) -> list[Label]:
         results = read_json(text, _Reply).results

@@ -36,7 +36,7 @@ class Library:
 
 
 def scored(judge: FactJudge, article: str, library: Library, tmp_path: Path) -> FactScore:
-    args = Namespace(judge="judge", profile=None, script=None, kept=tmp_path)
+    args = Namespace(judge="judge", profile=None, script=None, kept=tmp_path, prompts=None)
     report = Report(1, "research.1", "gpt", "What is tea?", article, "en")
 
     async def score() -> FactScore:
