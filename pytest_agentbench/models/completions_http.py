@@ -22,7 +22,7 @@ from pytest_agentbench.models.completions import (
     read_request,
     refuse_large,
 )
-from pytest_agentbench.models.dialects.base import RequestRefused, Route
+from pytest_agentbench.models.dialects.base import RequestRefused, Route, require_model
 from pytest_agentbench.models.dialects.chat import list_events, wants_usage
 from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.scripts import Scripts
@@ -115,6 +115,8 @@ async def _respond(scripts: Scripts, route: Route, request: Request, body: bytes
     if lies_deep(sent, _MOST_LEVELS):
         raise RequestRefused(400, f"the request nests deeper than {_MOST_LEVELS} levels", "invalid_request")
     asked = dialect.read(sent, route)
+    if dialect.name == "responses":
+        require_model(asked)  # as Open Responses has it; of the others some have answered without one for long
     if route.kind == "count":
         return JSONReply(dialect.count(count_tokens(asked.messages)))
     reply = await answer_scripted(scripts, asked, request.headers)

@@ -84,7 +84,10 @@ def test_a_chat_as_responses_has_it():
         "model": "m",
         "store": False,
         "include": ["reasoning.encrypted_content"],
-        "input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 2?"}],
+        "input": [
+            {"type": "message", "role": "system", "content": "Be brief."},
+            {"type": "message", "role": "user", "content": "What is 2 + 2?"},
+        ],
         "max_output_tokens": 7,
         "tools": [{"type": "function", "strict": False, **TOOL["function"]}],
         "tool_choice": "required",
@@ -204,7 +207,7 @@ def test_calls_of_another_model_are_written_anew():
     ]
     assert made[2] == last
     made = write("responses", said, *results)["input"][2:]
-    assert made[0] == {"role": "assistant", "content": "I add."}
+    assert made[0] == {"type": "message", "role": "assistant", "content": "I add."}
     assert made[1] == {"type": "function_call", "call_id": "call_0", "name": "add", "arguments": '{"a": 2}'}
     assert made[5:] == [{"type": "function_call_output", "call_id": f"call_{at}", "output": str(at)} for at in range(4)]
     again = {"role": "assistant", "content": None, "tool_calls": calls[:1]}

@@ -77,6 +77,7 @@ class Asked:
     tells its usage. `ignored` are fields that go nowhere, `server_tools` are tools that the provider would run, which
     are none of `tools`, `lost` is what another protocol has no words for. `refusal` says why the request cannot be
     translated at all, None where it can. `names` has what tools are called in the dialect, by their name in `tools`.
+    `echo` has the fields of the request that the dialect's replies repeat.
     """
 
     model: str
@@ -91,6 +92,7 @@ class Asked:
     lost: tuple[str, ...] = ()
     refusal: RequestRefused | None = None
     names: Mapping[str, ToolName] = field(default_factory=dict)
+    echo: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,12 @@ def need(body: Mapping[str, Any], name: str, kind: type[T]) -> T:
     if value is None:
         raise malformed(name, _TYPES[kind])
     return value
+
+
+def require_model(asked: Asked) -> None:
+    """Raise RequestRefused for a request that names no model."""
+    if not asked.model:
+        raise malformed("model", "the name of a model")
 
 
 def take_objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:

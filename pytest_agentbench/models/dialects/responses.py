@@ -53,6 +53,31 @@ _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "summary_
 """Types of content parts that are texts, and the key of the text."""
 _ROLES = {"system": "system", "developer": "system", "user": "user"}
 _INCOMPLETE = {"length": "max_output_tokens", "filtered": "content_filter"}
+_RESOURCE: Mapping[str, Any] = {
+    "previous_response_id": None,
+    "instructions": None,
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "text": {"format": {"type": "text"}},
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "truncation": "disabled",
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": False,
+    "background": False,
+    "service_tier": "default",
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+}
+"""What a response says of its request, if that says nothing: Open Responses demands each of the fields."""
+_KEPT_NOWHERE = frozenset({"store", "background", "service_tier", "previous_response_id"})
 _SHELL = "local_shell"
 _SHELL_FUNCTION = {
     "name": _SHELL,
@@ -95,7 +120,25 @@ def read(body: Mapping[str, Any], route: Route) -> Asked:
         verbosity=text.get("verbosity"),
         reasoning_effort=reasoning.get("effort"),
     )
-    return draft.finish(body, _KNOWN, model=take_model(body), parameters=parameters, stream=bool(body.get("stream")))
+    more = {"stream": bool(body.get("stream")), "echo": _echo(body)}
+    return draft.finish(body, _KNOWN, model=take_model(body), parameters=parameters, **more)
+
+
+def _echo(body: Mapping[str, Any]) -> JsonObject:
+    """Return the fields of a request that its response repeats, with what they leave out."""
+    names = _RESOURCE.keys() - _KEPT_NOWHERE
+    said: JsonObject = {name: body[name] for name in names if body.get(name) is not None}
+    for name in ("text", "reasoning"):
+        if name in said:
+            said[name] = {**_RESOURCE[name], **said[name]}
+    if "text" in said and kind_of(form := said["text"].get("format") or {}) == "json_schema":
+        said["text"]["format"] = {"description": None, "strict": False, **form}
+    if "tools" in said:
+        said["tools"] = [
+            {"description": None, "parameters": None, "strict": None, **tool} if kind_of(tool) == "function" else tool
+            for tool in said["tools"]
+        ]
+    return said
 
 
 def _read_items(items: Sequence[JsonObject], draft: Draft) -> None:
@@ -225,17 +268,17 @@ def write(reply: ChatReply, asked: Asked) -> JsonObject:
     """Return a reply as a response."""
     reason = _INCOMPLETE.get(finish_of(reply))
     return {
+        **_RESOURCE,
+        **asked.echo,
         "id": make_id("resp_", reply),
         "object": "response",
         "created_at": 0,
+        "completed_at": 0 if reason is None else None,
         "status": "completed" if reason is None else "incomplete",
         "error": None,
         "incomplete_details": None if reason is None else {"reason": reason},
         "model": reply.model,
         "output": [*_list_items(reply, asked)],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
         "usage": _write_usage(reply.usage),
     }
 
@@ -290,7 +333,8 @@ def _write_usage(usage: Usage) -> JsonObject | None:
 def events(reply: ChatReply, asked: Asked) -> Iterator[bytes]:
     """Yield the events of a reply."""
     response = write(reply, asked)
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    empty: JsonObject = {"output": [], "usage": None, "incomplete_details": None, "completed_at": None}
+    begun = {**response, "status": "in_progress", **empty}
     return _number(_list_events(response, begun))
 
 
@@ -354,8 +398,9 @@ _STREAMED: Mapping[str, Callable[[JsonObject], Iterator[JsonObject]]] = {
 
 def _error_events(status: int, code: str, text: str) -> bytes:
     """Return a response that began and failed: what came before it, if anything, was to keep the connection alive."""
-    response = {"id": "resp_agentbench", "object": "response", "created_at": 0, "status": "in_progress", "model": ""}
-    begun: JsonObject = {**response, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    made_of = {"id": "resp_agentbench", "object": "response", "created_at": 0, "status": "in_progress", "model": ""}
+    empty: JsonObject = {"output": [], "usage": None, "error": None, "incomplete_details": None, "completed_at": None}
+    begun: JsonObject = {**_RESOURCE, **made_of, **empty}
     failed = {**begun, "status": "failed", "error": {"code": code, "message": text}}
     made = [{"type": "response.created", "response": begun}, {"type": "response.failed", "response": failed}]
     return b"".join(_number(iter(made)))

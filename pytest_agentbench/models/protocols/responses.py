@@ -78,13 +78,13 @@ def _write_message(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if role == "tool":
         yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": _write_parts(content)}
     elif role != "assistant":
-        yield {"role": role, "content": _write_parts(content)}
+        yield {"type": "message", "role": role, "content": _write_parts(content)}
     elif isinstance(items := message.get(ITEMS), list):
         kept = {call["id"] for call in message.get("tool_calls") or ()}
         yield from (item for item in items if item.get("type") != "function_call" or item.get("call_id") in kept)
     else:
         if text := read_text(content):
-            yield {"role": role, "content": text}
+            yield {"type": "message", "role": role, "content": text}
         for call in message.get("tool_calls") or ():
             function = call["function"]
             named = {"name": function["name"], "arguments": function["arguments"]}

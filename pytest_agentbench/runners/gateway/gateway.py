@@ -17,7 +17,7 @@ from starlette.responses import Response
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
-from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route
+from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route, require_model
 from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.dialects.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.dialects.signatures import CallSignatures
@@ -265,6 +265,7 @@ class Gateway:
         """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
+                require_model(asked)
                 self._refused = asked.model
                 message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
