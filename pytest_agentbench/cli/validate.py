@@ -28,7 +28,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--strict", action="store_true", help="answers that fail by their own metrics are errors, not warnings"
     )
     parser.add_argument(
-        "--run-profile", metavar="NAME", help="under which cases have to run, and whose sandbox --canary uses"
+        "--run-profile",
+        metavar="NAME",
+        help="under which cases have to run, and in whose sandbox verifiers are tried and their tests collected",
     )
     parser.add_argument(
         "--evaluation-profile", metavar="NAME", help="by which cases have to be decided; default of both: any there is"

@@ -11,6 +11,7 @@ from pytest_agentbench.checks.verifying.run import canary_problems, find_wrong_i
 from pytest_agentbench.checks.verifying.test_ids import decide_ids
 from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.subject import case_spec
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
@@ -68,7 +69,10 @@ async def _check_test_ids(
             spec = None
             if undecided:
                 try:
-                    spec = await _prepared(sandboxes, find_spec, is_named=profile is not None)
+                    if profile is None:
+                        _require_request(find_spec(), roots.of(case.path))
+                    spec = find_spec()
+                    await sandboxes.prepare(spec)
                 except AgentbenchError as error:
                     warnings.append(_describe_unchecked(case, undecided, error))
             try:
@@ -80,13 +84,15 @@ async def _check_test_ids(
     return errors, warnings
 
 
-async def _prepared(sandboxes: Sandboxes, find_spec: Callable[[], SandboxSpec], *, is_named: bool) -> SandboxSpec:
-    """Return the sandbox to collect tests in. Raises AgentbenchError if there is none."""
-    spec = find_spec()
-    if likeness_of(spec.kind) == "docker" and not is_named:  # an image may have to be pulled or built
+def _require_request(spec: SandboxSpec, root: ConfigRoot) -> None:
+    """Raise UnavailableError if tests are collected only at the user's request, which names the run profile.
+
+    `validate` starts nothing of a folder that is not trusted, and pulls or builds no image.
+    """
+    if root.guest is not None:
+        raise UnavailableError("they are of a folder that is not trusted; name a run profile with --run-profile")
+    if likeness_of(spec.kind) == "docker":
         raise UnavailableError("they need a container; name its run profile with --run-profile")
-    await sandboxes.prepare(spec)
-    return spec
 
 
 def _describe_unchecked(case: Case, ids: Sequence[str], error: Exception) -> str:

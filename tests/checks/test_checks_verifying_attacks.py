@@ -451,3 +451,29 @@ if os.fork() == 0:
 """
     bench.left({"solution.py": GOOD + code})
     assert bench.tests(timeout_seconds=20.0).message == "3 of 3 tests passed"
+
+
+HIDES_PARAMETERS = """
+import pytest
+
+median = None
+type(pytest.mark).parametrize = lambda *given, **named: lambda function: None
+"""
+PARAMETERS = """
+from solution import median
+import pytest
+
+@pytest.mark.parametrize("values", [[5], [5, 5]], ids=["one", "two"])
+def test_same(values):
+    assert median(values) == 5
+"""
+
+
+@everywhere
+def test_an_agent_cannot_turn_its_failure_into_a_mistake_of_the_case(bench: VerifierBench) -> None:
+    bench.template = bench.folder / "template"
+    bench.template.mkdir()
+    (bench.template / "solution.py").write_text("median = None\n")
+    bench.left({"solution.py": HIDES_PARAMETERS})
+    result = bench.tests(PARAMETERS, pytest={"tests": (), "fail_to_pass": ["tests/test_hidden.py::test_same[one]"]})
+    assert (result.outcome, "test_same[one] did not run" in result.message) == ("failed", True)

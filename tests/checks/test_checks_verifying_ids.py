@@ -323,20 +323,6 @@ def test_an_id_that_only_the_solution_brings_is_the_agents_failure(
 
 
 @pytest.mark.slow
-def test_an_agent_cannot_turn_its_failure_into_a_mistake_of_the_case(bench: VerifierBench) -> None:
-    bench.template = bench.folder / "template"
-    bench.template.mkdir()
-    (bench.template / "solution.py").write_text("median = None\n")
-    hides = "import pytest\nmedian = None\ntype(pytest.mark).parametrize = lambda *a, **k: lambda f: None\n"
-    bench.left({"solution.py": hides})
-    text = PARAMETERS.replace(
-        "import pytest\nfrom solution import median", "from solution import median\nimport pytest"
-    )
-    result = bench.tests(text, pytest={"tests": (), "fail_to_pass": ["tests/test_hidden.py::test_same[one]"]})
-    assert (result.outcome, "test_same[one] did not run" in result.message) == ("failed", True)
-
-
-@pytest.mark.slow
 def test_a_sandbox_that_cannot_collect_leaves_the_ids_undecided(bench: VerifierBench) -> None:
     write(bench.folder, verify__test_a="import pytest\n@pytest.mark.parametrize('a', [1])\ndef test_a(a): ...\n")
     wanted = {"tests": ["test_a.py::test_a[2]"], "plugins": ["no_such_plugin"]}

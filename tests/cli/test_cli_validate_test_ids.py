@@ -85,6 +85,8 @@ def test_tests_of_a_folder_that_is_not_trusted_are_not_imported_on_this_machine(
     assert "found 'tests/test_a.py::test_some', which the tests do not have" in lines[0]
     assert "warning: verify: 'tests/test_a.py::test_same[x]' not checked, the tests were not collected: " in lines[-2]
     assert "found commands of a folder that is not trusted" in lines[-2]
+    code, lines = validate(capsys, folder)
+    assert "they are of a folder that is not trusted; name a run profile with --run-profile" in lines[-2]
     assert not (project / "imported").exists()
 
 
