@@ -1,6 +1,6 @@
 """The `agentbench` command: what needs no pytest session.
 
-Others use: commands, dataset_guesses, doctor_needs, list, merging, output, places, schema, servers
+Others use: commands, dataset_guesses, dataset_text, doctor_needs, list, merging, output, places, schema, servers
 """
 
 from __future__ import annotations

@@ -173,7 +173,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _begin_dataset(given: Path, to: Path | None) -> None:
-    from pytest_agentbench.cli.dataset_guesses import descriptor_text, with_numbering
+    from pytest_agentbench.cli.dataset_guesses import with_numbering
+    from pytest_agentbench.cli.dataset_text import descriptor_text
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.cli.schema import schema_line
     from pytest_agentbench.errors import ConfigError
@@ -275,7 +276,7 @@ def _choose_output(file: Path, given: Path | None) -> Path:
 
 
 def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
-    from pytest_agentbench.cli.dataset_guesses import escape_name, metric_of, show_value
+    from pytest_agentbench.cli.dataset_text import escape_name, metric_of, show_value
 
     path = shlex.quote(os.path.relpath(output))
     print(f"{path} written, from {'the first ' if rows == ROWS else ''}{rows} row{'' if rows == 1 else 's'}:")

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.dataset_guesses import descriptor_text, guess_dataset
+from pytest_agentbench.cli.dataset_guesses import guess_dataset
+from pytest_agentbench.cli.dataset_text import descriptor_text
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "datasets"

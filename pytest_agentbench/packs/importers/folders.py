@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.dataset_guesses import descriptor_text, guess_dataset, metric_of, to_yaml
+from pytest_agentbench.cli.dataset_guesses import guess_dataset
+from pytest_agentbench.cli.dataset_text import descriptor_text, metric_of, to_yaml
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import Draft, FileContents
 
