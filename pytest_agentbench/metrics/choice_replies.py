@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from pytest_agentbench.metrics.passages import FONT, answer_sentences, folded, normal
 from pytest_agentbench.metrics.text import contains_answer
@@ -127,6 +127,10 @@ _NEGATION = re.compile(
     r"|tidak|değil|không|не|нет|know|sure|unsure|between)\b|n['’]t\b|[不没非]|ない|아니|않",
     re.IGNORECASE,
 )
+_LONGEST_REPLY = 20_000
+"""Characters at the end of a reply in which options are looked for."""
+_MOST_STATEMENTS = 8
+"""Sentences that say what the answer is, from the last one on, in which options are looked for."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+")
 
 
@@ -156,7 +160,8 @@ def mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
 
     What "the answer is" leads to comes before the rest. A single letter is no text that can be found in a sentence.
     """
-    for passage in chain(answer_sentences(text), [text]):
+    text = text[-_LONGEST_REPLY:]
+    for passage in chain(islice(answer_sentences(text), _MOST_STATEMENTS), [text]):
         named = {
             option for option in options if len(option) > 1 or option.isdigit() if contains_answer(option, passage)
         }

@@ -50,7 +50,7 @@ _RAISED, _LOWERED = re.compile("[⁰¹²³⁴-⁹⁺⁻]+"), re.compile("[₀-�
 _THOUSANDS_MARK = re.compile(r"(?<=\d)(?:\{,\}|,\\!|\\!|\\[,; ]|~)(?=\d{3}(?!\d))")
 _NOISE = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|mathopen|mathclose)(?![a-zA-Z])"
-    r"|\\?\$|(?<!\\)\\[()\[\]]|\\!|`|(?<![\w)\]}*])\*++(?!\s)|(?<![\s*])\*++(?![\w(\[{\\+-])"
+    r"|</?answer>|\\?\$|(?<!\\)\\[()\[\]]|\\!|`|(?<![\w)\]}*])\*++(?!\s)|(?<![\s*])\*++(?![\w(\[{\\+-])"
 )
 _BLANK = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])")
 _SYNONYMS = dict(
@@ -271,7 +271,7 @@ def _read_base(text: str) -> Answer | None:
 
 def _read_open_interval(text: str, depth: int) -> Answer | None:
     """Return an interval whose open ends are brackets that look away from it: ]1, 2[."""
-    if len(text) < 5 or not (text[0] in "([]" and text[-1] in ")[]" and (text[0] == "]" or text[-1] == "[")):
+    if not (text[0] in "([]" and text[-1] in ")[]" and (text[0] == "]" or text[-1] == "[")):
         return None
     parts = _read_all(_elements(text[1:-1], within=True), depth)
     if len(parts) != 2:
@@ -311,17 +311,14 @@ def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
     width = 2 if text.startswith("\\") else 1
     inner = text[width : -2 if text.endswith(r"\}") else -1].strip()
     is_set = text.startswith((r"\{", "{"))
-    if is_set and width == 2:
-        scanned = _scan(inner)
-        if scanned and any(mark in scanned[0] for mark in ("|", r"\mid", ":")):  # {x | x > 2}
-            return None
-        if not inner:
-            return Answer("expression", r"\emptyset")
+    scanned = _scan(inner)
+    if not inner or (is_set and scanned and any(mark in scanned[0] for mark in ("|", r"\mid", ":"))):  # {x | x > 2}
+        return None
     elements = _elements(inner, within=True)
     if len(elements) > 1 or (is_set and width == 2):
         parts = _read_all(elements, depth)
         return Answer("list", text, parts) if is_set else Answer("sequence", text, parts, text[0] + text[-1])
-    return _read(inner, depth + 1) if inner and text[0] != "{" else None
+    return _read(inner, depth + 1)
 
 
 def agree(expected: Answer, found: Answer, equal: Equal) -> bool:
@@ -391,6 +388,7 @@ def _are_equal(expected: str, found: str, equal: Equal) -> bool:
 
 _LOOSE_BLANK = re.compile(r"(?<![\w}]) | (?![\w\\{])")
 _CONTEXT = Context(prec=60, traps=[])
+_GROUPED_NUMBER = re.compile(r"[-+]? ?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?) ?(?:(?P<whole>\d{1,99}) ?(?=\\frac|(?<= )\d))?"
     r"(?:\\frac ?(?:\{ ?(?P<top>[-+]?\d{1,99}) ?\} ?\{ ?(?P<bottom>\d{1,99}) ?\}|(?P<pair>\d\d)(?!\d))"
@@ -402,10 +400,8 @@ _NUMBER = re.compile(
 @lru_cache(10_000)
 def _number(text: str) -> Decimal | None:
     """Return the value of a plain number or fraction, None for all else."""
-    if _GROUPED.fullmatch(text) or re.fullmatch(r"[-+]? ?\d{1,3}(?: \d{3})+(?:\.\d+)?", text):
+    if _GROUPED_NUMBER.fullmatch(text):
         text = text.replace(",", "").replace(" ", "")
-    elif text[:1] in "-+" and _GROUPED.fullmatch(text[1:].strip()):
-        text = text.replace(",", "")
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None

@@ -106,6 +106,21 @@ def test_numbers_in_a_base_agree_by_digits_and_base(number, base):
         ("A:B = 2:3", "ratio", 2),
         ("3 to 4", "ratio", 2),
         ("129_8", "expression", 0),
+        ("128_8", "expression", 0),
+        ("1Z_36", "base", 0),
+        ("12_1", "expression", 0),
+        ("a1, 2[", "expression", 0),
+        ("[1, 2]]", "expression", 0),
+        ("{5}", "expression", 0),
+        ("{5, 6}", "list", 2),
+        ("{x : x > 2, x < 3}", "expression", 0),
+        ("\\{5\\}", "list", 1),
+        ("((1, 2))", "sequence", 2),
+        ("(1,2):(3,4)", "expression", 0),
+        ("ab cd", "text", 0),
+        ("odd", "text", 0),
+        ("\\text{A} \\text{B}", "text", 0),
+        ("\\text{(3, 4)}", "sequence", 2),
         ("12 base 37", "expression", 0),
         ("x \\in [0, 1]", "sequence", 2),
         ("f(1, 2) = (3, 4)", "expression", 0),
@@ -120,6 +135,104 @@ def test_numbers_in_a_base_agree_by_digits_and_base(number, base):
 def test_the_kind_of_an_answer(text, kind, parts):
     answer = read_answer(text)
     assert (answer.kind, len(answer.parts)) == (kind, parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("x = 2 + 3 = 5", "5"),
+        ("2x = 4\nx = 2", "x = 2"),
+        ("\\begin{pmatrix}\n1\\\\\n2\n\\end{pmatrix}", "\\begin{pmatrix} 1\\\\ 2 \\end{pmatrix}"),
+        ("We look at: all good words\nThe roots are 3 and 5.", "3 , 5"),
+        ("The answer is the sum of $a$ which is, after all, $5$.", "5"),
+        ("The answer is $5$, after all, as $a$ is $3$.", "5"),
+        ("First $x$, a letter and then some more, $y$.", "y"),
+        ("12 square meters", "12"),
+        ("1\\,000", "1000"),
+        ("1{,}5", "1{,}5"),
+        ("- 31.", "- 31"),
+    ],
+)
+def test_the_part_of_a_text_that_answers(text, part):
+    assert read_answer(text).text == part
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("(- 31)", "-31", True),
+        ("((3))", "3", True),
+        ("{5}", "5", True),
+        ("\\{5\\}", "5", True),
+        ("x = 1/2", "x=0.5", True),
+        ("x = 1/2", "0.5", True),
+        ("x = 1/2", "y = 1/2", False),
+        ("x_1 = 2", "x_{1} = 2.0", False),
+        ("-1,250.5", "- 1250.5", True),
+        ("1 250", "1250", True),
+        ("1 25", "125", False),
+        ("2 1/2", "2.5", True),
+        ("-2\\frac12", "-2.5", True),
+        ("2\\frac{1}{2}", "2.5", True),
+        ("21/2", "2.5", False),
+        ("\\frac{-3}{4}", "-0.75", True),
+        ("1/0", "1/0", True),
+        ("1/0", "2/0", False),
+        ("1e3", "1000", True),
+        (".5", "0.5", True),
+        ("5.", "5", True),
+        ("1/3", "0.333333", True),
+        ("1/3", "0.3333", False),
+        ("1000000", "1000001", False),
+        ("[1,2) U (3,4)", "(3,4) \\cup [1,2)", True),
+        ("[1,2) U (3,4)", "(1,2) U (3,4)", False),
+        ("(1, 2)", "(1, 2, 3)", False),
+        ("1:2", "1:2:3", False),
+        ("1:2", "1:2.000001", True),
+        ("a:b", "a:b", True),
+        ("a:b", "b:a", False),
+        ("0:1", "0:1", True),
+        ("\\{100200\\}", "100,200", True),
+        ("100, 200", "100,200", True),
+        ("100, 200, 300", "100,200,300", True),
+        ("1, 1, 2", "2, 1", True),
+        ("1, 2", "1, 3", False),
+        ("(1, 2), (3, 4)", "(3, 4), (1, 2)", True),
+        ("(1, 2), (3, 4)", "(2, 1), (3, 4)", False),
+        ("Yes", "yes!", True),
+        ("no solution", "**No solution.**", True),
+        ("\\pm 2", "2, -2", True),
+        ("3 \\mp 1 \\pm x", "3 - 1 + x, 3 + 1 - x", True),
+        ("1 or 2", "2 and 1", True),
+        ("1; 2", "{2, 1}", True),
+        ("\\left[0; 1\\right)", "[0, 1[", True),
+        ("]0, 1]", "(0, 1]", True),
+    ],
+)
+def test_answers_agree_as_what_they_are(one, other, expected):
+    assert same(one, other) is expected
+    assert same(other, one) is expected
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        *enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2),
+        *((11, "eleven"), (12, "twelve"), (16, "sixteen")),
+    ],
+)
+def test_bases_have_names(number, name):
+    assert same(f"10_{{\\text{{{name}}}}}", f"10_{number}")
+    assert same(f"10 base {name}", f"10_{{{number}}}")
+    assert not same(f"10_{name}", f"10_{number + 1}")
+
+
+def test_long_lists_are_compared_by_their_texts():
+    elements = [str(number) for number in range(500)]
+    assert same(", ".join(elements), ", ".join(elements[::-1]))
+    assert not same(", ".join(elements), ", ".join(elements[1:]))
+    assert not same(", ".join(elements), ", ".join([*elements[1:], "0.0"]))
+    assert same(", ".join(elements[:100]), ", ".join([*elements[1:100], "0.0"]))
 
 
 MORE = {

@@ -79,6 +79,7 @@ def test_rows_of_public_reports_are_scored_right(row, prediction):
     [
         ("7", "**7**", 1),
         ("7", "Answer: 7", 1),
+        ("7", "<answer>7</answer>", 1),
         ("7", "5 + 2 = 7\n#### 7", 1),
         ("5 + 2 = 7\n#### 7", "7", 1),
         ("7", "So it is 5 + 2 = 7.", 1),

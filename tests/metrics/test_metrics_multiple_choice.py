@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
-from metrics_samples import reported
+from metrics_samples import HOSTILE, reported
 
 from pytest_agentbench.metrics.multiple_choice import find_readings
 from pytest_agentbench.metrics.registry import METRICS, measure
@@ -464,3 +465,13 @@ def test_a_reply_that_restates_the_question_does_not_run_on():
         MetricSpec(name="multiple_choice"), "B", "The answer: see below.\nQuestion: 2?\nAnswer: B", METRICS
     )
     assert (result.score, result.details) == (1, {"expected": "B", "chosen": "B"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_options_are_looked_for_in_long_replies_within_two_seconds(kind):
+    text = HOSTILE[kind]
+    options = [text[start : start + 20] + str(start) for start in range(13)] + [f"answer {n}" for n in range(13)]
+    begun = time.process_time()
+    score("multiple_choice", "B", text, choices=options)
+    assert time.process_time() - begun < 2
