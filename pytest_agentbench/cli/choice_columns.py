@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pytest_agentbench.cli.columns import Values, find_named_field, normalize_name, take_last_name
 from pytest_agentbench.sources.choices import find_letters, strip_own_letters
 
-CHOICES = ("choices", "options", "candidates", "endings", "选项")
+CHOICES = ("choices", "options", "candidates", "endings", "choice", "option", "选项")
 CORRECT = ("correct", "correctanswer", "rightanswer", "correctoption", "correctchoice")
 """Names of an answer next to which there are wrong ones."""
 

@@ -42,14 +42,14 @@ ANSWER = (
     *("answer", "finalanswer", "bestanswer", "answers", "groundtruth", "expectedanswer", "correctanswer", "goldanswer"),
     *("expected", "target", "gold", "ideal", "output", "expectedoutput", "label", "solution", "reference", "answerkey"),
     *("answersspans", "答案", "参考答案", *CORRECT, "correctletter", "correctindex", "correctansweridx", "answeridx"),
-    *("answerindex", "answerletter", "goldlabel", "goldindex", "goldidx", "cop", "ans"),
+    *("answerindex", "answerletter", "goldlabel", "goldindex", "goldidx", "cop", "ans", "finaldecision"),
 )
 ID = (
     *("id", "uid", "uuid", "guid", "qid", "questionid", "queryid", "taskid", "itemid", "instanceid", "exampleid"),
     *("uniqueid", "key", "index", "idx"),
 )
 CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
-BESIDE = ("body", "background", "scenario", "premise", "preamble", "text", "content")
+BESIDE = ("body", "background", "scenario", "premise", "preamble", "text")
 """Names of a text that is what a question is about only at the top of a row next to that question."""
 LIKELY = ("content", "ctx", "sentence", "statement", "claim", "premise")
 """Names of a question for rows in which no field has a usual name."""
@@ -170,7 +170,10 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     tags = _guess_tags(columns, taken)
     identifier = _guess_id(columns, count, taken)
     taken |= {found.field for found in (identifier, tags) if found is not None}
-    context = exchange.system if exchange is not None else _guess_context(columns, count, CONTEXT, taken)
+    if exchange is not None:
+        context = exchange.system
+    else:
+        context = _guess_context(columns, count, CONTEXT, taken) or _guess_beside(columns, count, question.field, taken)
     instructed = normalize_name(take_last_name(question.field)) == "instruction"
     groups = _guess_groups(columns, taken | find_fields_below(columns, (*CHOICES, *ANSWER)))
     guess = DatasetGuess(
@@ -357,11 +360,24 @@ def _guess_context(
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
 
-    found = find_named_field(columns, names, tells, taken, inner=False)
-    if found is None and names is CONTEXT:
-        top = {path: values for path, values in columns.items() if "." not in path}
-        found = find_named_field(top, BESIDE, tells, taken, inner=False)
-    return found
+    return find_named_field(columns, names, tells, taken, inner=False)
+
+
+def _guess_beside(columns: Mapping[str, Values], count: int, question: str, taken: Collection[str]) -> str | None:
+    """Return a text at the top of a row that its question is about."""
+    asked = columns[question]
+
+    def tells(values: Values) -> bool:
+        # A text with the question in it is a copy of the whole row, with its answer.
+        copies = sum(isinstance(value, str) and str(asked.get(at)) in value for at, value in values.items())
+        return len(values) == count and _are_texts(values) and 2 * copies < count
+
+    top = {path: values for path, values in columns.items() if "." not in path}
+    return find_named_field(top, BESIDE, tells, taken, inner=False)
+
+
+def _are_texts(values: Values) -> bool:
+    return all(isinstance(value, str) for value in values.values())
 
 
 def _guess_nested_context(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:

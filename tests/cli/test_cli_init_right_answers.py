@@ -197,6 +197,79 @@ SHAPES = {
         ["a ) 6 , b ) 9 , c ) 12"],
         ["Rationale"],
     ),
+    "agieval": Shape(
+        [
+            {"passage": "Ann runs.", "question": "Who runs?", "options": ["(A)Ann", "(B)Ben"], "label": "A"},
+            {"passage": "Ben sits.", "question": "Who sits?", "options": ["(A)Ann", "(B)Ben"], "label": "B"},
+        ],
+        ["A", "(B)"],
+        ["B", "A"],
+        ["Ann runs.\n\nWho runs?\n\n(A)Ann\n(B)Ben"],
+    ),
+    "cmb": Shape(
+        [
+            {
+                "exam_type": "x",
+                "question": "哪个是骨",
+                "answer": "B",
+                "option": {"A": "肝", "B": "股骨", "C": "皮", "D": ""},
+            },
+            {"exam_type": "x", "question": "哪个是腺", "answer": "A", "option": {"A": "肝", "B": "股骨", "C": "皮"}},
+        ],
+        ["B", "A"],
+        ["C", "B"],
+        ["A. 肝\nB. 股骨\nC. 皮"],
+    ),
+    "race": Shape(
+        [
+            {
+                "article": "Ann runs.",
+                "question": "Ann _ .",
+                "options": ["runs", "sits"],
+                "answer": "A",
+                "example_id": "a.txt",
+            },
+            {
+                "article": "Ben sits.",
+                "question": "Ben _ .",
+                "options": ["runs", "sits"],
+                "answer": "B",
+                "example_id": "b.txt",
+            },
+        ],
+        ["A", "sits"],
+        ["B", "runs"],
+        ["Ann runs.\n\nAnn _ .\n\nA. runs\nB. sits"],
+    ),
+    "c3": Shape(
+        [
+            {"question": "Who runs?", "choice": ["Ann", "Ben"], "answer": "Ann"},
+            {"question": "Who sits?", "choice": ["Ann", "Ben"], "answer": "Ben"},
+        ],
+        ["A", "Ben"],
+        ["B", "Ann"],
+        ["A. Ann\nB. Ben"],
+    ),
+    "pubmed_qa": Shape(
+        [
+            {
+                "question": "Does it?",
+                "context": {"contexts": ["It did."]},
+                "long_answer": "It does.",
+                "final_decision": "yes",
+            },
+            {
+                "question": "Can it?",
+                "context": {"contexts": ["It can not."]},
+                "long_answer": "It can not.",
+                "final_decision": "no",
+            },
+        ],
+        ["yes", "no"],
+        ["no", "yes"],
+        [],
+        ["long_answer"],
+    ),
     "bbh": Shape(
         [
             {"input": "Which is red?\nOptions:\n(A) blood\n(B) grass", "target": "(A)"},
@@ -617,6 +690,14 @@ def test_more_unused_fields_than_fit_a_screen_are_named_in_the_file(tmp_path, mo
     assert "  unused     and 4 more, which dataset.yaml names\n" in printed
     text = Path("dataset.yaml").read_text(encoding="utf-8")
     assert all(f"#   extra {at}: value {at}\n" in text for at in range(14))
+
+
+def test_a_copy_of_the_row_with_its_answer_is_not_shown(tmp_path, monkeypatch):
+    rows = [{"question": f"Why {n}?", "answer": f"a{n}", "text": f"Question: Why {n}? Answer: a{n}"} for n in range(3)]
+    benchmark = make_benchmark(tmp_path, monkeypatch, rows)
+    assert [item.question for item in benchmark.get_items()] == ["Why 0?", "Why 1?", "Why 2?"]
+    rows = [{"question": f"Who {n}?", "answer": f"a{n}", "text": f"It was a{n}."} for n in range(3)]
+    assert guess_dataset(rows).context == "text"
 
 
 @pytest.mark.parametrize(
