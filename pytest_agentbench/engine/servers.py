@@ -110,11 +110,13 @@ def list_servers(
             raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: sandbox.image: {problem}")
         if name not in given and (problem := server_refusal(name, known[name], root, profile)):
             raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
-    return {name: _exclude(known[name], profile.exclude_tools.get(name, ())) for name in names}
+    excluded = {name: tools for part in case.case_parts for name, tools in part.excluded_tools(profile).items()}
+    excluded |= profile.exclude_tools
+    return {name: _exclude(known[name], excluded.get(name, ())) for name in names}
 
 
 def _exclude(server: McpServer, tools: tuple[str, ...]) -> McpServer:
-    """Return the server without the tools that the run profile excludes."""
+    """Return the server without the tools that the run profile or a part of the case excludes."""
     return server.model_copy(update={"exclude_tools": (*server.exclude_tools, *tools)}) if tools else server
 
 

@@ -272,3 +272,7 @@ class CasePart(Record):
     def optional_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
         """Return the offered MCP servers that a run goes on without if they are missing here or do not start."""
         return ()
+
+    def excluded_tools(self, profile: Any) -> Mapping[str, tuple[str, ...]]:
+        """Return the names of tools that the run is not offered, by MCP server; the run profile's own names win."""
+        return {}

@@ -55,8 +55,17 @@ PUBLISHED_PLANNER: Mapping[str, Any] = {
     "sequential_only_tools": [f"Google Maps:{name}" for name in _MAPS],
 }
 """Settings of the published runs that are not our defaults, by the original's benchmark_config.yaml."""
+PUBLISHED_EXCLUSIONS: Mapping[str, tuple[str, ...]] = {
+    "Paper Search": (
+        *("search_semantic", "download_semantic", "read_semantic_paper"),
+        *("search_iacr", "read_iacr_paper", "download_iacr"),
+    ),
+    "OSINT Intelligence": ("osint_overview",),
+    "BioMCP": ("alphagenome_predictor",),
+}
+"""Tools that the published runs were not offered, by server: `problematic_tools` of that file."""
 PUBLISHED_JUDGING: Mapping[str, Any] = {"shuffle": "bands"}
-"""The same of the judge."""
+"""Settings of the judge in the published runs that are not our defaults."""
 
 
 def _with_published(data: Any, settings: Mapping[str, Any]) -> Any:
@@ -100,7 +109,7 @@ class PlannerSettings(Record):
     prompts: PlannerPrompts = Field(default=None, exclude_if=is_none)
     """A folder of prompts in place of ours: `<prompt>.<language>.txt`, such as `plan.en.txt`."""
     compat: Literal["mcp_bench"] | None = Field(default=None, exclude=True)
-    """Settings of MCP-Bench's published runs, unless they are given: its resident server and sequential tools."""
+    """Settings of MCP-Bench's published runs, unless they are given: resident server, sequential and excluded tools."""
 
     @model_validator(mode="before")
     @classmethod
@@ -239,6 +248,10 @@ class McpTask(CasePart):
         """Return the servers that only distract, unless the profile requires them."""
         settings = profile.section(PLANNER)
         return () if settings.distractors == "required" else self._distractors(case_id, settings, declared)
+
+    def excluded_tools(self, profile: "RunProfile") -> Mapping[str, tuple[str, ...]]:
+        """Return the tools that the published runs were not offered, where the planner's `compat` asks for them."""
+        return PUBLISHED_EXCLUSIONS if profile.section(PLANNER).compat == "mcp_bench" else {}
 
     def _distractors(self, case_id: str, settings: PlannerSettings, declared: Collection[str]) -> list[str]:
         needed = {*self.servers, *settings.resident_servers}

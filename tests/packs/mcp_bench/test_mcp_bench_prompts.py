@@ -13,12 +13,21 @@ from runners.runners_support import assistant, told
 from synthesis.synthesis_samples import GIT, TIME
 from tool_use_samples import make_run, make_task
 
+from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.prompt_files import PromptTexts, read_prompts
+from pytest_agentbench.config.session_roots import decide_roots
+from pytest_agentbench.engine.servers import list_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.judge import TOOL_USE_REPETITIONS, make_assessment
 from pytest_agentbench.packs.mcp_bench.planner import PlannerRunner
 from pytest_agentbench.packs.mcp_bench.prompts import PROMPTS, SYNTHESIS_PROMPTS
-from pytest_agentbench.packs.mcp_bench.records import PUBLISHED_PLANNER, McpJudging, PlannerSettings
+from pytest_agentbench.packs.mcp_bench.records import (
+    PUBLISHED_EXCLUSIONS,
+    PUBLISHED_PLANNER,
+    McpJudging,
+    McpTask,
+    PlannerSettings,
+)
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Drafts, Place
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import make_fuzzing_request, make_gate_request
 from pytest_agentbench.packs.mcp_bench.wording import read_synthesis_wording, replace_prompts
@@ -140,6 +149,8 @@ def test_the_published_settings_are_those_of_the_originals_configuration() -> No
     settings, execution = PlannerSettings(compat="mcp_bench"), config["execution"]
     assert list(settings.resident_servers) == config["benchmark"]["resident_servers"]
     assert list(settings.sequential_only_tools) == execution["sequential_only_tools"]
+    excluded = {f"{server}:{name}" for server, names in PUBLISHED_EXCLUSIONS.items() for name in names}
+    assert excluded == set(execution["problematic_tools"])
     assert settings.distraction_servers == config["benchmark"]["distraction_servers_default"]
     assert settings.max_rounds == execution["max_execution_rounds"]
     assert settings.parallel_calls_per_server == execution["server_semaphore_limit"]
@@ -148,3 +159,30 @@ def test_the_published_settings_are_those_of_the_originals_configuration() -> No
     assert settings.summary_tokens == config["llm"]["summarization_max_tokens"]
     assert config["evaluation"]["judge_stability_runs"] == TOOL_USE_REPETITIONS
     assert PlannerRunner.run_seconds == execution["task_timeout"]
+
+
+def test_compat_excludes_the_tools_that_the_published_runs_were_not_offered(tmp_path: Path) -> None:
+    (tmp_path / "suites").mkdir()
+    servers = {name: {"command": "python3"} for name in ("Paper Search", "Time MCP", "OSINT Intelligence")}
+    (tmp_path / "servers.yaml").write_text(yaml.safe_dump({"schema_version": 1, "servers": servers}))
+    [root] = {decide_roots([tmp_path], tmp_path).of(tmp_path / "test.yaml")}
+    task = McpTask(servers=("Paper Search", "OSINT Intelligence"), fuzzy="Find it.")
+    case = make_task().model_copy(update={"path": tmp_path / "test.yaml", "parts": {"mcp_task": task}})
+
+    def excluded(**fields) -> dict[str, tuple[str, ...]]:
+        profile = make_run_profile(**fields)
+        return {name: server.exclude_tools for name, server in list_servers(root, profile, case).items()}
+
+    assert set(excluded().values()) == {()}
+    found = excluded(planner={"compat": "mcp_bench"})
+    assert found == {
+        "OSINT Intelligence": ("osint_overview",),
+        "Paper Search": PUBLISHED_EXCLUSIONS["Paper Search"],
+        "Time MCP": (),
+    }
+    found = excluded(planner={"compat": "mcp_bench"}, exclude_tools={"Paper Search": ["search"]})
+    assert (found["Paper Search"], found["OSINT Intelligence"]) == (("search",), ("osint_overview",))
+
+
+def make_run_profile(**fields) -> RunProfile:
+    return RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)
