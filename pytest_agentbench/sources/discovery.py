@@ -17,7 +17,13 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.case_source import CaseSource, IndexedCase, OpenedSource, SourceRequest
-from pytest_agentbench.sources.names import SourceName, load_source, source_names
+from pytest_agentbench.sources.names import (
+    SourceName,
+    describe_expected_rows,
+    is_table,
+    load_source,
+    source_names,
+)
 
 if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset
@@ -62,6 +68,8 @@ def open_source(path: Path, request: SourceRequest) -> OpenedSource:
     """Return the opened file of any source. Raises ConfigError with all that is wrong with it, and for other files."""
     source = named_source(path, request.root)
     if source is None:
+        if is_table(path.name):
+            raise ConfigError(describe_expected_rows(str(path)))
         raise ConfigError(f"{path}:1:1: found a file of another kind, expected one that holds cases")
     return source.open(path, request)
 
@@ -74,6 +82,8 @@ def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> D
     source = named_source(path, root)
     if source is not None and source is not DATASETS:
         raise ConfigError(f"{path}:1:1: found {source.holds}, expected questions; pytest runs them")
+    if is_table(path.name):
+        raise ConfigError(describe_expected_rows(str(path)))
     return open_dataset(path, root, run_code=run_code)
 
 

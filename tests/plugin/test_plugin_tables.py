@@ -9,7 +9,7 @@ from pytest_agentbench.cli import main
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "ROWS.PARQUET"])
-def test_pytest_and_validate_say_of_a_table_what_init_dataset_says(
+def test_pytest_and_all_commands_say_of_a_table_what_init_dataset_says(
     bench: Bench, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     bench.write(name, "question,answer\n1 + 1?,2\n")
@@ -20,7 +20,8 @@ def test_pytest_and_validate_say_of_a_table_what_init_dataset_says(
     assert finished.ret == pytest.ExitCode.USAGE_ERROR
     finished.stderr.fnmatch_lines([f"*{bench.path / name}*", f"ERROR: *{expected}"])
     capsys.readouterr()
-    for command in (["init", "dataset", name], ["validate", name]):
+    bench.write("preds.json", '{"a": "2"}')
+    for command in (["init", "dataset", name], ["validate", name], ["list", name], ["evaluate", name, "preds.json"]):
         assert main(command) != 0
         printed = capsys.readouterr()
         assert expected in printed.out + printed.err
