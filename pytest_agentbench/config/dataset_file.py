@@ -416,6 +416,13 @@ class DatasetDescriptor(ConfigFile):
         complain(tools_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
+    @field_validator("functions_from")
+    @classmethod
+    def _runner_takes_functions(cls, value: str | None, info: ValidationInfo) -> str | None:
+        context = {"llm_probe": {"functions": value}}
+        complain(((), text) for _, text in tools_problems(info.data.get("runner"), context, known_of(info)))
+        return value
+
     @field_validator("mcp_servers")
     @classmethod
     def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:

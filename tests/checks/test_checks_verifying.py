@@ -243,6 +243,35 @@ def test_a_digest_tells_content_and_mode(tmp_path) -> None:
     assert source_digest(all_of_it) == before
 
 
+@plainly
+def test_the_answer_is_put_before_hidden_texts(bench: VerifierBench) -> None:
+    bench.left({"solution.txt": "left by a tool", "kept.txt": "kept"})
+    bench.answer = "```\nanswered\n```"
+    command = ("/bin/sh", "-c", "cat solution.txt hidden.txt kept.txt")
+    files = [{"target": "hidden.txt", "text": "hidden\n"}]
+    result = bench.verify(command=command, files=files, answer_file="solution.txt")
+    assert result.outputs["printed"] == "answered\nhidden\nkept"
+    result = bench.verify(command=command, files=files, answer_file="hidden.txt")
+    assert result.outputs["printed"] == "left by a toolhidden\nkept"
+    result = bench.verify(command=command, files=files)
+    assert result.outputs["printed"] == "left by a toolhidden\nkept"
+
+
+@plainly
+@pytest.mark.slow
+def test_apart_the_answer_is_put_to_the_solution(bench: VerifierBench) -> None:
+    bench.answer = GOOD
+    asks = (
+        "from agentbench_solution import Solution\ndef test_it(): assert Solution().call('s:median', [3, 1, 2]) == 2\n"
+    )
+    files = [{"target": "test_it.py", "text": asks}]
+    result = bench.verify(pytest={"tests": ["test_it.py"]}, files=files, answer_file="s.py", apart=True)
+    assert (result.outcome, result.outputs["graded"]) == ("passed", "apart")
+    bench.answer = BAD
+    result = bench.verify(pytest={"tests": ["test_it.py"]}, files=files, answer_file="s.py", apart=True)
+    assert result.outcome == "failed"
+
+
 def test_a_text_has_the_digest_of_a_file_that_holds_it(tmp_path) -> None:
     (tmp_path / "a").write_text("é\n", encoding="utf-8")
     one, other = HiddenFile(target="t", source=tmp_path / "a"), HiddenFile(target="t", text="é\n")

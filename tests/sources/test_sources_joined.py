@@ -82,3 +82,8 @@ def test_wrong_declarations_are_errors_of_their_row(describe):
     first, second = cases(describe(rows, functions_from="function"))
     assert "rows.jsonl:1:1: function: found 'f', expected a function" in first.message
     assert "rows.jsonl:2:1: functions_from: found no field 'function'" in second.message
+
+
+def test_a_runner_with_tools_of_its_own_takes_no_functions(describe):
+    with pytest.raises(ConfigError, match="functions_from: the runner openclaw has tools of its own"):
+        describe([{"question": "q", "function": []}], functions_from="function", runner={"type": "openclaw"})

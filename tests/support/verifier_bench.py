@@ -16,7 +16,7 @@ from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.verifying.run import run_verifiers
 from pytest_agentbench.records.case import Case, RunnerSpec
 from pytest_agentbench.records.evaluation import CheckResult
-from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -53,6 +53,8 @@ class VerifierBench:
         self.sandboxes = Sandboxes(Workspaces(tmp_path))
         self.workspace = self.sandboxes.workspaces.create("left")
         self.template: Path | None = None
+        self.answer: str | None = None
+        """The run's final answer."""
         self.spec = SandboxSpec(kind, image=IMAGE if kind == "docker" else None)  # type: ignore[arg-type]
 
     def left(self, files: Mapping[str, str]) -> None:
@@ -95,6 +97,7 @@ class VerifierBench:
             status="success",
             started_at=datetime.now(UTC),
             duration_seconds=1.0,
+            trace=() if self.answer is None else (FinalOutputEvent(sequence=0, at=0.0, content=self.answer),),
         )
         context = CheckContext(case, artifact, self.workspace, {})
         [result] = self.runner.run(run_verifiers(context, self.sandboxes, self.spec))
