@@ -216,7 +216,7 @@ def test_wrong_usage(evaluate, argv, said):
 
 @pytest.mark.parametrize(
     "argv",
-    [["--metric", "similarity>=2"], ["--fail-under", "5"], ["--missing", "one"], ["--compat", "v2"]],
+    [["--metric", "similarity>=2"], ["--fail-under", "5"], ["--missing", "one"], ["--compat", "v3"]],
 )
 def test_option_that_cannot_be_parsed(evaluate, argv, capsys):
     with pytest.raises(SystemExit) as ended:
