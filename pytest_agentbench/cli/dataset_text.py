@@ -85,7 +85,7 @@ def show_value(value: object) -> str:
 
 
 def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
-    """Return the metric as the descriptor has it; None where there is no answer to compare with."""
+    """Return the metric as the descriptor has it, None if there is no answer to compare with."""
     if guess.answer is None:
         return None
     name, threshold, _ = _METRICS[guess.answers_are]

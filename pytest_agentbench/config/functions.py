@@ -22,7 +22,7 @@ _MOST_LEVELS = 32
 
 
 class Function(NamedTuple):
-    """A function by its name, what a model is told of it, and the JSON Schema of its arguments."""
+    """A function: its name, its description for models, and the JSON Schema of its arguments."""
 
     name: str
     description: str

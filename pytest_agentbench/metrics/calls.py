@@ -50,7 +50,7 @@ def calls_match(
 
 
 def read_calls(text: str) -> list[Call]:
-    """Return the calls that a text is in Python, none for a text that is anything else."""
+    """Return the calls of a text in Python, [] if it contains anything else."""
     block = _BLOCK.search(text)
     code = (block[1] if block else text).strip().strip("`").strip()
     if len(code) > _MOST_TEXT:

@@ -50,10 +50,10 @@ def find_letters(text: str) -> str:
 def choices_of(
     item: Mapping[str, Any], find: Callable[[str], Any], choices: ChoiceFields, answer_is: AnswerIs | None
 ) -> dict[str, Any]:
-    """Return the item with the list of its options as `choices`, and with a letter as its answer if labels or a new
-    order say which option that is.
+    """Return the item with the list of its options as `choices`; its answer becomes a letter if the descriptor names
+    labels or another order.
 
-    Raises ValueError for options that are none, and for an answer that is none of them.
+    Raises ValueError for wrong options, and for an answer that is no option.
     """
     options = list_options(find, choices.fields)
     changed: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def choices_of(
 
 
 def list_options(find: Callable[[str], Any], fields: Iterable[str]) -> list[str]:
-    """Return the options that stand in the fields. Raises ValueError for what is no option."""
+    """Return the options in the fields. Raises ValueError for values that are no options."""
     options: list[Any] = []
     for path in fields:
         value = find(path)
@@ -100,7 +100,7 @@ def _find_label(answer: Any, labels: Any, count: int) -> int:
 
 
 def _find_right(answer: Any, options: Sequence[str], answer_is: AnswerIs | None) -> int:
-    """Return the place of the right option: by what `answer_is` says, else by a number in range, a letter or a text."""
+    """Return the place of the right option, read by `answer_is`, else as a number in range, a letter or a text."""
     text = str(answer).strip()
     number = int(text) if text.isdecimal() and len(text) < 3 else -1
     letters = ascii_uppercase[: len(options)]
