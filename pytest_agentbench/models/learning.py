@@ -54,11 +54,11 @@ class GoodReplies:
     def is_hiccup(self, reply: RawReply, model: Model) -> bool:
         """Return whether a page in place of an answer comes from a proxy that fails for a moment.
 
-        Before the first good reply it comes from a wrong address. A 404 may be about the model, so the model itself
-        must have given one.
+        Before the model's first good reply it comes from a wrong address, which the model's name may be a part of.
         """
-        proven = bool(self._models) if reply.status == 200 else model.requested_model in self._models
-        return proven and reply.status in (200, 404) and is_page(reply.headers.get("content-type", ""), reply.content)
+        if model.requested_model not in self._models or reply.status not in (200, 404):
+            return False
+        return is_page(reply.headers.get("content-type", ""), reply.content)
 
 
 class Change(Record):

@@ -110,16 +110,19 @@ def test_what_is_no_good_answer_proves_no_address(page, before):
 @pytest.mark.parametrize(
     ("changed", "page", "repeated"),
     [
-        ({"requested_model": "other"}, "html", True),
+        ({"model_id": "same"}, "html", True),
+        ({"api_key_env": None}, "html", True),
+        ({"requested_model": "other"}, "html", False),
         ({"requested_model": "other"}, "html-404", False),
         ({"api": "responses"}, "html", False),
     ],
 )
-def test_a_good_answer_proves_its_protocol_and_for_a_404_its_model(changed, page, repeated):
+def test_a_good_answer_proves_its_protocol_and_its_model(changed, page, repeated):
     with FaultEndpoint(lambda message, nth: "ok" if message == "first" else page) as endpoint:
         first, second = model_at(endpoint), model_at(endpoint, **changed)
         _, error = ask_in_order(endpoint, (first, "first"), (second, "second"))
     assert error.reason == ("provider_error" if repeated else "rejected")
+    assert len(endpoint.requests) == (3 if repeated else 2)
 
 
 @pytest.mark.parametrize(

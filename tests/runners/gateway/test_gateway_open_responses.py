@@ -112,6 +112,7 @@ def test_a_request_without_a_model_is_malformed(tmp_path: Path) -> None:
     assert requests == []
 
 
+@pytest.mark.slow
 def test_the_scripted_endpoint_answers_alike(tmp_path: Path) -> None:
     (tmp_path / "test.yaml").write_text(
         "schema_version: 1\ncase_id: a\ntitle: A\nrunner: {type: llm_probe}\n"
