@@ -51,7 +51,7 @@ class PromptTexts(Record):
     texts: dict[str, str]
 
     def find(self, prompt: str, language: str) -> str | None:
-        """Return the text in place of a prompt, None if the folder has none."""
+        """Return the text of a prompt, None if the folder has none."""
         return self.texts.get(f"{prompt}.{language}")
 
     def only(self, prompts: Mapping[str, Slots]) -> PromptTexts | None:
@@ -136,9 +136,9 @@ PROMPTS_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]
 
 
 def prompt_folder(prompts: Mapping[str, Slots], used: Mapping[str, Slots] | None = None) -> BeforeValidator:
-    """Return what reads a field that names a folder of these prompts, relative to the field's file.
+    """Return the validator of a field that names a folder of these prompts, relative to the field's file.
 
-    The field's value is what the folder says, of the `used` ones alone. A guest may not name one.
+    The field's value holds the texts of the `used` prompts (default: all). A guest may not name a folder.
     """
 
     def read(value: Any, info: ValidationInfo) -> Any:

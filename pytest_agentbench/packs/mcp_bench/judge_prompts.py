@@ -248,7 +248,7 @@ def make_judge_messages(
 def _fill_prompt(
     text: str, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
-    """Return what makes an iteration's messages by a prompt of a file, which has its own stance and form of reply.
+    """Return a function from an iteration to its messages, by a prompt of a file.
 
     Raises ConfigError if the profile has anchors that the prompt does not show.
     """

@@ -26,6 +26,6 @@ PROMPTS = {**PLANNER_PROMPTS, **JUDGE_PROMPTS, **SYNTHESIS_PROMPTS}
 """All of them: one folder may have any."""
 
 PlannerPrompts = Annotated[PromptTexts | None, prompt_folder(PROMPTS, used=PLANNER_PROMPTS), PROMPTS_SCHEMA]
-"""A folder of prompts, of which the planner's count."""
+"""A folder of prompts, of which a run profile keeps the planner's."""
 JudgePrompts = Annotated[PromptTexts | None, prompt_folder(PROMPTS, used=JUDGE_PROMPTS), PROMPTS_SCHEMA]
-"""The same of the judge."""
+"""A folder of prompts, of which an evaluation profile keeps the judge's."""

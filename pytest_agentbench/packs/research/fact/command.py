@@ -33,18 +33,16 @@ from pytest_agentbench.packs.research.fact.citations import (
     compute_statistics,
     format_result,
 )
+from pytest_agentbench.packs.research.fact.row_files import EndedRows, HeadRow, StoredRows
 from pytest_agentbench.packs.research.fact.rows import (
     COUNTED_STAGES,
     STAGES,
     CitedPage,
     Contents,
-    EndedRows,
     FactPagesFailed,
     FactRow,
     FactScore,
-    HeadRow,
     OriginalFactRow,
-    StoredRows,
     count_row,
     deduplicate_pages,
     dump_pages,
