@@ -131,7 +131,8 @@ _LONGEST_REPLY = 20_000
 """Characters at the end of a reply in which options are looked for."""
 _MOST_STATEMENTS = 8
 """Sentences that say what the answer is, from the last one on, in which options are looked for."""
-_SENTENCE = re.compile(r"[^.!?。！？\n]+")
+_SENTENCE_END = re.compile(r"[.!?]\s|[。！？\n]")
+_LONGEST_SENTENCE = 200
 
 
 def clean(text: str) -> str:
@@ -168,8 +169,7 @@ def mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
         named = {each for each in named if not any(each != other and contains_answer(each, other) for other in named)}
         if len(named) == 1:
             option = named.pop()
-            is_meant = any(_affirms(sentence.group(), option) for sentence in _SENTENCE.finditer(passage))
-            return option_letters(option, options) if is_meant else set()
+            return option_letters(option, options) if _affirms(passage, option) else set()
         if named:
             return set()
     return set()
@@ -187,10 +187,18 @@ def option_letters(text: str, options: Sequence[str]) -> set[str]:
     return {ALPHABET[index] for index, option in enumerate(options) if folded(option).rstrip(".。 ") == plain}
 
 
-def _affirms(sentence: str, option: str) -> bool:
-    """Return whether the sentence names the option and says no before it nowhere."""
-    at = folded(sentence).find(folded(option).rstrip(".。 "))
-    return at >= 0 and not _NEGATION.search(folded(sentence)[:at])
+def _affirms(passage: str, option: str) -> bool:
+    """Return whether the passage names the option at least once without a word before it in its sentence that says
+    no.
+    """
+    passage, option = folded(passage), folded(option).rstrip(".。 ")
+    at = passage.find(option)
+    while at >= 0:
+        sentence = _SENTENCE_END.split(passage[max(0, at - _LONGEST_SENTENCE) : at])[-1]
+        if not _NEGATION.search(sentence):
+            return True
+        at = passage.find(option, at + 1)
+    return False
 
 
 def _boxed(line: str) -> set[str]:

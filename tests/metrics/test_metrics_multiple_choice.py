@@ -351,6 +351,15 @@ def test_a_number_is_named_as_a_whole_and_a_single_letter_never():
     assert score("multiple_choice", "B", "This is a sentence", choices=["y", "a", "b"]) == 0
 
 
+def test_an_option_with_a_full_stop_is_named_in_a_sentence():
+    options = ["St. Louis", "Au", "U.S."]
+    assert score("multiple_choice", "A", "I think it is St. Louis, of course.", choices=options) == 1
+    assert score("multiple_choice", "A", "It is not St. Louis.", choices=options) == 0
+    assert score("multiple_choice", "A", "Not St. Louis? Sure. It is St. Louis.", choices=options) == 1
+    assert score("multiple_choice", "B", "It must be Au", choices=options) == 1
+    assert score("multiple_choice", "C", "That is the U.S. of course", choices=options) == 1
+
+
 def test_options_of_a_ground_truth_are_not_looked_for_in_a_sentence():
     with pytest.raises(ValueError, match="expected a letter, the text of one option"):
         score("multiple_choice", "It is yellow", "D", choices=COLOURS)

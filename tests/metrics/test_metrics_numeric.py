@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from metrics_samples import reported
 
 from pytest_agentbench.metrics.numbers import answered_number
+from pytest_agentbench.metrics.passages import without_run_on
 from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
@@ -302,6 +303,21 @@ def test_a_reply_that_goes_on_with_a_further_question_answers_first(reply):
 def test_a_reply_that_corrects_itself_or_has_headings_does_not_run_on(reply):
     result = measure(MetricSpec(name="numeric_match"), "18", reply, METRICS)
     assert (result.score, result.details) == (1, {"expected": "18", "found": "18"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "head"),
+    [
+        ("#### 1\nQ: 2?\n#### 3", "#### 1\n"),
+        ("#### 1\n\nQuestion: 2?", "#### 1\n\n"),
+        ("To answer this:\nQuestion: 2?\nAnswer: 3", None),
+        ("Question: 2?\nAnswer: 3", None),
+        ("Question: 2?\nAnswer: 3\nQuestion: 4?", "Question: 2?\nAnswer: 3\n"),
+        ("no answer\nQ: 2?", None),
+    ],
+)
+def test_a_reply_ends_before_a_question_that_follows_an_answer(reply, head):
+    assert without_run_on(reply) == ((reply, False) if head is None else (head, True))
 
 
 def test_tolerances():
