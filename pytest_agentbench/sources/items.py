@@ -33,7 +33,11 @@ class BenchmarkItem:
     @property
     def row_answer(self) -> Any:
         """Return the answer as a row holds it; the text, if that has been changed since."""
-        is_same = self.typed_answer is not None and answer_text_of({"answer": self.typed_answer}) == self.answer
+        item = {"answer": self.typed_answer}
+        is_same = self.typed_answer is not None and self.answer in (
+            answer_text_of(item),
+            answer_text_of(item, as_json=True),
+        )
         return self.typed_answer if is_same else self.answer
 
 
@@ -115,9 +119,12 @@ def answer_of(item: Mapping[str, Any], *, as_json: bool = False) -> Gold | None:
     return read_gold(json_text(answer) if as_json else answer)
 
 
-def answer_text_of(item: Mapping[str, Any]) -> str:
-    """Return a right answer as one text, "" if there is none; an object as its JSON."""
-    return gold_reply(answer_of(item, as_json=isinstance(item.get("answer"), dict)) or "")
+def answer_text_of(item: Mapping[str, Any], *, as_json: bool = False) -> str:
+    """Return a right answer as one text, "" if there is none. What is right only for metrics of JSON is its JSON."""
+    try:
+        return gold_reply(answer_of(item, as_json=as_json) or "")
+    except ValueError:
+        return gold_reply(answer_of(item, as_json=True) or "")
 
 
 def typed_answer_of(item: Mapping[str, Any]) -> Any:

@@ -85,7 +85,7 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
     evaluator = evaluator_of(metadata)
     if evaluator is None:
         metrics, recipe = dataset.metrics, dataset.recipe
-        answer = answer_of(item, as_json=any(metric.name in _READ_JSON for metric in metrics))
+        answer = answer_of(item, as_json=_compares_json(dataset, None))
         if not answer:
             metrics = tuple(metric for metric in metrics if metric.name not in COMPARING_METRICS)
         metrics = metrics if recipe is None else recipe.metrics(metrics, item)
@@ -126,19 +126,26 @@ def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) 
     known = dataset.known
     if name in BUILTIN_KINDS or name in (known.checks or ()):
         check = Check.model_validate({"check_id": "evaluator", "declarative": {**args, "kind": name}})
-        return (check,), (), answer_of(item, as_json=True)
+        return (check,), (), answer_of(item, as_json=_compares_json(dataset, name))
     if known.metrics is not None and name not in known.metrics:
         names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
         raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
     own = dict(args)
     if "reference" in own:
         item = {"answer": own.pop("reference")}
-    reference = answer_of(item, as_json=name in _READ_JSON)
+    reference = answer_of(item, as_json=_compares_json(dataset, name))
     if not reference and name in COMPARING_METRICS:
         raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
     compat = dataset.descriptor.compat if dataset.descriptor is not None else None
     metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
     return (), (_reading_choices(dataset, metric, item),), reference
+
+
+def _compares_json(dataset: Dataset, evaluator: str | None) -> bool:
+    """Return whether a list or an object is one answer: a metric compares JSON, or an evaluator that is a check."""
+    if evaluator is None:
+        return any(metric.name in _READ_JSON for metric in dataset.metrics)
+    return evaluator in _READ_JSON or evaluator in BUILTIN_KINDS or evaluator in (dataset.known.checks or ())
 
 
 def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
@@ -427,12 +434,14 @@ def _verifiers(recipe: Recipe, item: Mapping[str, Any]) -> tuple[Verifier, ...]:
 
 def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
     item: dict[str, Any] = parse_value(row.raw)
-    own_id = item.get("id")
+    own_id, metadata = item.get("id"), metadata_of(item)
+    evaluator = evaluator_of(metadata)
+    as_json = _compares_json(dataset, None if evaluator is None else evaluator["func"])
     return BenchmarkItem(
         id=row.case_id.removeprefix(f"{dataset.name}.") if own_id is None else str(own_id),
         question=item["question"] if dataset.recipe is None else dataset.recipe.prompt(item),
-        answer=answer_text_of(item),
-        metadata=metadata_of(item),
+        answer=answer_text_of(item, as_json=as_json),
+        metadata=metadata,
         typed_answer=typed_answer_of(item),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench import Benchmark, BenchmarkWarning, Measured, create_benchmark, metric, score
+from pytest_agentbench.cli import main
 
 REPORTS = Path(__file__).parents[3] / "shared" / "data" / "reports"
 needs_reports = pytest.mark.skipif(not REPORTS.is_dir(), reason="the shared data is not beside the project")
@@ -244,3 +245,16 @@ def test_an_item_whose_answer_is_changed_is_compared_with_the_new_text(tmp_path)
     benchmark = create_benchmark(tmp_path / "rows.jsonl")
     benchmark.items[0].answer = "c"
     assert [benchmark.evaluate([each])[0].score for each in "abc"] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("answer", [["a", 1], [["a"], {"b": 2}], {"a": 1}, True, 5])
+def test_the_answer_of_an_item_is_a_right_reply_where_json_is_compared_too(tmp_path, answer):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "?", "answer": answer}))
+    path = tmp_path / "dataset.yaml"
+    path.write_text("schema_version: 1\nfiles: [rows.jsonl]\nmetrics: [{name: json_match, threshold: 1}]\n")
+    benchmark = create_benchmark(path)
+    [item] = benchmark.items
+    assert json.loads(item.answer) == answer
+    [result] = benchmark.evaluate([item.answer])
+    assert (result.score, result.ground_truth) == (1, item.answer)
+    assert main(["validate", str(tmp_path)]) == 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from string import ascii_uppercase
 
 import pytest
 
 from pytest_agentbench.metrics.golds import compare_golds
 from pytest_agentbench.metrics.registry import METRICS, Measured, MetricContext, measure, measure_async, takes_long
+from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.records.gold import Golds, are_integers, gold_text, json_text, read_gold
 
@@ -155,3 +158,37 @@ def test_the_originals_definition_is_given_pythons_text(compat, prediction):
 def test_many_answers_may_take_long():
     assert takes_long("exact_match", METRICS, read_gold(["a" * 9_000, "b" * 9_000, "c" * 9_000]), "x")
     assert not takes_long("exact_match", METRICS, read_gold(["a", "b"]), "x")
+
+
+VALUES = [(n * 37 % 1009) / 8 - 60 for n in range(200)]
+
+
+@pytest.mark.parametrize("name", ["exact_match", "contains_answer", "numeric_match"])
+def test_a_number_matches_its_spellings_and_not_its_opposite(name):
+    for value in VALUES:
+        spellings = {json.dumps(value), str(value), f"{value:g}"}
+        assert [score(name, value, each) for each in spellings] == [1] * len(spellings)
+        assert [score(name, [value, "x 1"], each) for each in spellings] == [1] * len(spellings)
+        assert value == 0 or score(name, value, str(-value)) == 0
+        assert score(name, value, str(value + 1)) == 0
+
+
+def test_each_of_several_answers_is_right_and_all_are_needed_if_the_rule_says_so():
+    for first, second in zip(VALUES[::2], VALUES[1::2], strict=True):
+        answers = [f"{first:g} km", f"{second:g} miles"]
+        both = " and ".join(answers)
+        assert [score("contains_answer", answers, each) for each in answers] == [1, 1]
+        assert [score("contains_answer", {"all_of": answers}, each) for each in [both, *answers]] == [1, 0, 0]
+        assert score("json_match", json.dumps([first, second]), f"[{first:g}, {second:g}]") == 1
+        assert score("json_match", json.dumps([first, second]), f"[{second:g}, {first:g}]") == 0
+
+
+@pytest.mark.parametrize("count", range(2, 27))
+def test_an_integer_is_the_option_at_its_place_whatever_numbers_the_options_are(count):
+    options = [str(count - 1 - place) for place in range(count)]
+    for place, letter in zip(range(count), ascii_uppercase, strict=False):
+        assert score("multiple_choice", place, f"The answer is {letter}.", choices=options) == 1
+        other = ascii_uppercase[(place + 1) % count]
+        assert score("multiple_choice", place, f"The answer is {other}.", choices=options) == 0
+        assert score("multiple_choice", place + 1, f"({letter})", choices=options, answer_is="index1") == 1
+        assert score("multiple_choice", options[place], letter, choices=options, answer_is="text") == 1
