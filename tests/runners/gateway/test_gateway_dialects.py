@@ -417,3 +417,20 @@ def test_no_request_breaks_a_dialect(tmp_path: Path, caplog: pytest.LogCaptureFi
         model = Model(model_id="m", requested_model="m-1", base_url=endpoint.base_url, api_key_env=None)
         refused_or_asked()
     assert caplog.records == []
+
+
+@spoken
+@pytest.mark.parametrize("finish", ["abort", "cancelled"])
+def test_a_generation_that_the_server_gave_up_is_an_outage_to_an_agent(
+    tmp_path: Path, spoken: Spoken, finish: str
+) -> None:
+    async def run() -> None:
+        async with served(model, tmp_path) as it:
+            answered = await post(it, spoken, spoken.ask("Go.", "told-v1"))
+            assert (answered.status_code, "Par" in answered.text) == (400, False)
+            assert NO_ANSWER in answered.text
+            assert it.gateway.outage is not None
+            assert it.gateway.outage.reason == "aborted"  # type: ignore[attr-defined]
+
+    with told(assistant("Par", finish=finish)) as (model, _):
+        asyncio.run(run())
