@@ -24,7 +24,7 @@ _METRICS: dict[str, tuple[str, float, str]] = {
     "formula": ("math_equal", 1.0, "the answers are formulas; needs pip install 'pytest-agentbench[metrics]'"),
     "long": ("f1_score", 0.5, "the answers are long, so words in common count; 0.5 is a guess"),
     "short": ("exact_match", 1.0, "the reply must be the answer and nothing else"),
-    "boolean": ("exact_match", 1.0, "the answers are true and false, which read True and False"),
+    "boolean": ("exact_match", 1.0, "the answers are true and false; True and False are right too"),
 }
 _INSTEAD = {
     "number": "exact_match, if the reply is to be the number and nothing else",
