@@ -41,8 +41,8 @@ EXTRA_BODY = "extra_body"
 """The mapping whose names are request fields because somebody says so."""
 _SET_BY_RUNS = frozenset({"model", "messages", "tools"})
 _OF_MODELS = """
-api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id model_name
-openrouter_model parameters prices primary_params prompt_cache query requested_model scripted wires
+anthropic_version api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id
+model_name openrouter_model parameters prices primary_params prompt_cache query requested_model scripted wires
 """
 MODEL_FIELDS = frozenset(_OF_MODELS.split())
 """Fields of models.yaml and of a suite's models that no request has. `provider` is one of both."""

@@ -97,9 +97,8 @@ BUILTIN_METRICS: Mapping[str, str] = {
 METRICS = MetricTable({**BUILTIN_METRICS, "pass_at_k": "scoring", "pass_hat_k": "scoring"})
 """Every metric known to this process, by name. Fill it with the `metric` decorator."""
 
-V1_METRICS = MetricTable(
-    dict.fromkeys(("f1_score", "bleu_score", "rouge_score", "contains_answer", "numeric_match"), "text")
-)
+_V1_NAMES = "exact_match similarity f1_score bleu_score rouge_score contains_answer numeric_match"
+V1_METRICS = MetricTable(dict.fromkeys(_V1_NAMES.split(), "text"))
 """The original benchmark's definitions (seed 001), for `compat="v1"`."""
 
 V2_METRICS = MetricTable(

@@ -66,7 +66,9 @@ def test_the_original_loaders_items_but_for_what_the_specification_decides():
     nested: dict[str, Any] = {"metadata": {"a": 1}, "x": [1]}
     assert differences == [
         (0, "id", 1, "1"),  # ids become texts
+        (1, "answer", "True", "true"),  # values are spelled as JSON spells them
         (1, "metadata", nested, {"a": 1, "x": [1]}),  # a metadata mapping is merged, not nested
+        (3, "answer", "['a', 'b']", "a"),  # a list is "any of these": the first one stands for all
     ]
     assert [item["id"] for item in expected[len(items) :]] == ["d"]  # the duplicate was kept silently
     assert messages == [
