@@ -33,7 +33,6 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
-from pytest_agentbench.tools.base import declare_tool
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
@@ -319,10 +318,15 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the tools that the case exposes, of those there are, then those of its servers."""
+        """Return the tools that the case exposes, of those there are, then those of its servers, then its functions."""
         of_servers = self.servers.as_tools() if self.servers is not None else ()
         of_case = (self.tools[name] for name in self.case.tools if name in self.tools)
-        return [*of_case, *of_servers, *map(declare_tool, functions_of(self.case.context))]
+        offered = [*of_case, *of_servers]
+        if functions := functions_of(self.case.context):
+            from pytest_agentbench.tools.base import declare_tool
+
+            offered += map(declare_tool, functions)
+        return offered
 
     def toolbox(self) -> Toolbox:
         """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""
