@@ -10,25 +10,16 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from pytest_agentbench.config.base import ConfigFile, load
-from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, ToolUseDimension
 from pytest_agentbench.records.base import Record, Text
 
 PAPER = "paper"
 """Name of the file that ships with the package."""
 
 GroupName = Literal["total", "single_server", "multi_server"]
-FigureName = Literal[
-    "valid_tool_name_rate",
-    "input_schema_compliance",
-    "execution_success_rate",
-    "task_fulfillment",
-    "grounding",
-    "tool_appropriateness",
-    "parameter_accuracy",
-    "dependency_awareness",
-    "parallelism_and_efficiency",
-    "overall",
-]
+FigureName = (
+    ToolUseDimension | Literal["valid_tool_name_rate", "input_schema_compliance", "execution_success_rate", "overall"]
+)
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
