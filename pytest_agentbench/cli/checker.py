@@ -27,7 +27,7 @@ from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import CodeNotRun, ConfigError
-from pytest_agentbench.metrics.gold_test import GoldTest
+from pytest_agentbench.metrics.gold_checks import GoldTest
 from pytest_agentbench.metrics.registry import metric_problems
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) -> Iterator[Case]:
     """Yield the cases, then warn of answers that fail by their own metrics; `strict`: they are problems."""
     from pytest_agentbench.engine.services import build_registry
-    from pytest_agentbench.metrics.gold_test import GoldTest
+    from pytest_agentbench.metrics.gold_checks import GoldTest
 
     golds = GoldTest(build_registry().metrics)
     for case in cases:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from pytest_agentbench.checks.verifying.named_tests import decide_ids
 from pytest_agentbench.checks.verifying.run import canary_problems, find_wrong_ids
-from pytest_agentbench.checks.verifying.test_ids import decide_ids
 from pytest_agentbench.cli.list import cases_below
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot

@@ -11,15 +11,15 @@ import pytest
 import yaml
 from support.verifier_bench import GOOD, VerifierBench, open_bench
 
-from pytest_agentbench.checks.verifying.run import find_wrong_ids
-from pytest_agentbench.checks.verifying.test_ids import (
+from pytest_agentbench.checks.verifying.named_tests import (
     Collected,
-    TestFile,
+    TestSource,
     decide_collected,
     decide_ids,
     describe_missing,
     list_tests,
 )
+from pytest_agentbench.checks.verifying.run import find_wrong_ids
 from pytest_agentbench.records.case import Case, PytestTests, RunnerSpec, Verifier
 
 REPORTED = Path(__file__).parents[3] / "shared" / "data" / "reports" / "verify_ids"
@@ -107,11 +107,11 @@ class TestInherits(Base): ...
 )
 def test_reading_a_file_decides_whether_it_has_a_test(path: str, decision: str) -> None:
     source = SOURCE if path != "test_method" else "class TestIt:\n    pass\n"
-    assert TestFile(ast.parse(source)).decide(path) == decision
+    assert TestSource(ast.parse(source)).decide(path) == decision
 
 
 def test_a_file_that_imports_all_names_of_a_module_decides_nothing() -> None:
-    assert TestFile(ast.parse("from tests_of_all import *\n")).decide("test_gone") == "undecided"
+    assert TestSource(ast.parse("from tests_of_all import *\n")).decide("test_gone") == "undecided"
 
 
 COLLECTED = Collected(("t/a.py::test_a[x y]", "t/a.py::test_a[z]", "t/b.py::TestB::test_b"), ("t/broken.py", "deep"))

@@ -13,14 +13,7 @@ from typing import TypeVar
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
 from pytest_agentbench.checks.verifying.apart import SolutionServer, serve_solution
-from pytest_agentbench.checks.verifying.staging import (
-    Content,
-    copy_workspace,
-    hidden_content,
-    put_answer,
-    stage_workspace,
-)
-from pytest_agentbench.checks.verifying.test_ids import (
+from pytest_agentbench.checks.verifying.named_tests import (
     Collected,
     collected_of,
     decide_collected,
@@ -28,6 +21,13 @@ from pytest_agentbench.checks.verifying.test_ids import (
     describe_missing,
     holds_tests,
     list_tests,
+)
+from pytest_agentbench.checks.verifying.staging import (
+    Content,
+    copy_workspace,
+    hidden_content,
+    put_answer,
+    stage_workspace,
 )
 from pytest_agentbench.checks.verifying.verifiers import (
     choose_python,

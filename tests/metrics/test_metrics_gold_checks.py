@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.metrics.gold_test import _COMPARE_NUMBERS, _PLAIN_NUMBER, GoldTest
+from pytest_agentbench.metrics.gold_checks import _COMPARE_NUMBERS, _PLAIN_NUMBER, GoldTest
 from pytest_agentbench.metrics.registry import METRICS, measure
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.gold import Golds, gold_reply, read_gold

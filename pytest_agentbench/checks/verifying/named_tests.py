@@ -41,7 +41,7 @@ class Collected(NamedTuple):
     uncollected: tuple[str, ...]
 
 
-class TestFile:
+class TestSource:
     """The source of a test file: which tests it defines, and what their parameters depend on."""
 
     __test__ = False
@@ -177,10 +177,10 @@ def _source_of(case: Case, verifier: Verifier, path: str) -> Path | str | None:
     return case.workspace / path
 
 
-def _read(source: Path | str) -> TestFile | None:
+def _read(source: Path | str) -> TestSource | None:
     """Return a test file, None for a file that is no Python that can be read."""
     try:
-        return TestFile(ast.parse(source if isinstance(source, str) else read_file(source, MAX_TEXT)))
+        return TestSource(ast.parse(source if isinstance(source, str) else read_file(source, MAX_TEXT)))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
