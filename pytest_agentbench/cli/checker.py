@@ -200,7 +200,7 @@ class Checker:
         else:
             self.warnings += map(mark_as_warning, golds.problems())
         for first, *others in alike.values():
-            self.errors.append(f"{first} (so it is with {count_things(len(others), 'more row')})" if others else first)
+            self.errors.append(f"{first} (and {count_things(len(others), 'more row')})" if others else first)
 
     def _obstacles_of(self, root: ConfigRoot) -> Obstacles:
         if root not in self._obstacles:

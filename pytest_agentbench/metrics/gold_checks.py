@@ -98,7 +98,7 @@ class _Finding:
     @property
     def count(self) -> str:
         more = self.rows - 1
-        return f" (so it is with {more:,} more row{'' if more == 1 else 's'})" if more else ""
+        return f" (and {more:,} more row{'' if more == 1 else 's'})" if more else ""
 
 
 def _split(gold: Gold) -> Iterator[Gold]:

@@ -113,7 +113,7 @@ def test_rows_without_answers_are_told_once(bench, both):
     assert "3 errors in" in session
     assert "there is nothing to score against: the row" in session
     assert "rows.jsonl:1:1: there is nothing to score against" in lines[0]
-    assert lines[0].endswith("(so it is with 2 more rows)")
+    assert lines[0].endswith("(and 2 more rows)")
     assert lines[1:] == ["1 file checked, 3 cases: 1 error, 0 warnings"]
 
 

@@ -175,7 +175,7 @@ NUMBERED = [
 ]
 TWO_WAYS = (
     "rows.jsonl:2:1: {}answer: found '1', which is A as text and B as index; multiple_choice takes it for B; say what "
-    "is right by `answer_is: text` or `answer_is: index` in dataset.yaml (so it is with 1 more row)"
+    "is right by `answer_is: text` or `answer_is: index` in dataset.yaml (and 1 more row)"
 )
 UNREAD = (
     "rows.jsonl:4:1: {}answer: multiple_choice: the ground truth is 'A,C', expected a letter, the text of one option "

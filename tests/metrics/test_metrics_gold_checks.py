@@ -129,8 +129,8 @@ def test_rows_with_the_same_problem_are_counted():
         "rows.jsonl:6:1:",
         "other.jsonl:1:1:",
     ]
-    assert found[0].endswith("(so it is with 2 more rows)")
-    assert found[1].endswith("(so it is with 1 more row)")
+    assert found[0].endswith("(and 2 more rows)")
+    assert found[1].endswith("(and 1 more row)")
     assert "so it is" not in found[2] + found[3]
 
 
