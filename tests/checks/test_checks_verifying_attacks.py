@@ -374,7 +374,8 @@ def test_a_link_on_the_way_to_a_test_that_is_not_there(bench: VerifierBench) -> 
     (outside / "test_a.py").write_text("def test_a(): pass\n")
     (bench.workspace.path / "more").symlink_to(outside)
     result = bench.tests(pytest={"tests": ["more/test_a.py"]})
-    assert (result.outcome, result.outputs["tests"]) == ("failed", {})
+    assert (result.outcome, result.outputs["tests"]) == ("error", {})
+    assert "pytest.tests: found 'more/test_a.py', which the tests do not have" in result.message
     assert (outside / "test_a.py").exists()
 
 

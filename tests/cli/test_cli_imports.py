@@ -21,9 +21,10 @@ HEAVY = {"asyncio", "pydantic", "pytest", "regex", "rich", "yaml"}
 SHARED = {"cli", "cli.commands", "cli.output", "errors", "extensions", "terminal_text"}
 """Modules of ours that any command may import."""
 LISTED = """
-bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs user_folder
-config.base config.case_file config.documents config.profiles config.request_fields config.roots config.sections
-config.session_roots
+bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs
+records.gold user_folder
+config.base config.case_file config.documents config.functions config.profiles config.request_fields config.roots
+config.sections config.session_roots
 sources.case_source sources.discovery sources.names sources.test_yaml
 """
 """What reads one test.yaml, beside SHARED."""

@@ -22,11 +22,11 @@ print(*sorted(ours | {"docker", "openai", "mcp", "starlette", "uvicorn"} & sys.m
 @pytest.mark.parametrize(
     ("pack", "seam", "name", "modules"),
     [
-        ("mcp_bench", "case_part", "mcp_task", "records"),
-        ("mcp_bench", "run_profile", "planner", "records"),
-        ("mcp_bench", "evaluation_profile", "mcp_tasks", "records"),
-        ("mcp_bench", "grader", "mcp_task", "grader records"),
-        ("mcp_bench", "report_section", "tool_use", "records report"),
+        ("mcp_bench", "case_part", "mcp_task", "prompts records"),
+        ("mcp_bench", "run_profile", "planner", "prompts records"),
+        ("mcp_bench", "evaluation_profile", "mcp_tasks", "prompts records"),
+        ("mcp_bench", "grader", "mcp_task", "grader prompts records"),
+        ("mcp_bench", "report_section", "tool_use", "prompts records report"),
         ("mcp_bench", "command", "mcp report", ""),
         ("openclaw", "run_profile", "openclaw", "config"),
         ("openclaw", "suite", "openclaw", "config"),
