@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from typing import BinaryIO, TypeAlias
 
@@ -110,3 +111,8 @@ def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
 def _make_refusal(path: AnyPath, found: str, limit: int | None) -> FileRefusedError:
     most = "" if limit is None else f" of at most {limit:,} bytes"
     return FileRefusedError(errno.EINVAL, f"found {found}, expected a file{most}", os.fspath(path))
+
+
+def find_repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs more than once, None if all differ. Takes time linear in their number."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

@@ -14,7 +14,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.constructor import SafeConstructor
 
-from pytest_agentbench.bounded.files import MAX_TEXT, FileRefusedError, read_file
+from pytest_agentbench.bounded.files import MAX_TEXT, FileRefusedError, find_repeated, read_file
 from pytest_agentbench.errors import ConfigError
 
 Loc: TypeAlias = tuple[int | str, ...]
@@ -134,8 +134,7 @@ def parse_json(text: bytes, path: Path) -> Document:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(items)
         if len(mapping) != len(items):
-            names = [name for name, _ in items]
-            twice = next(name for name in names if names.count(name) > 1)
+            twice = find_repeated(name for name, _ in items)
             raise _KeyTwice(f"duplicate key {twice!r}; remove one of them")
         return mapping
 

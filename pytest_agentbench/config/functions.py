@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pytest_agentbench.bounded.files import find_repeated
+
 _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _PYTHON_TYPES = {
@@ -38,10 +40,8 @@ def read_functions(value: object) -> list[Function]:
     if value is None:
         return []
     functions = [_read_function(each) for each in (value if isinstance(value, list) else [value])]
-    names = [function.name for function in functions]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"found the function {name[:80]!r} twice, expected each name once")
+    if (twice := find_repeated(function.name for function in functions)) is not None:
+        raise ValueError(f"found the function {twice[:80]!r} twice, expected each name once")
     return functions
 
 

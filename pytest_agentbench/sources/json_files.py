@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-from pytest_agentbench.bounded.files import MAX_DOCUMENT, FileRefusedError, open_file, read_lines
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, FileRefusedError, find_repeated, open_file, read_lines
 from pytest_agentbench.errors import ConfigError
 
 # JSON text by hand: where in it each value begins and ends. For files whose values are errors, or cases, of their own.
@@ -182,8 +182,7 @@ class KeyTwiceError(ValueError):
 def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     taken = dict(pairs)
     if len(taken) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = find_repeated(name for name, _ in pairs)
         raise KeyTwiceError(f"duplicate key {twice!r}; remove one of them")
     return taken
 

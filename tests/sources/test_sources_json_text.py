@@ -1,12 +1,13 @@
-"""JSON values that nest deep."""
+"""JSON values that nest deep, and objects with many keys."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from pytest_agentbench.sources.json_files import lies_deep
+from pytest_agentbench.sources.json_files import BadItem, lies_deep, read_items
 
 
 def nested(levels: int, inner: Any) -> Any:
@@ -22,3 +23,16 @@ def test_how_deep_a_value_lies(inner: Any) -> None:
     assert lies_deep(value, 100)
     assert not lies_deep(value, 101)
     assert lies_deep(nested(100_000, inner), 100_000)
+
+
+@pytest.mark.parametrize(("name", "text"), [("rows.jsonl", "{%s}"), ("rows.json", '[{"a": 1}, {%s}]')])
+def test_a_repeated_key_of_many_is_found_in_linear_time(tmp_path, name: str, text: str) -> None:
+    pairs = ", ".join(f'"k{number}": 1' for number in [*range(60_000), 59_999])
+    (tmp_path / name).write_text(text % pairs)
+
+    begun = time.process_time()
+    *_, last = read_items(tmp_path / name)
+
+    assert isinstance(last, BadItem)
+    assert "duplicate key 'k59999'; remove one of them" in last.reason
+    assert time.process_time() - begun < 10  # comparing each key with all others takes a minute

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded.files import find_repeated
 from pytest_agentbench.config.documents import read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.json_files import BadItem, lies_deep, read_items
@@ -179,8 +180,7 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
 
 def _header(place: Place, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := find_repeated(names)) is not None:
         raise ConfigError(f"{place}: found two columns {twice!r}, expected names of their own")
     return names
 
