@@ -116,8 +116,8 @@ class Benchmark:
 
     Override `_parse_item` for rows of another shape, `_exact_match` and the like to redefine a metric. `dataset` is
     what was loaded (None: nothing), `load_errors` says which rows could not be used and why, `file:line:column:
-    reason` each. `evaluation_results` are those of the last
-    `evaluate`, and `unmatched_ids` the ids of its predictions that no item has.
+    reason` each. `evaluation_results` are those of the last `evaluate`, and `unmatched_ids` the ids of its predictions
+    that no item has.
     """
 
     _get_metric_function = MetricLookup(find_registered)

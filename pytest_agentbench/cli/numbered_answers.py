@@ -10,7 +10,7 @@ from pytest_agentbench.sources.items import MISSING
 
 
 class Numbering(NamedTuple):
-    """What the numbers are, as `answer_is` of a dataset.yaml says it, and why."""
+    """Decision what the numbers are, as `answer_is` of a dataset.yaml, and its reason."""
 
     answer_is: str
     reason: str
@@ -35,7 +35,7 @@ def decide_numbering(rows: Iterable[tuple[Any, Any]]) -> Numbering | None:
 
 @dataclass
 class _Seen:
-    """What holds for the answers of all rows so far."""
+    """Facts about the answers of all rows so far."""
 
     rows: int = 0
     quoted: bool = True

@@ -23,7 +23,7 @@ Equal = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a text answers, spelled as `text`. A `list` has no order, as a set has none; a `sequence` is a tuple or an
+    """Answer of a text, spelled as `text`. A `list` has no order, as a set has none; a `sequence` is a tuple or an
     interval in its `brackets`.
     """
 

@@ -288,8 +288,11 @@ class Requests:
 
     def _explain_version(self, parameters: Mapping[str, Any]) -> None:
         """Warn once why requests go to an older version of their API."""
-        fields = [name for name, value in {**self._client.model.parameters, **parameters}.items() if value is not None]
-        said = None if self._explained_version else explain_version(self._client.model, fields)
+        model = self._client.model
+        if self._explained_version or model.api != "messages":  # each request comes here
+            return
+        fields = [name for name, value in {**model.parameters, **parameters}.items() if value is not None]
+        said = explain_version(model, fields)
         if said is not None:
             self._explained_version = True
             self._trace.warnings.append(said)

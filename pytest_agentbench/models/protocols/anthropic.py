@@ -62,14 +62,16 @@ def explain_version(model: Model, fields: Collection[str]) -> str | None:
 
 def has_version(model: Model) -> bool:
     """Return whether the model's entry says the version."""
-    return model.anthropic_version is not None or any(name.lower() == VERSION for name in model.headers)
+    return model.anthropic_version is not None or _has_version_header(model)
 
 
 def choose_headers(request: Mapping[str, Any], model: Model) -> dict[str, str]:
     """Return the headers of a request, unless the model's entry has them."""
-    if any(name.lower() == VERSION for name in model.headers):
-        return {}
-    return {VERSION: choose_version(model, request)}
+    return {} if _has_version_header(model) else {VERSION: choose_version(model, request)}
+
+
+def _has_version_header(model: Model) -> bool:
+    return any(name.lower() == VERSION for name in model.headers)
 
 
 def choose_auth_header(version: str) -> str:
