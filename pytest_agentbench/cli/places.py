@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
+from pytest_agentbench.config.grants import decide_trust
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, decide_trust
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
 
 _CONFIGURATIONS = {

@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Grant, revoke and list, in this order; 1 where nothing was granted to a path, or nothing was to be revoked."""
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.config.session_roots import remove_grant
+    from pytest_agentbench.config.grants import remove_grant
     from pytest_agentbench.errors import ConfigError
 
     if not (args.paths or args.revoke or args.list):
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _grant(folder: Path) -> bool:
-    from pytest_agentbench.config.session_roots import Grant, save_grant
+    from pytest_agentbench.config.grants import Grant, save_grant
     from pytest_agentbench.errors import ConfigError
 
     if not folder.is_dir():
@@ -71,7 +71,8 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     """Describe what lies there that can act, and what it asks for beyond what any guest may."""
     from pytest_agentbench.cli.checker import Checker
     from pytest_agentbench.cli.places import session_roots
-    from pytest_agentbench.config.session_roots import NO_TRUST, SessionRoots
+    from pytest_agentbench.config.grants import NO_TRUST
+    from pytest_agentbench.config.session_roots import SessionRoots
 
     around = session_roots([folder])
     # Checked without any trust: what a guest is refused is what a grant would allow.
@@ -93,7 +94,7 @@ def _can_act(name: str) -> bool:
 
 
 def _print_grants() -> None:
-    from pytest_agentbench.config.session_roots import read_grants
+    from pytest_agentbench.config.grants import read_grants
 
     for grant in read_grants():
         reason = grant.find_change()

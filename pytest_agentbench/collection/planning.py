@@ -13,9 +13,10 @@ import pytest
 
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
+from pytest_agentbench.config.grants import Trust, decide_trust
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config.session_roots import decide_trust
+from pytest_agentbench.config.grants import decide_trust
 
 CASE = """\
 schema_version: 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pytest_agentbench.config.grants import Trust
 from pytest_agentbench.config.guests import EVALUATION_LIMITS, RUN_LIMITS, RUNNER_LIMITS
 from pytest_agentbench.config.profiles import (
     EvaluationProfile,
@@ -18,7 +19,7 @@ from pytest_agentbench.config.profiles import (
     SecurityPolicy,
 )
 from pytest_agentbench.config.sections import RunnerSettings
-from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.records import LIMITED, MCP_TASKS, PLANNER, PlannerSettings
 from pytest_agentbench.packs.openclaw.config import find_agent_file
