@@ -69,6 +69,10 @@ class UnreachableError(InfrastructureError):
     """The shared store does not answer: what it holds would be paid for again."""
 
 
+class DamagedObjectError(InfrastructureError):
+    """An object of the shared store is a link, no plain file, or not the content of its name: it counts as missing."""
+
+
 class BatchWaitsError(InfrastructureError):
     """A batch is not done in the time that the session waits for it: a later session collects it."""
 

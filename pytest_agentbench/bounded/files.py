@@ -27,6 +27,7 @@ MAX_DOCUMENT = 2**30
 """Bytes of a dataset, a report or a log that is one JSON document, and so is held whole."""
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -43,14 +44,17 @@ class FileRefusedError(AgentbenchError, OSError):
         return visible(f"{self.filename}: {self.strerror}")
 
 
-def open_descriptor(path: AnyPath, limit: int | None = MAX_RECORD) -> tuple[int, int]:
+def open_descriptor(path: AnyPath, limit: int | None = MAX_RECORD, *, follow_link: bool = True) -> tuple[int, int]:
     """Open a plain file of at most `limit` bytes to be read. Return the descriptor and the size.
 
-    Raises FileRefusedError for anything else, OSError where it cannot be opened.
+    Raises FileRefusedError for anything else, and for a link unless `follow_link`. Raises OSError if the file cannot be
+    opened.
     """
+    if not follow_link and os.path.islink(path):
+        raise _make_refusal(path, "a link", limit)
     try:
         # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise never return.
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, _FLAGS if follow_link else _FLAGS | _NO_LINK)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device that is not there
             raise _make_refusal(path, "a socket or a device", limit) from error
@@ -79,12 +83,12 @@ def open_file(path: AnyPath, limit: int | None = MAX_RECORD) -> BufferedReader:
     return open(path, "rb", opener=lambda path, _flags: open_descriptor(path, limit)[0])
 
 
-def read_file(path: AnyPath, limit: int = MAX_RECORD) -> bytes:
+def read_file(path: AnyPath, limit: int = MAX_RECORD, *, follow_link: bool = True) -> bytes:
     """Read all of a file, with the fewest system calls: each hands the interpreter's lock to other threads.
 
-    Raises FileRefusedError for what is no plain file of at most `limit` bytes, OSError where it cannot be read.
+    Raises FileRefusedError and OSError as `open_descriptor` does.
     """
-    descriptor, size = open_descriptor(path, limit)
+    descriptor, size = open_descriptor(path, limit, follow_link=follow_link)
     try:
         content = os.read(descriptor, size)
         while len(content) < size and (more := os.read(descriptor, size - len(content))):

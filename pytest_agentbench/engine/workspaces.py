@@ -64,7 +64,7 @@ def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, 
     Those that are gone or damaged are left out.
     """
     found = ((each.artifact_id, find_whole_file(Path(output), each.uri)) for each in artifacts)
-    return {name: _text(read_file(file)) for name, file in found if file is not None}
+    return {name: _text(read_file(file, follow_link=False)) for name, file in found if file is not None}
 
 
 def _text(content: bytes) -> str | None:

@@ -283,7 +283,7 @@ def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | Non
         return None
     try:
         # The name holds the digest: a file that a full disk cut short, or that somebody changed, does not match it.
-        with os.fdopen(open_descriptor(output / path)[0], "rb") as file:
+        with os.fdopen(open_descriptor(output / path, follow_link=False)[0], "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
-from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.errors import DamagedObjectError, InfrastructureError
 from pytest_agentbench.records.base import HexId, Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
 from pytest_agentbench.store.database import open_documents
@@ -96,7 +96,11 @@ class Judgements:
 
     async def pull(self, key: str) -> None:
         """Fetch a verdict that the shared store has. Raises UnreachableError where that does not answer."""
-        content = await self.remote.get(self._object_name(key)) if self.remote is not None else None
+        try:
+            content = await self.remote.get(self._object_name(key)) if self.remote is not None else None
+        except DamagedObjectError as error:
+            _log.warning("%s, so it counts as missing and is asked for again", error)
+            return
         if content is not None and (self.signer is None or self.signer.accepts("vote", content)):
             self._write(key, content)
 

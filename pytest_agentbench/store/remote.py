@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -14,8 +15,8 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from pytest_agentbench.bounded.files import MAX_RECORD, read_file
-from pytest_agentbench.errors import InfrastructureError, UnreachableError
+from pytest_agentbench.bounded.files import MAX_RECORD, FileRefusedError, read_file
+from pytest_agentbench.errors import DamagedObjectError, InfrastructureError, UnreachableError
 from pytest_agentbench.store.files import make_folder, write_atomically
 from pytest_agentbench.store.redaction import strip_credentials
 
@@ -43,7 +44,10 @@ class ObjectStore(Protocol):
     loop: asyncio.AbstractEventLoop
 
     async def read(self, name: str) -> bytes:
-        """Return the object of this name. Raises FileNotFoundError where there is none."""
+        """Return the object of this name.
+
+        Raises FileNotFoundError if there is none, FileRefusedError if it is a link, no plain file or too large.
+        """
 
     async def write(self, name: str, data: bytes) -> None:
         """Store an object, whole or not at all, in the place of one of this name."""
@@ -82,7 +86,8 @@ class FolderStore:
     async def read(self, name: str) -> bytes:
         """Implement `ObjectStore`."""
         try:
-            return read_file(self._root / name)
+            _refuse_linked_folders(self._root, name)
+            return read_file(self._root / name, follow_link=False)
         except FileNotFoundError:
             if name != MARKER:
                 _require_marker(self._root)
@@ -94,7 +99,7 @@ class FolderStore:
 
     async def exists(self, name: str) -> bool:
         """Implement `ObjectStore`."""
-        return _is_file(self._root / name)
+        return _is_plain(self._root, name)
 
     async def names(self, prefix: str) -> set[str]:
         """Implement `ObjectStore`."""
@@ -108,7 +113,7 @@ class FolderStore:
 
 
 def _require_marker(root: Path) -> None:
-    if not (root / MARKER).is_file():
+    if not _is_plain(root, MARKER):
         raise ConnectionError(f"{root} is not there any more, or not what it was: found no {MARKER} in it")
 
 
@@ -117,19 +122,34 @@ def _write_object(root: Path, name: str, data: bytes) -> None:
         _require_marker(root)
     elif not root.is_dir():
         raise FileNotFoundError(f"no such folder: {root}")
+    _refuse_linked_folders(root, name)
     folder, _, file = f"{root}/{name}".rpartition("/")
     make_folder(folder)
     write_atomically(folder, file, data)
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file()
+def _refuse_linked_folders(root: Path, name: str) -> None:
+    """Raise FileRefusedError if a folder between the root and an object is a link. The root itself may be one."""
+    folder = str(root)
+    for part in name.split("/")[:-1]:
+        folder = f"{folder}/{part}"
+        if os.path.islink(folder):
+            raise FileRefusedError(errno.ELOOP, "found a link to a folder, expected a folder", folder)
+
+
+def _is_plain(root: Path, name: str) -> bool:
+    """Return whether an object is a plain file that no link leads to."""
+    try:
+        _refuse_linked_folders(root, name)
+        return stat.S_ISREG(os.lstat(root / name).st_mode)
+    except OSError:
+        return False
 
 
 def _list_below(root: Path, prefix: str) -> Iterator[str]:
     for folder, _, files in os.walk(root / prefix):
         below = Path(folder).relative_to(root).as_posix()
-        yield from (f"{below}/{file}" for file in files)
+        yield from (name for file in files if _is_plain(root, name := f"{below}/{file}"))
 
 
 class BucketStore:
@@ -149,7 +169,7 @@ class BucketStore:
         # With a start, s3fs does not ask for the size first; with an end, an object without end does not fill memory.
         content: bytes = await self._fs._cat_file(f"{self._root}/{name}", start=0, end=MAX_RECORD + 1)
         if len(content) > MAX_RECORD:
-            raise OSError(errno.EFBIG, f"Is larger than {MAX_RECORD // 2**20} MB", name)
+            raise FileRefusedError(errno.EFBIG, f"found more than {MAX_RECORD:,} bytes, the most expected", name)
         return content
 
     async def write(self, name: str, data: bytes) -> None:
@@ -364,7 +384,10 @@ class Remote:
         self._objects, self._sender = objects, Uploader(objects, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
-        """Return an object; None where there is none. Raises UnreachableError where the store does not answer."""
+        """Return an object; None if there is none.
+
+        Raises DamagedObjectError if it is no plain object, UnreachableError if the store does not answer.
+        """
         objects, sender = self._require_open()
         # The store has a loop of its own: fsspec's file systems bind their sessions to the loop of fsspec's thread.
         reading = asyncio.run_coroutine_threadsafe(_limit_time(objects.read(name)), objects.loop)
@@ -372,6 +395,8 @@ class Remote:
             content = await asyncio.wrap_future(reading)
         except FileNotFoundError:
             return None
+        except FileRefusedError as error:
+            raise DamagedObjectError(f"{self.url}/{name}: {error.strerror}") from error
         except Exception as error:
             said = self._describe_failure(error)
             problem = f"--agentbench-store {self.url} cannot be asked for what is paid already: {said}"

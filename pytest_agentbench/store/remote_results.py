@@ -10,6 +10,7 @@ another's way; an object is JSON Lines: the record first, then what lies beside 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.errors import DamagedObjectError, UnwritableError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.documents import (
@@ -44,8 +45,8 @@ _DIGITS = 16
 """How many hex digits of a fingerprint a name holds; what is in an object is compared in full."""
 _RUN_ID_DIGITS = 8
 _RUN_ID = re.compile(r"\w+")
-_ARCHIVE = re.compile(r"workspace\.\w+\.[0-9a-f]{16}\.tar")
-_OUTPUT = re.compile(r"\w+\.[0-9a-f]{16}\.([a-z0-9][a-z0-9._-]*)")
+_ARCHIVE = re.compile(r"workspace\.\w+\.([0-9a-f]{16})\.tar")
+_OUTPUT = re.compile(r"\w+\.([0-9a-f]{16})\.([a-z0-9][a-z0-9._-]*)")
 
 
 def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
@@ -85,9 +86,10 @@ async def pull_run(
     counts: Callable[[RunArtifact], bool],
     unsuccessful: bool,
 ) -> RunArtifact | None:
-    """Fetch a run that counts, and what it left, into the output folder; None where there is none.
+    """Fetch a run that counts, and the files that it left, into the output folder; None if there is none.
 
-    `unsuccessful` says that one which did not succeed may count. Raises UnreachableError where the store does not
+    With `unsuccessful` a run that did not succeed may count. A run with a damaged object counts as missing, with a
+    warning. Raises UnreachableError where the store does not
     answer, InfrastructureError where it holds what a newer version wrote.
     """
     if lane.remote is None:
@@ -96,15 +98,20 @@ async def pull_run(
     # Under names of their own: an outage on one machine takes no success of another away
     for successful in (True, False) if unsuccessful else (True,):
         name = _name_run_object(folder, repetition, run_fingerprint, successful=successful)
-        content = await lane.remote.get(name)
-        artifact = _parse_object(lane, name, content, parse_run, "run")
-        if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
-            continue
-        key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
-        if key == (case_id, repetition, run_fingerprint) and counts(artifact):
+        try:
+            content = await lane.remote.get(name)
+            artifact = _parse_object(lane, name, content, parse_run, "run")
+            if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
+                continue
+            key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
+            if key != (case_id, repetition, run_fingerprint) or not counts(artifact):
+                continue
             whole = await _fetch_outputs(lane, lane.remote, await _fetch_workspace(lane, lane.remote, artifact))
-            lane.write_run(whole, fingerprint_input)
-            return whole
+        except DamagedObjectError as error:
+            _warn_of_damage(lane, error)
+            continue
+        lane.write_run(whole, fingerprint_input)
+        return whole
     return None
 
 
@@ -113,7 +120,11 @@ async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerpr
     if lane.remote is None:
         return False
     name = _name_evaluation_object(lane, artifact, evaluation_fingerprint)
-    content = await lane.remote.get(name)
+    try:
+        content = await lane.remote.get(name)
+    except DamagedObjectError as error:
+        _warn_of_damage(lane, error)
+        return False
     evaluation = _parse_object(lane, name, content, parse_evaluation, "evaluation")
     if evaluation is None:
         return False
@@ -125,13 +136,27 @@ async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerpr
     return True
 
 
+def _warn_of_damage(lane: Lane, error: DamagedObjectError) -> None:
+    lane.warn(f"{error}, so it counts as missing and is made again")
+
+
+async def _fetch_kept(lane: Lane, remote: Remote, artifact: RunArtifact, path: str, digest: str) -> bytes | None:
+    """Return a file that a run left; None if it is missing. Raises DamagedObjectError if its SHA-256 does not begin
+    with `digest`.
+    """
+    name = _name_kept_object(_folder(lane, RUNS, artifact.case_id), artifact, path)
+    content = await remote.get(name)
+    if content is not None and not hashlib.sha256(content).hexdigest().startswith(digest):
+        raise DamagedObjectError(f"{remote.url}/{name}: its content does not have the SHA-256 of its name")
+    return content
+
+
 async def _fetch_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
     """Return the run with what it left in its workspace, fetched to where that lies in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
-    content = None
-    if _ARCHIVE.fullmatch(name):  # what it says otherwise leads elsewhere
-        content = await remote.get(_name_kept_object(_folder(lane, RUNS, artifact.case_id), artifact, name))
-    if content is None:
+    if (named := _ARCHIVE.fullmatch(name)) is None:  # what it says otherwise leads elsewhere
+        return artifact
+    if (content := await _fetch_kept(lane, remote, artifact, name, named[1])) is None:
         return artifact
     key = (artifact.case_id, artifact.repetition, artifact.run_id)
     try:
@@ -147,15 +172,14 @@ async def _fetch_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> R
     for each in artifact.output_artifacts:
         _, _, name = each.uri.rpartition("/")
         named = _OUTPUT.fullmatch(name) if each.artifact_type == OUTPUT_TYPE else None
-        folder = _folder(lane, RUNS, artifact.case_id)
-        content = (
-            await remote.get(_name_kept_object(folder, artifact, f"{OUTPUTS}/{name}")) if named is not None else None
-        )
+        content = None
+        if named is not None:
+            content = await _fetch_kept(lane, remote, artifact, f"{OUTPUTS}/{name}", named[1])
         # What cannot be had keeps its name: `store verify` tells that it is missing
         if named is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
-                uri = lane.write_output(*key, named[1], content)
+                uri = lane.write_output(*key, named[2], content)
             except OSError as error:
                 raise UnwritableError(explain_unwritable(lane.output, error)) from error
             each = each.model_copy(update={"uri": uri})
@@ -239,7 +263,7 @@ def _find_document(
 def _read_kept(lane: Lane, path: str) -> bytes | None:
     """Return a file that a run left, if it is whole: the path comes from a file, and may lead anywhere."""
     found = find_whole_file(Path(lane.output), path)
-    return None if found is None else read_file(found)
+    return None if found is None else read_file(found, follow_link=False)
 
 
 def _join_lines(*documents: bytes | None) -> bytes:

@@ -44,7 +44,7 @@ def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypat
         place = open_object_store(server.url("x"))
         try:
             assert asyncio.run_coroutine_threadsafe(place.read("fits"), place.loop).result(20) == bytes(1000)
-            with pytest.raises(OSError, match="larger than"):
+            with pytest.raises(OSError, match="more than 1,000 bytes"):
                 asyncio.run_coroutine_threadsafe(place.read("large"), place.loop).result(20)
         finally:
             place.close()

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,80 @@ def test_a_workspace_that_leads_elsewhere_is_neither_fetched_nor_sent(tmp_path, 
         second.close()
         assert [file.suffix for file in shared.rglob("run_1*")] == [".jsonl"]
     assert len(list(tmp_path.rglob("*.tar"))) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links and FIFOs")
+@pytest.mark.parametrize("place", ["link", "folder link", "fifo", "folder"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".tar", "verdict"])
+def test_an_object_that_is_no_plain_file_counts_as_missing(tmp_path, machine, shared, url, place, suffix):
+    first, second = machine("a"), machine("b")
+    path = first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
+    first.judge(run := first.run(workspace=path))
+    first.close()
+    (file,) = shared.rglob("final_result_1*" if suffix == "verdict" else f"run_1*{suffix}")
+    aside = tmp_path / "aside"
+    if place == "folder link":
+        shutil.copytree(file.parent, aside)
+        shutil.rmtree(file.parent)
+        file.parent.symlink_to(aside)
+    else:
+        file.rename(aside)
+        make = {"link": partial(file.symlink_to, aside), "fifo": partial(os.mkfifo, file), "folder": file.mkdir}
+        make[place]()
+    if suffix == "verdict":
+        assert not second.pull_verdict(run)
+    else:
+        assert second.pull() is None
+    [warning] = second.told
+    assert warning.startswith(f"{url}/{file.relative_to(shared).as_posix()[:40]}")
+    found = "a folder" if place == "folder" else "a pipe" if place == "fifo" else "a link"
+    assert f"found {found}" in warning
+    assert "counts as missing" in warning
+
+
+@pytest.mark.parametrize("kept", ["workspace", "output"])
+def test_a_kept_object_whose_content_does_not_have_the_hash_of_its_name_makes_the_run_anew(machine, shared, kept):
+    first, second = machine("a"), machine("b")
+    if kept == "workspace":
+        first.run(workspace=first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None))
+    else:
+        uri = first.lane.write_output("sum", 1, "r1", "report.md", b"packed")
+        left = OutputArtifact(artifact_id="out/report.md", artifact_type="workspace_file", uri=uri)
+        first.run(output_artifacts=(left,))
+    first.close()
+    (file,) = (path for path in shared.rglob("run_1*") if path.suffix != ".jsonl")
+    file.write_bytes(b"forged")
+    assert second.pull() is None
+    [warning] = second.told
+    assert f"{file.name}: its content does not have the SHA-256 of its name" in warning
+    again = second.run(run_id="again")
+    second.close()
+    assert machine("c").pull() == again
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+def test_no_object_is_written_through_a_link(tmp_path, machine, shared):
+    (aside := tmp_path / "aside").mkdir()
+    first = machine("a")
+    (shared / "runs").symlink_to(aside)
+    first.run()
+    assert "found a link" in first.remote.close()
+    assert not [*aside.iterdir()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+def test_a_link_in_the_place_of_an_object_is_replaced_by_an_offer(tmp_path, machine, shared):
+    first = machine("a")
+    run = first.run()
+    first.close()
+    (file,) = shared.rglob("run_1*.jsonl")
+    file.rename(tmp_path / "aside")
+    file.symlink_to(tmp_path / "aside")
+    second = machine("a")
+    share_run(second.lane, run, made=False)
+    second.close()
+    assert not file.is_symlink()
+    assert machine("b").pull() == run
 
 
 def test_single_files_that_a_run_left_come_with_it_too(tmp_path, machine, shared):

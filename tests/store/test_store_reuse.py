@@ -17,7 +17,7 @@ from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.documents import find_whole_archive
+from pytest_agentbench.store.documents import find_whole_archive, find_whole_file
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -300,3 +300,16 @@ def test_nothing_depends_on_the_clock(lane, tmp_path):
     assert lane.find_run("sum", 1, A)[0] == later
     lane.write_run(artifact("new", started_at="1971-01-01T00:00:00Z"), RUN_INPUT)
     assert lane.find_run("sum", 1, A)[0].final_output == "new"
+
+
+def test_a_link_in_the_place_of_a_kept_file_counts_as_damaged(lane, tmp_path):
+    (tmp_path / "aside").write_bytes(b"packed")
+    kept = [
+        lane.write_workspace("mine", 1, "r1", lambda file: file.write(b"packed") and None),
+        lane.write_output("mine", 1, "r1", "report.md", b"packed"),
+    ]
+    for path in kept:
+        assert find_whole_file(tmp_path, path) is not None
+        (tmp_path / path).unlink()
+        (tmp_path / path).symlink_to(tmp_path / "aside")  # its content has the hash of the name
+        assert find_whole_file(tmp_path, path) is None
