@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field, StrictInt, model_validator
 
 from pytest_agentbench.config.base import ConfigFile, Scope, validate
-from pytest_agentbench.config.documents import Document, parse_yaml, read_bytes
+from pytest_agentbench.config.documents import Document, Problem, parse_yaml, read_bytes
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import CASSETTES
 from pytest_agentbench.records.base import Record, Text
@@ -152,23 +152,24 @@ def refuse_links(path: Path) -> None:
             )
 
 
-def read_cassette(path: Path) -> Cassette | None:
-    """Return the cassette at `path`; None where there is none.
+def read_cassette(path: Path, label: Cassette | None = None) -> Cassette | None:
+    """Return the cassette at `path`; None if there is none.
 
-    :raises ConfigError: it is broken, cut off, something else, or behind a link, with file, line and column.
+    :raises ConfigError: it is broken, cut off, something else, behind a link, or recorded for another case, model or
+        repetition than `label` has, with file, line and column.
     """
     refuse_links(path)
     if not path.exists():
         return None
     try:
-        return _read(path)
+        return _read(path, label)
     except ConfigError as error:
         raise ConfigError(
             f"{error}\nrestore the cassette, or delete it and record again with --agentbench-cassettes record"
         ) from error
 
 
-def _read(path: Path) -> Cassette:
+def _read(path: Path, label: Cassette | None) -> Cassette:
     document = parse_yaml(read_bytes(path, MAX_BYTES), path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no cassette, expected a top-level mapping")
@@ -176,8 +177,21 @@ def _read(path: Path) -> Cassette:
         last = document.text.count(b"\n") + 1
         raise ConfigError(f"{path}:{last}:1: found no 'complete: true' at the end: the file is cut off")
     file = validate(document, _File, Scope(folder=str(path.parent)))
+    if label is not None and (problems := [*_list_differences(file, label, document)]):
+        raise document.error(problems)
     exchanges = tuple(_write_out(file.exchanges, document))
     return Cassette(file.case, file.model, file.repetition, file.session, file.duration_seconds, exchanges)
+
+
+def _list_differences(file: _File, label: Cassette, document: Document) -> Iterator[Problem]:
+    for name in ("case", "model", "repetition"):
+        found, expected = getattr(file, name), getattr(label, name)
+        if found != expected:
+            problem = (
+                f"found {found!r}, expected {expected!r}: the cassette was recorded for another {name}; correct this "
+                f"line if the {name} was renamed"
+            )
+            yield document.problem((name,), problem)
 
 
 def _write_out(written: Sequence[_Written], document: Document) -> Iterator[Exchange]:

@@ -301,7 +301,7 @@ class Tape:
         if not self._loaded:
             self._loaded = True
             try:
-                self._stored = read_cassette(self.path)
+                self._stored = read_cassette(self.path, self.label)
             except ConfigError as error:
                 self._stored = error
             for slot in make_slots(_list_exchanges(self._stored)):
@@ -421,7 +421,7 @@ class Tape:
     def _read_kept_slots(self) -> list[Slot]:
         """Return what the file holds by now and is to stay there."""
         try:
-            stored = read_cassette(self.path)
+            stored = read_cassette(self.path, self.label)
         except ConfigError:
             return []
         if stored is not None and self._duration is None:

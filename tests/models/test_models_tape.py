@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
+from dataclasses import replace
 
 import pytest
 
 from pytest_agentbench.engine.cassettes import kept
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import (
     SHOWN_LINES,
     SHOWN_WIDTH,
@@ -14,6 +16,7 @@ from pytest_agentbench.models.cassette_file import (
     Cassette,
     Exchange,
     Refusal,
+    dump_cassette,
     find_nearest,
     read_cassette,
 )
@@ -100,6 +103,31 @@ def test_parallel_tasks_that_ask_the_same_again_keep_their_own_draws(tmp_path):
     recorded = recording(tmp_path, asking(answering("x", "x", "late", "early"), [0, 9]))
     assert recorded == [("x", "late"), ("x", "early")]
     assert replaying(tmp_path, asking(never, [9, 0])) == recorded
+
+
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+@pytest.mark.parametrize(
+    ("field", "other", "expected"), [("case", "easy", "'case'"), ("model", "cheap", "'m'"), ("repetition", 2, "1")]
+)
+def test_a_cassette_of_another_case_model_or_repetition_is_refused(tmp_path, mode, field, other, expected):
+    async def play(tape):
+        return await tape.play("m", question("?"), answering("4"), FORM)
+
+    recording(tmp_path, play)
+    path = tmp_path / "c.yaml"
+    path.write_bytes(dump_cassette(replace(read_cassette(path), **{field: other})))
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(play(tape(tmp_path, mode)))
+    said = str(raised.value)
+    assert re.match(
+        rf"{path}:\d+:\d+: {field}: found {other!r}, expected {expected}: the cassette was recorded for", said
+    )
+    assert f"for another {field}; correct this line if the {field} was renamed" in said
+    assert "or delete it and record again with --agentbench-cassettes record" in said
+    # A new recording takes its place, and none of its exchanges
+    assert recording(tmp_path, play) == "4"
+    assert len(read_cassette(path).exchanges) == 1
+    assert getattr(read_cassette(path), field) != other
 
 
 def test_equal_exchanges_are_told_apart_by_their_places():
