@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import importlib.util
 import json
 import os
@@ -208,9 +209,13 @@ def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, 
         reply = json.loads(done.result)
     except ValueError:
         return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"
-    if not isinstance(reply, dict) or reply.pop("key", None) != key:
+    if not isinstance(reply, dict) or not _is_key(reply.pop("key", None), key):
         return None, "was ended by what it ran, which wrote a verdict in its place"
     return reply, ""
+
+
+def _is_key(given: object, key: str) -> bool:
+    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), key.encode())
 
 
 def _why(killed: Killed) -> str:

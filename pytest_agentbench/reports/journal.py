@@ -19,6 +19,7 @@ The session holds a lock on its journal as long as it lives, so that one that wa
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import re
 import secrets
@@ -46,6 +47,8 @@ PROGRESS_SECONDS = 1.0
 """How often a session notes what is under way, at most."""
 _FOLLOWS = ("schema_version", "totals", "models", "judges", "datasets", "cases", "runs")
 """Members of report.json that follow from its runs."""
+_SIGNATURE_BYTES = 16
+"""Bytes of the HMAC of a row that are kept in memory."""
 MOST_RUNNING = 20
 """How many of the runs under way are named."""
 
@@ -72,8 +75,10 @@ class Journal:
         self._rows = RowKeeper(self)
         self._size = 0
         self._begin = b""
-        # Of each row the place of its text, its length, and its hash, whose key nobody outside of this process knows
-        self._places, self._lengths, self._hashes = array("Q"), array("L"), array("q")
+        # Of each row the place of its text, its length, and its HMAC. No other process knows the key, and hash() is no
+        # HMAC: PYTHONHASHSEED can fix its key.
+        self._places, self._lengths, self._signatures = array("Q"), array("L"), bytearray()
+        self._key = secrets.token_bytes(32)
         self._unwritten: dict[int, bytes] = {}
         self._is_over = False
         folder = output / FOLDER
@@ -115,7 +120,7 @@ class Journal:
         number, place = len(self._places), self._append(head + text + tail)
         self._places.append(0 if place is None else place + len(head))
         self._lengths.append(len(text))
-        self._hashes.append(hash(text))
+        self._signatures += self._sign(text)
         if place is None:
             self._unwritten[number] = text
         return self._rows.keep(row, number, at)
@@ -133,7 +138,11 @@ class Journal:
             except OSError:
                 return None
         # An agent may write wherever its user may
-        return text if hash(text) == self._hashes[number] else None
+        expected = self._signatures[number * _SIGNATURE_BYTES : (number + 1) * _SIGNATURE_BYTES]
+        return text if hmac.compare_digest(self._sign(text), expected) else None
+
+    def _sign(self, text: bytes) -> bytes:
+        return hmac.digest(self._key, text, "sha256")[:_SIGNATURE_BYTES]
 
     def end(self, report: Mapping[str, Any], *, written: bool = False) -> None:
         """Note that the session's report is complete, with what does not follow from its runs; rows can be read on.

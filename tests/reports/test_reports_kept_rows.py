@@ -148,3 +148,13 @@ def test_a_row_is_written_in_ascii_that_steers_no_terminal(text):
 def test_a_row_with_a_number_that_json_lacks_is_refused(number):
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode_row({"metrics": {"m": number}})
+
+
+def test_a_row_that_was_changed_to_one_of_the_same_python_hash_is_not_accepted(tmp_path, monkeypatch):
+    # PYTHONHASHSEED=0 gives hash() a key that everybody knows, and then rows of the same hash can be computed
+    monkeypatch.setattr("pytest_agentbench.reports.journal.hash", lambda text: 0, raising=False)
+    journal = Journal(tmp_path, {}, print)
+    kept = [journal.row(make_row("failed", name, message="wrong"), at, SPENT) for at, name in enumerate("ab")]
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'"wrong"', b'"right"'))
+    assert all("the row of this run in the session's journal was changed" in row["message"] for row in kept)
+    journal.close()
