@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -155,7 +156,7 @@ def _begin(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.runners.agents.adapter import FILE, FOLDER
 
     path = root.path / FOLDER / args.name / FILE
-    if path.exists():
+    if os.path.lexists(path):  # a link that leads nowhere too
         raise ConfigError(f"{path}: is there already")
     text = files("pytest_agentbench.runners.agents").joinpath("new_agent.yaml").read_text(encoding="utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)

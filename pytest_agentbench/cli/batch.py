@@ -42,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.batches.jobs import read_jobs
+    from pytest_agentbench.store.files import refuse_links
 
+    refuse_links(args.output)
     jobs = [*read_jobs(args.output)]
     if args.batch_command == "list":
         for job in jobs:

@@ -53,14 +53,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(schema_text(schemas[args.name] if args.name is not None else schemas), end="")
         return 0
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-        for name, schema in schemas.items():
-            path = args.output / f"{name}.schema.json"
-            path.write_text(schema_text(schema), encoding="utf-8")
-            print(path)
-    except OSError as error:
-        raise ConfigError(f"{args.output}: cannot be written: {error.strerror}") from error
+    from pytest_agentbench.store.files import write_text
+
+    for name, schema in schemas.items():
+        print(write_text(args.output / f"{name}.schema.json", schema_text(schema)))
     return 0
 
 

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -399,7 +398,10 @@ def _read_verdicts(
 @contextmanager
 def _open_target(path: Path | None) -> Iterator[IO[str]]:
     """Open where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
+    from io import TextIOWrapper
+
     from pytest_agentbench.errors import InfrastructureError
+    from pytest_agentbench.store.files import replace_file
 
     if path is None:
         # Answers are in any language; a console's own encoding (cp1252) would fail at the first of them.
@@ -407,16 +409,13 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
             reconfigure(encoding="utf-8")
         yield sys.stdout
         return
-    # Beside the target, for a rename works within one file system only.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("x", encoding="utf-8") as file:
-            yield file
-        os.replace(temporary, path)
+        with replace_file(path) as file:
+            text = TextIOWrapper(file, encoding="utf-8")
+            yield text
+            text.detach()  # which would close the file before it is in its place
     except OSError as error:
         raise InfrastructureError(f"-o {path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 _COMMANDS = {

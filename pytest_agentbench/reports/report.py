@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -88,18 +87,13 @@ def build_report(
 
 def write_report(report: Report, path: Path) -> None:
     """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    from pytest_agentbench.store.files import replace_file
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("x", encoding="utf-8") as file:
-                file.writelines(_write_json(report))
-                file.flush()
-                # Synced, unlike artifacts: it is one file, and the last that a job writes before its machine may go
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        # Synced, unlike artifacts: it is one file, and the last that a job writes before its machine may go
+        with replace_file(path, sync=True) as file:
+            file.writelines(map(str.encode, _write_json(report)))
     except OSError as error:
         raise InfrastructureError(
             f"{path}: the report could not be written ({error.strerror or error}); "

@@ -43,6 +43,7 @@ _FOLDER_LEVELS = {
     JUDGEMENTS: 1,
     LOCKS: 0,
     ".journals": 0,  # of the room `reports`
+    ".agentbench": 1,  # of `models`
     "mcp": 1,  # of `tools`
 }
 """How deep the folders go that are made below an output folder."""
@@ -90,6 +91,8 @@ _session = secrets.token_hex(4)
 def write_atomically(folder: str, name: str, data: bytes) -> None:
     """Put `data` at `folder/name` through a temporary file beside it. Raises OSError; then nothing has changed.
 
+    A link in the place of the file is replaced and not followed, as by all that writes files whole (`replace_file`).
+
     There is no fsync: it costs milliseconds a file, and a killed process loses nothing that was written. A power cut
     may leave an empty file, which does not load, so that its run counts as missing.
     """
@@ -116,6 +119,20 @@ def temporary_file(folder: str) -> Iterator[BufferedRandom]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+@contextlib.contextmanager
+def replace_file(path: Path, *, sync: bool = False) -> Iterator[BufferedRandom]:
+    """Yield a new file that takes the place of `path` at the end of the block, like `write_atomically`.
+
+    With `sync` the content survives a power cut. Raises OSError, also if there is no such folder.
+    """
+    with temporary_file(str(path.parent)) as file:
+        yield file
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+        os.replace(file.name, path)
 
 
 def _temporary(folder: str) -> str:
@@ -183,10 +200,8 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
     """Write lines one by one, like `write_rows`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_file(str(path.parent)) as file:
+        with replace_file(path) as file:
             file.writelines(lines)
-            file.flush()
-            Path(file.name).replace(path)
     except OSError as error:
         raise UnwritableError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path

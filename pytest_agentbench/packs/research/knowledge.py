@@ -115,6 +115,10 @@ class KnowledgeBase:
         """Keep other processes from the file, of which all is read."""
         from filelock import FileLock, Timeout
 
+        if self.path.is_symlink():  # it is appended to, in place
+            raise UnwritableError(
+                f"{self.path}: cannot be added to: found a link, expected a file; name the file itself"
+            )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # A lock beside the file, which itself may be replaced; filelock lets the kernel free the locks of killed

@@ -23,7 +23,7 @@ from pydantic_core import from_json, to_json
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import lies_below
+from pytest_agentbench.store.files import lies_below, write_atomically
 from pytest_agentbench.terminal_text import sendable
 
 _DECIDING = (
@@ -416,7 +416,7 @@ def _write(folder: Path, chunks: Iterable[str]) -> list[str]:
             if folder.is_symlink():
                 raise OSError(errno.ELOOP, "it is a link to another folder, which is not followed")
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(f'agentbenchChunk("{name}","{text}");\n', encoding="ascii")
+            write_atomically(str(folder), name, f'agentbenchChunk("{name}","{text}");\n'.encode("ascii"))
         except OSError as error:
             raise UnwritableError(
                 f"{folder / name}: the page's details cannot be written there: {error.strerror or error}; "
