@@ -68,6 +68,8 @@ PARTS = {
     "junit": Part(throughput.SCENARIOS["junit"]),
     "disk": Part(throughput.SCENARIOS["disk"], quick=5),
     "disk_small": Part(throughput.SCENARIOS["disk_small"]),
+    "failures": Part(throughput.SCENARIOS["failures"], quick=4),
+    "failures_disk": Part(throughput.SCENARIOS["failures_disk"]),
     "files": Part(throughput.SCENARIOS["files"], quick=1),
     "http": Part(throughput.SCENARIOS["http"], quick=2),
     "wait": Part(throughput.SCENARIOS["wait"]),

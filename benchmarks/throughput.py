@@ -77,6 +77,18 @@ async def main(base_url, concurrency):
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
+WRONG = """
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    async def add(case):
+        number = int(case.messages[-1].content.split()[2])
+        return str(number + (1 if number % 5 else 2))
+
+    return add
+"""
+
 IMPORT = """
 import pytest, time
 begun = time.perf_counter()
@@ -178,6 +190,29 @@ def stored(bench: Bench, count: int) -> Iterator[Line]:
     for what, ours, peer in (("CPU", mine.cpu, plain.cpu), ("wall", mine.wall, plain.wall)):
         name = f"{count:,} items, an `async def` agent, on disk: {what} an item"
         yield Line(name, 1000 * ours / count, "ms", 1000 * peer / count, "plain pytest", 2.0)
+
+
+@SCENARIOS.add()
+def failures(bench: Bench) -> Iterator[Line]:
+    """10,000 items of which a fifth fails, against the same without failures."""
+    yield from failing(bench)
+
+
+@SCENARIOS.add(on_disk=True)
+def failures_disk(bench: Bench) -> Iterator[Line]:
+    """The same on the ordinary disk."""
+    yield from failing(bench)
+
+
+def failing(bench: Bench, count: int = 10_000) -> Iterator[Line]:
+    """Measure CPU and wall of a session to its last printed line, with 20 % failures and without."""
+    count //= bench.scale
+    argv = (*OURS, "--agentbench-fail-under=0.5")  # it passes: what is measured ends with exit status 0
+    project = bench.project(f"failing-{count}", {"items.jsonl": rows(count), "conftest.py": WRONG})
+    mine, peer = bench.alternate((argv, project), (argv, agent_project(bench, count)))
+    for what, ours, without in (("CPU", mine.cpu, peer.cpu), ("wall", mine.wall, peer.wall)):
+        name = f"{count:,} items, 20 % fail: {what}"
+        yield Line(name, ours, "s", without, "without failures", 1.3)
 
 
 @SCENARIOS.add(on_disk=True)

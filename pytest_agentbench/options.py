@@ -24,7 +24,8 @@ class Settings(NamedTuple):
     """The settings that the user gave this session. None: not given, so a profile or the default decides.
 
     `metric` is (name, threshold) for dataset rows; `shard` (2, 8) is the second of eight parts; `fail_under` and
-    `min_completion` are fractions of 1. With `predictions` there are no models: the file is the subject.
+    `min_completion` are fractions of 1; `show_failures` may be infinite. With `predictions` there are no
+    models: the file is the subject.
     """
 
     models: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class Settings(NamedTuple):
     chart: Path | None = None
     compare: Path | None = None
     max_regressions: int | None = None
+    show_failures: float | None = None
     otel: bool = False
 
 
@@ -75,6 +77,14 @@ def parse_count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
     return int(text)
+
+
+def parse_shown(text: str) -> float:
+    """Return a whole number, infinity for `all`."""
+    try:
+        return math.inf if text == "all" else parse_count(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number or all") from None
 
 
 def parse_fraction(text: str) -> float:
@@ -212,6 +222,12 @@ OPTIONS = (
     _Option("chart", "write a PNG of mean score against cost per model here", "PATH", Path),
     _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
     _Option("max-regressions", "fail where more than N cases are worse than in the compared report", "N", parse_count),
+    _Option(
+        "show-failures",
+        "print the first N failures of cases, or all (all up to 200, then the first 50)",
+        "N",
+        parse_shown,
+    ),
 )
 
 FLAGS = (

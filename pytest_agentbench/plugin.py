@@ -74,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     report = SessionReport(config, settings, sharding)
     config.pluginmanager.register(report, SESSION)
+    config.pluginmanager.register(report.lists.others)  # before the terminal, which pytest registers after this
     if config.getoption("dist", "no") != "no":
         from pytest_agentbench.distributed.gateways import Gateways
         from pytest_agentbench.distributed.shares import ControllerLink, ReportPacker, Scheduling

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_agentbench.reports.failure_lists import ShortLists
+
 if TYPE_CHECKING:
     from pytest_agentbench.distributed.sharding import Sharding
     from pytest_agentbench.distributed.shares import ControllerLink
@@ -63,12 +65,14 @@ class SessionReport:
         self.not_run: Counter[str] = Counter()
         self.report: dict[str, Any] | None = None
         self.written: dict[str, Path] = {}
+        self.lists = ShortLists(settings.show_failures)
 
     # -- what pytest tells
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, whose flags stop it, and look at the clock."""
         self.session = session
+        self.config.pluginmanager.register(self.lists)  # after the terminal, and before conftests of folders
         if (link := self.link) is not None:
             from pytest_agentbench.engine.budget import Signals
 
@@ -100,8 +104,8 @@ class SessionReport:
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         if row is not None:
             del report.agentbench_row  # the terminal keeps every report to the end
-            if outcome == "error":
-                report.agentbench_error = row["model_id"], row["message"]  # type: ignore[attr-defined]
+            if outcome in ("failed", "error"):
+                report.agentbench_problem = row["model_id"], row["message"]  # type: ignore[attr-defined]
             before = self.rows.get(report.nodeid)
             if before is not None and getattr(report, "agentbench_again", False):
                 row = _merge_attempts(before, row)
@@ -219,7 +223,6 @@ class SessionReport:
     def _make_report(self, session: pytest.Session, exitstatus: int) -> None:
         from pytest_agentbench.reports.gate import case_failures
         from pytest_agentbench.reports.report import add_session_labels, build_report, suite_properties
-        from pytest_agentbench.reports.terminal import FoldedErrors
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.rows[nodeid].at)
         rows = [self.rows[nodeid] for nodeid in nodeids]
@@ -239,7 +242,7 @@ class SessionReport:
             written = self.written.get("report") == self.settings.output / "report.json"
             self.journal.end(report, written=written)  # that is whole, and on the disk
         self.report = report
-        session.config.pluginmanager.register(FoldedErrors())
+        self.lists.report, self.lists.written = report, self.written
         for plugin in session.config.pluginmanager.get_plugins():
             if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
                 for name, value in suite_properties(report):

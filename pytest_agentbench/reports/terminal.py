@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pytest_agentbench.errors import as_alike
 from pytest_agentbench.reports.gate import CaseKey, case_key
@@ -83,8 +81,22 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.write_line(visible_line(fault), red=True)
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)
     if quiet < 2:
-        for what, path in (written or {}).items():
-            terminalreporter.write_line(f"{what}: {visible_line(str(path))}")
+        _write_files(terminalreporter, written or {})
+
+
+def write_verdict(reporter: Terminal, report: Report, written: Mapping[str, Path]) -> None:
+    """Write what the session came to, before anything that takes long to print."""
+    reporter.write_sep("=", "agentbench", cyan=True)
+    for line in totals_lines(report["totals"], style_of(reporter)):
+        reporter.write_line(line)
+    _write_gate(reporter, report["session"]["gate"], only_failure=False)
+    reporter.write_line(f"exit status {report['session']['exit_status']}")
+    _write_files(reporter, written)
+
+
+def _write_files(reporter: Terminal, written: Mapping[str, Path]) -> None:
+    for what, path in written.items():
+        reporter.write_line(f"{what}: {visible_line(str(path))}")
 
 
 def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
@@ -241,38 +253,6 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
             first[key] = place
             kept.append(case)
     return kept, more
-
-
-class FoldedErrors:
-    """Shows errors of cases that are equal only once, with their number, in pytest's own lists; -vv shows each."""
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which shows every error whole
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-        """Take the others away for as long as pytest lists them: the counts of its last line come later."""
-        errors = terminalreporter.stats.get("error", [])
-        groups: dict[str, list[Any]] = {}
-        for phase in errors:
-            model_id, message = getattr(phase, "agentbench_error", (None, None))
-            kind = f"{model_id}\n{as_alike(message)}" if message else phase.nodeid
-            groups.setdefault(kind, []).append(phase)
-        if len(groups) < len(errors) and terminalreporter.verbosity < 2:
-            for first, *others in groups.values():
-                if others:
-                    _add_count(first, len(others))
-            terminalreporter.stats["error"] = [phases[0] for phases in groups.values()]
-        try:
-            return (yield)
-        finally:
-            if errors:
-                terminalreporter.stats["error"] = errors
-
-
-def _add_count(phase: Any, more: int) -> None:
-    said = f"and {more} more with the same error"
-    if isinstance(phase.longrepr, str):
-        phase.longrepr = f"{phase.longrepr}\n{said}"
-    elif hasattr(phase.longrepr, "addsection"):
-        phase.longrepr.addsection(said, "")
 
 
 def _key_of_case(case: Any) -> tuple[CaseKey, str]:
