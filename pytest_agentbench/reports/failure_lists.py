@@ -125,7 +125,8 @@ class ShortLists:
         reporter = CommandFreeTerminal(terminalreporter)
         style = style_of(reporter)
         groups = Counter(map(_kind_of, self._hidden)).most_common()
-        reporter.write_sep("=", f"{len(self._hidden):,} further failures", red=True)
+        number = len(self._hidden)
+        reporter.write_sep("=", f"{number:,} further failure{'s' * (number > 1)}", red=True)
         for (model_id, message), count in groups[:GROUPS]:
             reporter.write_line(style.clip(f"{count:>7,} x [{model_id}] {message}", style.width))
         if others := groups[GROUPS:]:
