@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.store.files import DamagedError
 
 VERSION = 1
 """The `user_version` of the database."""
@@ -79,12 +81,13 @@ _ERRNO = {
 }
 
 
-def connect(path: str, options: str) -> sqlite3.Connection:
-    """Open a database, or make it. Raises OSError, and ConfigError for one that is not this package's."""
-    for suffix in ("", "-wal", "-shm"):  # SQLite would follow a link, and wait for ever at a pipe
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
-                raise OSError(errno.EINVAL, "Is no file", path + suffix)
+def connect(path: str, options: str = "", *, write: bool = False) -> sqlite3.Connection:
+    """Open a database that is there, or make an empty one; to read from it unless `write`.
+
+    Every SQLite file of this package is opened here. Raises OSError, and ConfigError for one that is not this
+    package's, or next to which lies a journal that this package would not have left.
+    """
+    check_files(path)
     try:
         database = sqlite3.connect(
             Path(path).absolute().as_uri() + options,
@@ -96,25 +99,98 @@ def connect(path: str, options: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise _as_os_error(error, path) from error
     try:
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
-        execute(database, "PRAGMA trusted_schema = OFF")
-        is_new = _check_schema(database, path)  # before anything is changed in a database that may be another program's
-        if is_new:
-            execute(database, f"PRAGMA page_size = {_PAGE}")
-        if not options:
-            _log_ahead(database, path)
-            # NORMAL loses nothing when a process is killed, and what was written last when the power fails
-            execute(database, "PRAGMA synchronous = NORMAL")
-            # kB: what a session stores or finds lies side by side, and SQLite's 2 MB count in memory a run
-            execute(database, "PRAGMA cache_size = -512")
-            execute(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        if is_new:
-            _make_tables(database)
-            _check_schema(database, path)
+        _restrict(database)
+        _check_schema(database, path)
+        if write:
+            allow_writes(database, path)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def allow_writes(database: sqlite3.Connection, path: str) -> None:
+    """Let a connection write; make the tables of a new database. Raises OSError and ConfigError."""
+    execute(database, "PRAGMA query_only = OFF")
+    is_new = not has_tables(database)
+    if is_new:
+        execute(database, f"PRAGMA page_size = {_PAGE}")
+    _log_ahead(database, path)
+    # NORMAL loses nothing when a process is killed, and what was written last when the power fails
+    execute(database, "PRAGMA synchronous = NORMAL")
+    # kB: what a session stores or finds lies side by side, and SQLite's 2 MB count in memory a run
+    execute(database, "PRAGMA cache_size = -512")
+    execute(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    if is_new:
+        _make_tables(database)
+        _check_schema(database, path)
+
+
+def check_files(path: str) -> None:
+    """Raise ConfigError unless the files of a database are files that this package may have left.
+
+    A rollback journal never is: this package writes to the log (`-wal`), and SQLite deletes the file that a journal
+    names as its super-journal. A log can only replace pages of the database next to it. So a log counts as ours if it
+    is a file with one name whose owner is this user or the database's.
+    """
+    owners = {os.geteuid()} if hasattr(os, "geteuid") else set()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        name = f"{path}{suffix}"
+        try:
+            status = os.lstat(name)
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(status.st_mode):  # SQLite would follow a link, and wait for ever at a pipe
+            raise ConfigError(f"{name}: is no plain file. {_ADVICE}")
+        if suffix == "-journal":
+            raise ConfigError(
+                f"{name}: found a rollback journal, expected none: no version of pytest-agentbench leaves one, and "
+                f"SQLite deletes a file that a journal names. {_ADVICE}"
+            )
+        if not suffix:
+            owners.add(status.st_uid)
+        elif status.st_nlink > 1:
+            raise ConfigError(f"{name}: has {status.st_nlink} hard links, expected one name. {_ADVICE}")
+        elif owners and status.st_uid not in owners:
+            raise ConfigError(f"{name}: is of user {status.st_uid}, expected you or the database's owner. {_ADVICE}")
+
+
+_ALLOWED = frozenset(
+    (
+        sqlite3.SQLITE_ATTACH,
+        sqlite3.SQLITE_CREATE_INDEX,
+        sqlite3.SQLITE_CREATE_TABLE,
+        sqlite3.SQLITE_CREATE_VIEW,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_PRAGMA,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_REINDEX,  # of a table that is made
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_UPDATE,
+    )
+)
+"""What statements of this package do."""
+
+
+def _restrict(database: sqlite3.Connection) -> None:
+    """Set what SQLite's authors advise for files of others: https://sqlite.org/security.html."""
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
+    if sys.version_info >= (3, 12):
+        database.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+    execute(database, "PRAGMA query_only = ON")
+    execute(database, "PRAGMA trusted_schema = OFF")
+    execute(database, "PRAGMA cell_size_check = ON")
+    execute(database, "PRAGMA mmap_size = 0")
+    database.set_authorizer(_authorize)
+
+
+def _authorize(action: int, first: str | None, second: str | None, schema: str | None, source: str | None) -> int:
+    """Allow nothing that a trigger or view does (`source`), and no other file but VACUUM's, which has no name."""
+    allowed = source is None and action in _ALLOWED and (action != sqlite3.SQLITE_ATTACH or first == "")
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 def check_open_files() -> None:
@@ -129,8 +205,11 @@ def _log_ahead(database: sqlite3.Connection, path: str) -> None:
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
-            if execute(database, "PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise OSError(errno.ENOLCK, "No locks available", path)
+            if query(database, "PRAGMA journal_mode") != [("wal",)]:
+                # The change itself is journaled: in memory, for a process that is killed here must leave no journal
+                execute(database, "PRAGMA journal_mode = MEMORY")
+                if query(database, "PRAGMA journal_mode = WAL") != [("wal",)]:
+                    raise OSError(errno.ENOLCK, "No locks available", path)
             return
         except OSError as error:
             # Of two that do so to a new database one is refused at once, whatever the time that it would wait
@@ -139,34 +218,41 @@ def _log_ahead(database: sqlite3.Connection, path: str) -> None:
         time.sleep(0.005)
 
 
-def _check_schema(database: sqlite3.Connection, path: str) -> bool:
-    """Return whether a database is new. Raises ConfigError for one that is not this package's."""
+def _check_schema(database: sqlite3.Connection, path: str) -> None:
+    """Raise ConfigError for a database that is not this package's, or too damaged to be opened (DamagedError)."""
     try:
         execute(database, "BEGIN")  # else another session may make the tables between these
         found = _read_schema(database)
-        version = execute(database, "PRAGMA user_version").fetchone()[0]
-        application = execute(database, "PRAGMA application_id").fetchone()[0]
+        [(version,)] = query(database, "PRAGMA user_version")
+        [(application,)] = query(database, "PRAGMA application_id")
         execute(database, "COMMIT")
-    except OSError as error:
-        if isinstance(error.__cause__, sqlite3.DatabaseError) and _code(error.__cause__) in _DAMAGED:
-            raise ConfigError(f"{path}: {error.__cause__}. {_ADVICE}") from error
-        raise
+    except DamagedError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror}. Save what can be read with `agentbench store repair`, move the file away, or "
+            "name another folder with --agentbench-output"
+        ) from error
     if application == _APPLICATION and version > VERSION:
         raise ConfigError(
             f"{path}: found user_version {version}, expected at most {VERSION}: read it with the version of "
             "pytest-agentbench that wrote it, or name another folder with --agentbench-output"
         )
     if not found and application == version == 0:
-        return True
-    if found != _SCHEMA or application != _APPLICATION:
-        strange = sorted({name for name, _ in {*found.items()} ^ {*_SCHEMA.items()}} or {"application_id"})[0]
+        return
+    expected = [_describe(name, statement) for name, statement in _SCHEMA.items()]
+    if sorted(found) != sorted(expected) or application != _APPLICATION:
+        strange = sorted({name for _, name, _, _ in {*found} ^ {*expected}} or {"application_id"})[0]
         raise ConfigError(f"{path}: found {strange!r} other than expected: it is no store of results. {_ADVICE}")
-    return False
+
+
+def _describe(name: str, statement: str) -> tuple[str, str, str, str]:
+    """Return the row of a statement of `_SCHEMA` in sqlite_master."""
+    kind = statement.split(" ", 2)[1].lower()
+    return kind, name, statement.split(" ")[4] if kind == "index" else name, statement
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
     execute(database, "BEGIN IMMEDIATE")
-    if not _read_schema(database):  # else another session has made them meanwhile
+    if not has_tables(database):  # else another session has made them meanwhile
         for statement in _SCHEMA.values():
             execute(database, statement)
         execute(database, f"PRAGMA application_id = {_APPLICATION}")
@@ -174,9 +260,14 @@ def _make_tables(database: sqlite3.Connection) -> None:
     execute(database, "COMMIT")
 
 
-def _read_schema(database: sqlite3.Connection) -> dict[str, str]:
-    rows = execute(database, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return dict(rows.fetchall())
+def has_tables(database: sqlite3.Connection) -> bool:
+    """Return whether a database has its tables: another process may have made its file a moment ago."""
+    return bool(_read_schema(database))
+
+
+def _read_schema(database: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
+    # Rows, not names: a trigger may have a table's name
+    return query(database, "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL")
 
 
 def execute(database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
@@ -187,8 +278,23 @@ def execute(database: sqlite3.Connection, statement: str, values: tuple[object, 
         raise _as_os_error(error) from error
 
 
+def query(database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return all rows of a statement. Raises OSError, as SQLite may at any row; DamagedError with the rows before."""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        rows.extend(database.execute(statement, values))
+    except sqlite3.Error as error:
+        failure = _as_os_error(error)
+        if isinstance(failure, DamagedError):
+            failure.rows = rows
+        raise failure from error
+    return rows
+
+
 def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
     """Return what other files would have raised: whoever writes here handles a full disk already."""
+    if _code(error) in _DAMAGED:
+        return DamagedError(str(error))
     code = _ERRNO.get(_code(error), errno.EIO)
     said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)
     return OSError(code, said, path) if path is not None else OSError(code, said)

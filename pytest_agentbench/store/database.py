@@ -22,10 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.store.connection import check_open_files, connect, execute, is_shared
+from pytest_agentbench.store.connection import (
+    allow_writes,
+    check_files,
+    check_open_files,
+    connect,
+    execute,
+    has_tables,
+    is_shared,
+    query,
+)
 from pytest_agentbench.store.files import (
     DATABASE,
     NO_LOCKS_HERE,
+    DamagedError,
     check_locks,
     hold_write_lock,
     lies_below,
@@ -47,6 +57,7 @@ _NEXT = (  # NOT INDEXED: by their place in the table, where they lie side by si
     "SELECT leaf, CAST(content AS BLOB) FROM documents NOT INDEXED WHERE rowid > ? AND rowid <= ? AND folder = ? "
     "AND name = ? AND length(content) <= 8192"
 )
+_VIEW = "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ?"
 _INSERT = "INSERT OR IGNORE INTO documents (modified, content, folder, leaf, name) VALUES (?, ?, ?, ?, ?)"
 _REPLACE = "UPDATE documents SET modified = ?, content = ? WHERE folder = ? AND leaf = ? AND name = ?"
 _TOUCH = "UPDATE documents SET modified = ? WHERE folder = ? AND leaf = ? AND name = ?"
@@ -82,7 +93,7 @@ def _forget_connections() -> None:
     for documents in list(_opened.values()):
         if documents._database is not None:
             _inherited.append(documents._database)
-            documents._database, documents._depth = None, 0
+            documents._database, documents._may_write, documents._depth = None, False, 0
         if documents._held is not None:
             _inherited.append(documents._held)
             documents._held, documents._depth = None, 0
@@ -106,10 +117,13 @@ class Documents:
         self._path = f"{output}/{DATABASE}"
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
+        self._may_write = False
+        self.is_damaged = False
         self._file: os.stat_result | None = None
         self._held: contextlib.ExitStack | None = None  # the lock of a step, where documents are files
         self._depth = 0
-        self._replaced: list[str] = []  # whose files go once what took their place is stored
+        self._removed: dict[str, None] = {}  # paths whose files go once the step is stored
+        self._once_stored: list[Callable[[], None]] = []
         self._folders: dict[str, int] = {}
         self._own: set[int] | None = None  # see _may_hold
         self._version = 0
@@ -148,8 +162,10 @@ class Documents:
             yield first, given
         with self._lock:
             if (database := self._open()) is not None and self._may_hold(database, leaf):
-                rows = execute(database, _SAME_PLACE, (leaf, *names, f"{root}/{base}")).fetchall()
+                rows = self._select_all(database, _SAME_PLACE, (leaf, *names, f"{root}/{base}"))
                 found = {path: content for path, content, _, _ in rows}
+                if self.is_damaged:
+                    found |= self._find_one_by_one(database, f"{root}/{base}", leaf, names)
                 place = next((where for path, _, *where in rows if path == first), None)
                 if place is not None:
                     self._read_ahead(database, f"{root}/{own}/{base}", names[0], *place)
@@ -180,6 +196,15 @@ class Documents:
                 self._note(path)
                 yield path, content
 
+    def _find_one_by_one(
+        self, database: sqlite3.Connection, place: str, leaf: str, names: tuple[str, str]
+    ) -> dict[str, bytes | None]:
+        """Return the documents that one query finds at once unless it meets damage."""
+        folders = self._select_all(database, "SELECT path FROM folders WHERE path IS NOT NULL AND place = ?", (place,))
+        paths = [f"{folder}/{leaf}/{name}" for (folder,) in folders for name in names]
+        rows = ((path, self._select(database, _CONTENT, path)) for path in paths)
+        return {path: row[0] for path, row in rows if row is not None}
+
     def _may_hold(self, database: sqlite3.Connection, leaf: str) -> bool:
         """Return whether a folder of that name may be there.
 
@@ -204,7 +229,7 @@ class Documents:
         if last < row <= last + _AHEAD:
             if len(self._ahead) > _MOST_AHEAD:
                 self._ahead.clear()
-            rows = execute(database, _NEXT, (row, row + _AHEAD, folder, name)).fetchall()
+            rows = self._select_all(database, _NEXT, (row, row + _AHEAD, folder, name))
             self._ahead |= {f"{base}/{leaf}/{name}": content for leaf, content in rows}
             self._last_read[folder, name] = row + _AHEAD
 
@@ -238,7 +263,8 @@ class Documents:
         found: set[str] = set()
         with self._lock:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
-                rows = execute(database, "SELECT name FROM documents WHERE folder = ? AND leaf = ?", (known, leaf))
+                statement = "SELECT name FROM documents WHERE folder = ? AND leaf = ?"
+                rows = self._select_all(database, statement, (known, leaf))
                 found.update(name for (name,) in rows if _is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
@@ -254,10 +280,12 @@ class Documents:
         with self._lock:
             if (database := self._open()) is not None:
                 begin = f"{folder}/"
-                rows = execute(database, "SELECT path FROM folders WHERE path >= ? AND path < ?", (begin, f"{folder}0"))
+                statement = "SELECT path FROM folders WHERE path >= ? AND path < ?"
+                rows = self._select_all(database, statement, (begin, f"{folder}0"))
                 found.update(path[len(begin) :].partition("/")[0] for (path,) in rows)
                 if (known := self._folder(database, folder)) is not None:
-                    rows = execute(database, "SELECT DISTINCT leaf FROM documents WHERE folder = ?", (known,))
+                    statement = "SELECT DISTINCT leaf FROM documents WHERE folder = ?"
+                    rows = self._select_all(database, statement, (known,))
                     found.update(leaf for (leaf,) in rows)
         return sorted(filter(_is_name, found))
 
@@ -274,7 +302,7 @@ class Documents:
 
     def _begin(self, *, create: bool) -> None:
         self._leave_removed()
-        if (database := self._open(create=create)) is not None:
+        if (database := self._open(write=True, create=create)) is not None:
             execute(database, "BEGIN IMMEDIATE")
         else:
             held = contextlib.ExitStack()
@@ -282,48 +310,69 @@ class Documents:
             self._held = held
 
     def _end(self, *, failed: bool) -> None:
-        if self._held is not None:
-            held, self._held = self._held, None
-            held.close()
-            return
-        assert self._database is not None
-        replaced, self._replaced = self._replaced, []
-        try:
+        removed, self._removed = self._removed, {}
+        once_stored, self._once_stored = self._once_stored, []
+        held, self._held = self._held, None
+        with held or contextlib.nullcontext():
+            try:
+                if not failed and self._database is not None:
+                    execute(self._database, "COMMIT")
+            except OSError:
+                failed = True
+                raise
+            finally:
+                if failed and self._database is not None:
+                    self._folders.clear()  # what the block has added is none any more
+                    with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
+                        execute(self._database, "ROLLBACK")
             if not failed:
-                execute(self._database, "COMMIT")
-        except OSError:
-            failed = True
-            raise
-        finally:
-            if failed:
-                self._folders.clear()  # what the block has added is none any more
-                with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
-                    execute(self._database, "ROLLBACK")
-        for path in () if failed else replaced:
-            self._unlink(path)
+                for path in removed:
+                    self._unlink(path)
+                for act in once_stored:
+                    act()
+
+    def once_stored(self, act: Callable[[], None]) -> None:
+        """Call `act` after the step that this thread is in is stored; never if the step fails.
+
+        Files that the step replaces are removed so: a process that is killed before leaves them for what still names
+        them.
+        """
+        self._once_stored.append(act)
 
     def put(self, path: str, content: bytes) -> None:
-        """Store a document, in the place of one that lies there."""
+        """Store a document, in the place of one that lies there; as a file where the database is damaged."""
         with self.writing():
             self._ahead.pop(path, None)
-            if self._insert(path, content):
-                return
-            folder, leaf, name = _split(path)
-            kept = None if len(content) > LARGEST else content
-            if (database := self._database) is None or kept is None:
+            try:
+                if not self._insert(path, content):
+                    self._replace(path, content)
+            except DamagedError as error:
+                self._meet_damage(error)
                 self._write_file(path, content)
-            if database is not None:
-                execute(database, _REPLACE, (time.time_ns(), kept, self._folder(database, folder), leaf, name))
-                self._note(path)
-            if database is not None and kept is not None:
-                self._replaced.append(path)
+
+    def _replace(self, path: str, content: bytes) -> None:
+        folder, leaf, name = _split(path)
+        kept = None if len(content) > LARGEST else content
+        if (database := self._database) is None or kept is None:
+            self._write_file(path, content)
+        if database is not None:
+            row = (time.time_ns(), kept, self._folder(database, folder), leaf, name)
+            if not execute(database, _REPLACE, row).rowcount:
+                raise DamagedError("an index names a row that is not there")
+            self._note(path)
+        if database is not None and kept is not None:
+            self._removed[path] = None
 
     def add(self, path: str, content: bytes) -> bool:
-        """Store a document where none is; False where one is: then nothing is done."""
+        """Store a document where none is; False where one is, or the database is damaged: then nothing is done."""
         with self.writing():
             if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
                 return False
-            return self._insert(path, content)
+            try:
+                return self._insert(path, content)
+            except DamagedError as error:
+                self._meet_damage(error)
+                return False
 
     def _insert(self, path: str, content: bytes) -> bool:
         if (database := self._database) is None:
@@ -345,6 +394,7 @@ class Documents:
         folder, _, name = path.rpartition("/")
         make_folder(f"{self.output}/{folder}")
         write_atomically(f"{self.output}/{folder}", name, content)
+        self._removed.pop(path, None)
         self._has_files[path.partition("/")[0]] = True
 
     def move(self, path: str, to: str) -> None:
@@ -354,14 +404,18 @@ class Documents:
             database, moved = self._database, False
             if database is not None:
                 folder, leaf, name = _split(path)
-                row = (_split(to)[2], self._folder(database, folder), leaf, name)
-                moved = execute(database, _RENAME, row).rowcount > 0
+                try:
+                    row = (_split(to)[2], self._folder(database, folder), leaf, name)
+                    moved = execute(database, _RENAME, row).rowcount > 0
+                except DamagedError as error:
+                    self._meet_damage(error)
             try:
                 # Its file, were it one that only shows what is in the database, or something that nobody can read
                 os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
+                self._removed.pop(to, None)
             except FileNotFoundError:
                 if moved:
-                    self._unlink(to)  # which showed what lay there
+                    self._removed[to] = None  # which showed what lay there
                 return
             if database is not None and not moved:
                 self._select(database, _DELETE, to)
@@ -372,7 +426,7 @@ class Documents:
             self._ahead.pop(path, None)
             if (database := self._database) is not None:
                 self._select(database, _DELETE, path)
-            self._unlink(path)
+            self._removed[path] = None
 
     def touch(self, path: str) -> None:
         """Say that a document is in use, unless the store cannot be written to: then it is not pruned either."""
@@ -384,7 +438,7 @@ class Documents:
     def compact(self) -> None:
         """Give back the room of what was removed."""
         with self._lock:
-            if (database := self._open()) is not None:
+            if (database := self._open(write=True)) is not None:
                 execute(database, "VACUUM")
                 execute(database, "PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -420,10 +474,10 @@ class Documents:
         base, _, leaf = folder.rpartition("/")
         if (database := self._database) is None or (known := self._folder(database, base)) is None:
             return 0
-        statement = (
-            "SELECT name, CAST(modified AS INTEGER), CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ?"
-        )
-        rows = execute(database, statement, (known, leaf)).fetchall()
+        rows = self._select_all(database, _VIEW, (known, leaf))
+        if self.is_damaged:
+            found = (self._select(database, f"{_VIEW} AND name = ?", f"{folder}/{name}") for name in self.names(folder))
+            rows = [row for row in found if row is not None]
         place = f"{target}/{folder}"
         if not lies_below(target, folder):  # the database may be anybody's
             return 0
@@ -457,7 +511,7 @@ class Documents:
                 modified, content = self.modified(path), read_file(f"{self.output}/{path}")
                 self.put(path, content)
                 self._mark(database, path, modified or time.time_ns())
-        if self._select(database, _LENGTH, path) != (None,):  # else it is large, and stays a file
+        if self._select(database, _LENGTH, path) not in (None, (None,)):  # else it is large, and stays a file
             self._unlink(path)
         return new
 
@@ -468,7 +522,7 @@ class Documents:
             self._last_read.clear()
             if self._database is not None:
                 self._database.close()
-                self._database = None
+                self._database, self._may_write, self.is_damaged = None, False, False
 
     # -- the database and the files
 
@@ -477,16 +531,22 @@ class Documents:
         with self._lock:
             if (database := self._open()) is None:
                 return
-            rows = execute(
+            rows = self._select_all(
                 database,
                 "SELECT DISTINCT f.path || '/' || d.leaf FROM folders f JOIN documents d ON d.folder = f.id ORDER BY 1",
-            ).fetchall()
+            )
         for (folder,) in rows:
             yield folder
 
-    def _open(self, *, create: bool = False) -> sqlite3.Connection | None:
-        """Return the connection; None where there is no database, or where documents are files."""
+    def _open(self, *, write: bool = False, create: bool = False) -> sqlite3.Connection | None:
+        """Return the connection; None where there is no database, or where documents are files.
+
+        It only reads unless `write`: a command that looks at another person's folder changes nothing there.
+        """
         if self._database is not None:
+            if write and not self._may_write:
+                allow_writes(self._database, self._path)
+                self._may_write = True
             return self._database
         if self._as_files or not (create or os.path.lexists(self._path)):
             return None
@@ -502,18 +562,20 @@ class Documents:
                     "--files DIR` makes of it, with --agentbench-output=DIR"
                 )
             self._as_files = False
+        known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
         make_folder(self.output)
         self._folders.clear()
         self._own = None
-        known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
         try:
             if not known:
+                check_files(self._path)
                 check_locks(self._path)  # SQLite takes a refusal for another process's lock, and waits for a minute
-            self._database = connect(self._path, "")
+            database = connect(self._path, write=write)
         except OSError as error:
             check_open_files()
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
-                self._database = connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
+                database = connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
+                write = True  # SQLite refuses it
             elif known or error.errno not in (*NO_LOCKS_HERE, errno.EIO):
                 raise
             else:
@@ -522,8 +584,12 @@ class Documents:
                     with contextlib.suppress(OSError):
                         os.unlink(f"{self._path}{name}")
                 return None
-        self._version = _version_of(self._database)  # before the look: what comes between is another's
-        is_empty = execute(self._database, "SELECT 1 FROM documents LIMIT 1").fetchone() is None
+        if not (write or has_tables(database)):
+            database.close()  # the first write makes it a store
+            return None
+        self._database, self._may_write = database, write
+        self._version = _version_of(database)  # before the look: what comes between is another's
+        is_empty = not self._select_all(database, "SELECT 1 FROM documents LIMIT 1") and not self.is_damaged
         self._own = set() if is_empty else None
         self._file = os.stat(self._path)
         weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
@@ -550,15 +616,40 @@ class Documents:
         self._has_files.clear()
 
     def _select(self, database: sqlite3.Connection, statement: str, path: str) -> tuple[Any, ...] | None:
-        """Return the first row of a statement about one document; None too where its folder is not known."""
+        """Return the first row of a statement about one document.
+
+        Return None too if its folder is not known, or the row is on a damaged page.
+        """
         if path.count("/") < 2:
             return None  # a file that a session left in the output folder itself, or a lock
         folder, leaf, name = _split(path)
-        known = self._folder(database, folder)
-        row: tuple[Any, ...] | None = None
-        if known is not None:
-            row = execute(database, statement, (known, leaf, name)).fetchone()
-        return row
+        try:
+            known = self._folder(database, folder)
+            rows = [] if known is None else query(database, statement, (known, leaf, name))
+        except DamagedError as error:
+            self._meet_damage(error)
+            return None
+        return rows[0] if rows else None
+
+    def _select_all(
+        self, database: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; those before the damage if there is some."""
+        try:
+            return query(database, statement, values)
+        except DamagedError as error:
+            self._meet_damage(error)
+            return error.rows
+
+    def _meet_damage(self, error: DamagedError) -> None:
+        """Go on without what cannot be read, and warn once."""
+        if not self.is_damaged:
+            self.is_damaged = True
+            self._has_files.clear()  # other processes may have stored files in place of damaged rows
+            self.warn(
+                f"{self._path}: is damaged ({error.strerror}): what cannot be read counts as not stored. "
+                f"Save the rest with `agentbench store repair --output {self.output}`"
+            )
 
     def _mark(self, database: sqlite3.Connection, path: str, modified: int) -> bool:
         """Say when a document was written; False where it is not in the database."""
@@ -568,9 +659,8 @@ class Documents:
     def _folder(self, database: sqlite3.Connection, path: str) -> int | None:
         known = self._folders.get(path)
         if known is None:
-            row = execute(database, "SELECT id FROM folders WHERE path = ?", (path,)).fetchone()
-            if row is not None:
-                known = self._folders[path] = int(row[0])
+            for (known,) in query(database, "SELECT id FROM folders WHERE path = ?", (path,)):
+                self._folders[path] = known
         return known
 
     def _add_folder(self, database: sqlite3.Connection, path: str) -> int:
@@ -592,6 +682,8 @@ class Documents:
     def _read_file(self, path: str, *, named: bool) -> bytes | None:
         """Return what is in a file; None where there is none, or can be none unless the database names it."""
         if not named and not self._look_for_files(path.partition("/")[0]):
+            return None
+        if path in self._removed:
             return None
         try:
             return read_file(f"{self.output}/{path}")
@@ -640,7 +732,7 @@ class _Step:
 
 def _version_of(database: sqlite3.Connection) -> int:
     """Return a number that is another one once another connection has written."""
-    version: int = execute(database, "PRAGMA data_version").fetchone()[0]
+    version: int = query(database, "PRAGMA data_version")[0][0]
     return version
 
 

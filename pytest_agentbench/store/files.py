@@ -177,9 +177,19 @@ def make_folder(path: str) -> bool:
     return True
 
 
+class DamagedError(OSError):
+    """The database holds what SQLite did not write there. `strerror` says what, `rows` are those before it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EIO, reason)
+        self.rows: list[tuple[Any, ...]] = []
+
+
 def explain_unwritable(folder: str, error: OSError) -> str:
     """Return the message for an output folder that takes no more files."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if isinstance(error, DamagedError):
+        advice = f"save what can be read with `agentbench store repair --output {folder}`"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
         advice = "allow more open files (ulimit -n), or ask for less at once with --agentbench-concurrency"
     else:
         advice = "make room or give write permission there, or name another folder with --agentbench-output"
