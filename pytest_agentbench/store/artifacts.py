@@ -463,8 +463,10 @@ class Lane:
                 self.documents.put(f"{run}.fingerprint_input.json", covered)
             if not added:  # last: where documents are files, a run that is there has its input
                 self.documents.put(f"{run}.json", document)
-        if earlier is not None:
-            remove_kept(self.output, run, {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
+            if earlier is not None:
+                replaced = {*list_kept_files(earlier)} - {*list_kept_files(artifact)}
+                # Not before: this may be a part of a larger step, without which the earlier run still names its files
+                self.documents.once_stored(partial(remove_kept, self.output, run, replaced))
         return f"{run}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:

@@ -107,6 +107,29 @@ def test_what_tasks_store_together_is_one_step(lane):
     assert {lane.find_run(name, 1, "a" * 64)[0].case_id for name in "ab"} == {"a", "b"}
 
 
+@pytest.mark.parametrize("turn", [os.fspath, as_files], ids=["database", "files"])
+def test_a_runs_files_stay_until_the_run_in_its_place_is_stored(lane, tmp_path, turn):
+    first, second = (lane.write_workspace("sum", 1, name, lambda file: file.write(b"tar")) for name in ("r1", "r2"))
+    path = lane.write_run(artifact(workspace=first), RUN_INPUT)
+    turn(tmp_path)
+    again = artifact(run_id="r2", workspace=second)
+    with pytest.raises(RuntimeError), lane.documents.writing():  # noqa: PT012
+        lane.write_run(again, RUN_INPUT)
+        raise RuntimeError
+    assert (tmp_path / first).exists()
+    if hasattr(os, "fork") and turn is os.fspath:  # a session that is killed before the step ends
+        if not (child := os.fork()):
+            with lane.documents.writing():
+                lane.write_run(again, RUN_INPUT)
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert load_run(tmp_path, path).workspace == first
+        assert (tmp_path / first).exists()
+    lane.write_run(again, RUN_INPUT)
+    assert load_run(tmp_path, path).workspace == second
+    assert [(tmp_path / each).exists() for each in (first, second)] == [False, True]
+
+
 def test_what_cannot_be_stored_takes_nothing_else_along(lane, tmp_path):
     lane.documents.put(f"{lane.runs}/b/run_1.json", newer("b"))
 
