@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -88,25 +88,33 @@ def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
         return end_by_error(error)
 
 
-async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
-    """Return how the run ended by its runner."""
-    timer = asyncio.timeout(limit)
-    asked = limit is not None or tape is not None or context.client is not None  # else nobody looks at it
+async def _conclude(runner: Runner, context: RunContext) -> RunEnd:
+    """Return how the run ended by what its runner returned, or by its provider's error."""
     try:
-        async with timer if asked else nullcontext():
-            if tape is not None:
-                tape.timer = timer
-            if context.client is not None:
-                from pytest_agentbench.models.routes import RUN_LIMIT
-
-                RUN_LIMIT.set(timer)
-                context.variables = copy_context()
-            returned = await runner(context.case, context)
-        return conclude(returned, context.trace)
+        return conclude(await runner(context.case, context), context.trace)
     except ProviderError as error:
         return end_by_error(error)
+
+
+async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+    """Return how the run ended by its runner."""
+    if limit is None and tape is None and context.client is None:  # nobody would look at the clock
+        return await _conclude(runner, context)
+    from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
+
+    clock, timer = RunClock(), None
+    try:
+        async with clock.limit(limit) as timer:
+            if tape is not None:
+                tape.timer = timer
+            RUN_CLOCK.set(clock)
+            context.variables = copy_context()
+            return await _conclude(runner, context)
     except TimeoutError:
-        if not timer.expired():
+        if timer is None or not timer.expired():
             raise  # the agent's own
+        if clock.trouble is not None:
+            told = f"the model's endpoint still failed at the end of run_timeout_seconds ({limit:g} s): {clock.trouble}"
+            return end_by_error(ProviderError(told, code="timeout", retryable=True))
         message = f"no answer within run_timeout_seconds ({limit:g} s)"
         return RunEnd("timed_out", RunError(code="run_timeout", message=message))

@@ -10,12 +10,12 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
+from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.failures import RequestFailed, unreachable
-from pytest_agentbench.models.routes import RUN_LIMIT
 
 
 class AdaptiveLimit:
@@ -40,6 +40,11 @@ class AdaptiveLimit:
         """Return the number that a request sent now brings back to `throttled`."""
         return self._decreases
 
+    @property
+    def is_lowered(self) -> bool:
+        """Return whether a 429 has lowered the limit, and no success has raised it to the ceiling again."""
+        return self.limit < self.ceiling
+
     async def acquire(self) -> int:
         """Wait for a free slot. Return the ticket."""
         if self._waiters or not self._has_room():
@@ -63,7 +68,7 @@ class AdaptiveLimit:
 
     def succeeded(self) -> None:
         """Note that a request got through: recover a little."""
-        if self.limit < self.ceiling:
+        if self.is_lowered:
             # AIMD as in TCP: a full round of successes adds one slot, whatever the limit is.
             self.limit = min(self.ceiling, self.limit + 1 / self.limit)
             self._wake()
@@ -146,7 +151,10 @@ class Throttle:
 
     async def admit(self, tokens: float) -> int:
         """Take a slot, tokens, then a request, in this order: what is due by the rate of requests is sent at once."""
-        await self.concurrency.acquire()
+        with Wait(OUTAGE) as wait:
+            if self.concurrency.is_lowered:
+                wait.begin()
+            await self.concurrency.acquire()
         try:
             await self._wait_for_rates(tokens)
         except asyncio.CancelledError:
@@ -263,7 +271,8 @@ class Breaker:
         `outage` is how many seconds it waits at most.
         """
         if self._paused_at is not None:
-            with stop_run_limit(outage):
+            with Wait(outage) as wait:
+                wait.begin(self._last.summary if self._last is not None else None)
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -352,19 +361,3 @@ class Passage:
         # Also after a cancelled probe: another request must get the chance, or all of them wait forever.
         if self._probe:
             self._breaker.end_probe()
-
-
-@contextlib.contextmanager
-def stop_run_limit(longest: float) -> Iterator[None]:
-    """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
-    timer, began = RUN_LIMIT.get(), time.monotonic()
-    if timer is None or (due := timer.when()) is None or timer.expired() or longest == math.inf:
-        yield  # without a bound of its own the run's is what ends the wait
-        return
-    # A Timeout cannot be stopped, so it moves beyond the longest pause, and back by what the pause took.
-    timer.reschedule(due + longest + 1)
-    try:
-        yield
-    finally:
-        if (due := timer.when()) is not None and not timer.expired():
-            timer.reschedule(due - longest - 1 + time.monotonic() - began)

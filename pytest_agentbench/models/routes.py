@@ -33,9 +33,6 @@ from pytest_agentbench.store.redaction import Redactor, strip_credentials
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
 
-RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=None)
-"""The time limit of the run that a request belongs to: it stands still during a pause, which is no slow agent."""
-
 
 @dataclass(frozen=True, slots=True)
 class Draw:

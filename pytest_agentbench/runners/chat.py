@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError
+from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.ends import GIVEN_UP, is_known_finish, messages_fit, read_finish
 from pytest_agentbench.models.learning import KEEP_TOOLS, LIMITS
 from pytest_agentbench.models.messages import digest_media, is_call_as_text, read_message, read_text
@@ -140,6 +142,11 @@ class Requests:
         self._limit: int | None = None
         self._turns: int | None = None
 
+    @property
+    def longest_outage(self) -> float:
+        """Return the seconds for which a failing request is repeated; infinite for as long as the run may last."""
+        return self._settings.outage_seconds or math.inf
+
     def describe(self, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool], **limits: Any) -> None:
         """Note what is asked of whom with which tools and limits, and the messages that the agent is given."""
         settings = self._settings
@@ -205,14 +212,18 @@ class Requests:
         )
         if passed is not None:
             ask = partial(self._client.forward, passed, stall_seconds=self._settings.stall_seconds, **self._repeats)
-        try:
-            reply = await ask(timeout=self._settings.timeout_seconds, on_retry=partial(self._note_retry, number))
-        except ProviderError as error:
-            if error.partial is not None:
-                self._trace.event("partial", number=number, text=error.partial)
-            if error.reason != "malformed_reply":
-                raise self._explain(error, number) from error
-            reply = _read_unreadable(error, self._client.model.requested_model)
+        with Wait(self.longest_outage) as wait:
+            noting = partial(self._note_retry, number, wait)
+            try:
+                reply = await ask(timeout=self._settings.timeout_seconds, on_retry=noting)
+                wait.answered(reply.seconds)
+            except ProviderError as error:
+                wait.answered()
+                if error.partial is not None:
+                    self._trace.event("partial", number=number, text=error.partial)
+                if error.reason != "malformed_reply":
+                    raise self._explain(error, number) from error
+                reply = _read_unreadable(error, self._client.model.requested_model)
         reply = self._tell_calls_apart(reply)
         self._note(reply, number)
         self._watch_prompt(messages, reply, number)
@@ -242,7 +253,8 @@ class Requests:
         spelling = getattr(self._client, "spelling", None)
         return dialect_of(self._client.model) if spelling is None else spelling.dialect
 
-    def _note_retry(self, number: int, reason: str, delay: float, partial: str | None = None) -> None:
+    def _note_retry(self, number: int, wait: Wait, reason: str, delay: float, partial: str | None = None) -> None:
+        wait.begin(reason)
         said = {} if partial is None else {"partial": partial}
         self._trace.event("retry", number=number, reason=reason, delay_seconds=delay, **said)
 

@@ -12,9 +12,9 @@ from support.fault_endpoint import FaultEndpoint, always, in_order
 
 from pytest_agentbench.errors import UNREACHABLE, ProviderError
 from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.models.limits import Patience
-from pytest_agentbench.models.routes import RUN_LIMIT
 from pytest_agentbench.records.case import Model
 
 QUICK = Backoff(first=0.001, longest=0.004)
@@ -39,8 +39,8 @@ def ask(
         turns = asyncio.Semaphore(at_once)
 
         async def one(number: int):
-            async with turns, asyncio.timeout(limit) as timer:
-                RUN_LIMIT.set(timer)
+            RUN_CLOCK.set(clock := RunClock())
+            async with turns, clock.limit(limit):
                 question = [{"role": "user", "content": str(number)}]
                 return await client.complete(question, **options)
 

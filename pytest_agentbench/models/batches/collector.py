@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from pytest_agentbench.errors import BatchWaitsError
 from pytest_agentbench.models.batches.jobs import Job, key_of, make_id, read_jobs
 from pytest_agentbench.models.batches.services import BatchService, Line, find_kind, open_service, require_kind
+from pytest_agentbench.models.clock import Wait
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.learning import LIMITS
-from pytest_agentbench.models.limits import stop_run_limit
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.replies import RawReply, price_tokens
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
@@ -173,7 +173,8 @@ class Batcher:
             return await waiting.answer
         self._batches.park(draw.owner, True)
         try:
-            with stop_run_limit(longest):
+            with Wait(longest) as wait:
+                wait.begin()
                 found = await waiting.answer
         finally:
             self._batches.park(draw.owner, False)

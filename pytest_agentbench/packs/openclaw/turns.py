@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.agents import turns as program_turns
 from pytest_agentbench.runners.agents.places import control_folder, write_readable
+from pytest_agentbench.runners.agents.timing import LONGEST_STAND, TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.store.files import slug
@@ -62,6 +62,8 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
     did.
     """
     # First, whatever was written before: the turn had not ended.
+    if done.killed == "time-out" and gateway.outage is not None:
+        raise gateway.outage
     if done.killed == "time-out":
         return _make_end(
             "timed_out", "run_timeout", f"no answer within openclaw.timeout_seconds ({limit:g} s), in {turn}"
@@ -151,12 +153,13 @@ class _Session:
 
     async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
         """Return how the run ended: at its first failed turn, or with the last turn's answer."""
-        limit, began = float(self.agent.profile.timeout_seconds), time.monotonic()
+        limit = float(self.agent.profile.timeout_seconds)
+        turn_time = TurnTime(limit)
         answer = ""
         for number, text in enumerate(texts, start=1):
             self.context.trace.message("user", text)
             with self.gateway.turn(text):
-                done = await self._ask(sandbox, number, text, began + limit - time.monotonic())
+                done = await self._ask(sandbox, number, text, turn_time)
             reply = await self.context.in_thread(partial(find_reply, done.output))
             self._trace_turn(number, done, reply)
             end = judge_turn(done, reply, self.gateway, limit=limit, turn=f"turn {number} of {len(texts)}")
@@ -166,7 +169,7 @@ class _Session:
             self.context.trace.message("assistant", answer)
         return RunOutput(output=answer)
 
-    async def _ask(self, sandbox: Sandbox, number: int, text: str, seconds: float) -> ExecResult:
+    async def _ask(self, sandbox: Sandbox, number: int, text: str, turn_time: TurnTime) -> ExecResult:
         # With `=`, as a text may begin with a dash.
         told = f"--message-file={CONTROL}/{_name_file(number)}" if _needs_file(text) else f"--message={clean(text)}"
         command = [
@@ -180,13 +183,11 @@ class _Session:
             *("--agent", self.agent.openclaw_id),
             # One for all turns: OpenClaw goes on with what it keeps below STATE.
             *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
-            # Rounded up: our own limit comes first, and stops the container.
-            *("--timeout", str(max(1, math.ceil(seconds)))),
+            # Our own limit comes first: OpenClaw's counts the time in which its requests wait, too.
+            *("--timeout", str(math.ceil(max(0.0, turn_time.left) + LONGEST_STAND))),
             told,
         ]
-        return await sandbox.exec(
-            command, seconds=max(0.0, seconds), output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT
-        )
+        return await turn_time.exec(sandbox, command, output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT)
 
     def _trace_turn(self, number: int, done: ExecResult, reply: Reply | None) -> None:
         self.context.trace.event(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +32,7 @@ from pytest_agentbench.runners.agents.places import (
     write_inputs,
 )
 from pytest_agentbench.runners.agents.reading import Answer, Left, make_answer, read_answer, read_usage
+from pytest_agentbench.runners.agents.timing import TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage
 from pytest_agentbench.runners.chat import render_messages, with_attachments
 from pytest_agentbench.store.files import slug
@@ -165,13 +165,11 @@ class _Session:
         """Return how the run ended: at its first failed turn, or with the last turn's answer."""
         program, trace = self.prepared.program, self.context.trace
         await self._write_files()
-        left_seconds, answer, told = self.prepared.fields.timeout_seconds, Answer(""), dict[str, int]()
+        turn_time, answer, told = TurnTime(self.prepared.fields.timeout_seconds), Answer(""), dict[str, int]()
         for number, text in enumerate(texts, start=1):
             trace.message("user", text)
-            began = time.monotonic()
             with self.gateway.turn(text):
-                done, mark = await self._start(number, text, left_seconds)
-            left_seconds -= time.monotonic() - began
+                done, mark = await self._start(number, text, turn_time)
             left = await self._look(done, mark)
             answer = await self.context.in_thread(partial(self._read, left, done))
             before, told = told, self._add_reported(told, left)
@@ -203,7 +201,7 @@ class _Session:
             except (OSError, PathRefusedError) as error:
                 raise SandboxError(f"cannot write {target}: {error}") from error
 
-    async def _start(self, number: int, text: str, seconds: float) -> tuple[ExecResult, str]:
+    async def _start(self, number: int, text: str, turn_time: TurnTime) -> tuple[ExecResult, str]:
         program = self.prepared.program
         local = likeness_of(self.sandbox.kind) == "local"
         control = str(self.folder) if local else CONTROL
@@ -221,9 +219,9 @@ class _Session:
                 "{message_file}"
             )
         mark = f"agentbench-{secrets.token_hex(16)}"
-        done = await self.sandbox.exec(
+        done = await turn_time.exec(
+            self.sandbox,
             ["/bin/sh", "-c", START, control, str(self.port), f"{control}/{SOCKET}", mark, *argv],
-            seconds=max(0.0, seconds),
             output_limit=_MOST_OUTPUT,
             environment=self._environment(values),
         )

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.models.clock import RUN_CLOCK
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
 from pytest_agentbench.models.dialects.base import FAILED, Asked, Dialect, RequestRefused, Route, require_model
@@ -113,6 +114,7 @@ class Gateway:
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
+        self._clock = self._variables.get(RUN_CLOCK)
         self._dialects: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
@@ -153,8 +155,15 @@ class Gateway:
 
     @property
     def outage(self) -> BaseException | None:
-        """Return why nothing more is asked in the turn, None where more may be: agents hide outages."""
-        return self._failure if _is_outage(self._failure) else None
+        """Return the outage that the turn ended in, None if there was none: agents hide outages.
+
+        Also one that no request has met to its end: the agent hung up while its request waited, and none had an answer
+        since.
+        """
+        if _is_outage(self._failure):
+            return self._failure
+        trouble = None if self._clock is None else self._clock.trouble
+        return None if trouble is None else _explain_trouble(trouble)
 
     @property
     def refused(self) -> str | None:
@@ -171,7 +180,9 @@ class Gateway:
 
         Raises its outage, and where the agent did not answer why the provider refused its last request.
         """
-        if self._failure is not None and (self.outage is not None or not answered):
+        if (outage := self.outage) is not None:
+            raise outage
+        if self._failure is not None and not answered:
             raise self._failure
         if self._server_tool is not None:
             told = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
@@ -249,14 +260,17 @@ class Gateway:
         """Raise RequestRefused where nothing may be asked any more, or not in this dialect, whatever it is."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
-        if self.outage is not None:
+        if _is_outage(self._failure):
             self._note(asked_after_outage=self._facts.get("asked_after_outage", 0) + 1)
-        if self.outage is None and (reason := self._over_budget(self._trace.usage)) is not None:
+        elif (reason := self._over_budget(self._trace.usage)) is not None:
             self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
-        if self.outage is None and not (passes or self._policy.translates or self._model.scripted):
+        elif not (passes or self._policy.translates or self._model.scripted):
             self._failure = _refuse_translation(self._model, dialect.name)
-        if self.outage is not None:
-            raise self._make_refusal(self.outage)
+        elif self._clock is not None and self._clock.trouble_seconds > self._requests.longest_outage:
+            # An agent that hangs up and asks again begins a new request: the outage is the old one.
+            self._failure = self.outage
+        if self._failure is not None and _is_outage(self._failure):
+            raise self._make_refusal(self._failure)
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
@@ -297,7 +311,8 @@ class Gateway:
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() and not gone.done():
                     await stream.keep_alive()
-            if not asking.done():
+            # Nobody waits for the answer of a request that is still being repeated
+            if not asking.done() and (self._clock is None or self._clock.trouble is None):
                 await asyncio.wait((asking,), timeout=_USAGE_SECONDS)
         finally:
             await settled((asking, gone))
@@ -305,7 +320,7 @@ class Gateway:
             return
         failure = asking.exception()
         # An outage stays the turn's reason, whatever requests beside it came to.
-        if self.outage is None:
+        if not _is_outage(self._failure):
             self._failure = failure
         if failure is not None:
             # A response that has begun has said 200 already: its refusal comes as an event.
@@ -442,6 +457,11 @@ def _refuse_translation(model: Model, asked: str) -> UnavailableError:
         f"translates nothing, unless the runner says `gateway: {{translate: true}}`. Where its endpoint speaks {asked} "
         f"too, write `wires: [{asked}]` into its entry of models.yaml"
     )
+
+
+def _explain_trouble(failure: str) -> ProviderError:
+    said = f"the model's endpoint failed, and no later request of the run had an answer: {failure}"
+    return ProviderError(said, code="timeout", retryable=True)
 
 
 _MOST_NOTED = 50
