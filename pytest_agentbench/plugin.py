@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_agentbench.hookspecs as hookspecs  # not from the package, whose __getattr__ would read its stub
+from pytest_agentbench.config.folders import MAX_DEPTH, RECORDED_FOLDERS
 from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
     _agentbench_plan,
     agentbench_case,
@@ -103,8 +104,14 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore cassettes and results of earlier sessions, which are tens of thousands of files without tests.
 
-    The folders `verify` and `workspace` of a case hold its hidden tests and its agent's, not this session's.
+    The folders `verify` and `workspace` of a case hold its hidden tests and its agent's, not this session's. Links to
+    folders are followed as pytest does, but those of guests, and those that lead to a folder around them.
     """
+    if collection_path.is_symlink() and collection_path.is_dir():
+        from pytest_agentbench.collection.walk import leads_astray
+
+        if leads_astray(collection_path, config, config.stash[SETTINGS]):
+            return True
     if collection_path.name in ("verify", "workspace"):
         return True if any((collection_path.parent / name).is_file() for name in ("test.yaml", "test.yml")) else None
     if collection_path.name.endswith(".artifacts"):  # what agents left, whatever folder it was stored in
@@ -116,6 +123,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     settings = config.stash[SETTINGS]
     shared = settings.store == f"file://{collection_path.parent}"
     return True if shared or collection_path.parent == settings.output else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Return a collector that is an error for a folder that is nested too deep, else None."""
+    if len(path.parts) - len(parent.config.rootpath.parts) <= MAX_DEPTH:
+        return None
+    _prepare_cases(parent.config)  # so that the error ends no session
+    from pytest_agentbench.collection.walk import DeepFolder
+
+    deep: DeepFolder = DeepFolder.from_parent(parent, path=path)
+    return deep
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -287,6 +306,18 @@ def _import_plainly() -> Iterator[None]:
         sys.meta_path = finders
 
 
+def _is_recorded(path: Path, parent: pytest.Collector) -> bool:
+    """Return whether a file lies in a folder of what sessions recorded, and nobody named it or a folder in there."""
+    if parent.session.isinitpath(path):
+        return False
+    for folder in path.parents:
+        if parent.session.isinitpath(folder) or folder == parent.config.rootpath:
+            return False
+        if folder.name in RECORDED_FOLDERS:
+            return True
+    return False
+
+
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
     """Return whether a file may hold cases: a glance that spares sessions without cases the import of everything else.
 
@@ -297,6 +328,8 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
     if path.suffix == ".py" or not (names := source_names(path.name)):
         return False
     is_asked = parent.session.isinitpath
+    if not RECORDED_FOLDERS.isdisjoint(path.parts) and _is_recorded(path, parent):
+        return False
     if is_asked(parent.path, with_parents=True) and not any(map(is_asked, (path, *path.parents))):
         return False  # it lies beside what was asked for: pytest asks about it all the same, and drops what it gets
     yaml = path.suffix in (".yaml", ".yml")

@@ -16,8 +16,8 @@ MODULES = """
 errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files patterns
 checks: base run
-collection: items phases planning reporting start
-config: base case_file documents functions grants profiles request_fields roots sections session_roots
+collection: items phases planning reporting start walk
+config: base case_file documents folders functions grants profiles request_fields roots sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code
 metrics: registry

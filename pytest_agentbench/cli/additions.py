@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
@@ -12,7 +11,7 @@ from typing import Any
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
 from pytest_agentbench.cli.places import project_folder
 from pytest_agentbench.config.base import Known
-from pytest_agentbench.config.kinds import visited_folders
+from pytest_agentbench.config.folders import visited_folders, walk_folders
 
 _CONFTEST = "conftest.py"
 _DISTRIBUTION = "pytest-agentbench"
@@ -52,7 +51,7 @@ def verified_names(known: Known, additions: frozenset[str]) -> Known:
 
 
 def _find_conftests(root: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(root):
+    for place, folders, files in walk_folders(root):
         folders[:] = visited_folders(folders)
         if _CONFTEST in files:
             yield Path(place, _CONFTEST)

@@ -7,6 +7,7 @@ import os
 import re
 import types
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from pytest_agentbench.collection.phases import Phases
 from pytest_agentbench.collection.planning import Planner
+from pytest_agentbench.collection.walk import DeepFolder
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import AHEAD, FILE_ID, GIVEN, JOB, RESULT, RUNNER_FIXTURE
@@ -222,8 +224,15 @@ def _register(config: pytest.Config, tag: str) -> pytest.MarkDecorator | None:
     if tag in ACTIVE_MARKS or not re.fullmatch(r"[^\W_][\w.+-]*", tag):
         return None
     config.addinivalue_line("markers", f"{tag}: tag of agentbench cases")  # first: --strict-markers checks its use
-    mark: pytest.MarkDecorator = getattr(pytest.mark, tag)
-    return mark
+    return _make_mark(tag)
+
+
+def _make_mark(name: str) -> pytest.MarkDecorator:
+    """Return the mark of that name. `pytest.mark` would read all registered marks for each new one."""
+    decorator, mark = copy(pytest.mark.agentbench), copy(pytest.mark.agentbench.mark)
+    object.__setattr__(mark, "name", name)  # marks are frozen
+    object.__setattr__(decorator, "mark", mark)
+    return decorator
 
 
 def make_item(parent: CaseFile, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
@@ -341,7 +350,7 @@ class BadRowNode(pytest.Collector):
         raise CollectionError(self.message)
 
 
-_CASE_COLLECTORS = (CaseFile, BadRowNode)
+_CASE_COLLECTORS = (CaseFile, BadRowNode, DeepFolder)
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:

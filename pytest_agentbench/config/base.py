@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
@@ -396,13 +396,14 @@ def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAda
 
 def explain_error(error: ValidationError, data: Any, kind: type[M] | TypeAdapter[M]) -> Iterator[tuple[Loc, str, bool]]:
     """Yield what is wrong with a file's data: the way to it, what to say, and whether that is about the key there."""
+    fields = _Fields(kind)
     for item in error.errors(include_url=False):
         loc = _match_file(item["loc"], data, missing=item["type"] == "missing")
         cause = item.get("ctx", {}).get("error")
         if isinstance(cause, Problems):
             yield from ((loc + sub, message, False) for sub, message in cause.found)
         elif item["type"] == "extra_forbidden":
-            yield loc, f"unknown field{_suggest_field(loc, kind, data)}", True
+            yield loc, f"unknown field{_suggest_field(loc, fields, data)}", True
         elif item["type"] == "missing":
             yield loc, "missing; add it", False
         else:
@@ -473,20 +474,39 @@ def _match_file(loc: Loc, data: Any, *, missing: bool) -> Loc:
     return tuple(way)
 
 
-def _suggest_field(loc: Loc, kind: type[M] | TypeAdapter[M], data: Any) -> str:
+class _Fields:
+    """The names of the fields at each place of a file, by the JSON Schema of its kind, which takes long to make."""
+
+    def __init__(self, kind: type[M] | TypeAdapter[M]) -> None:
+        self._kind = kind
+        # Elements of a list have the same fields: what stands at an index is looked up once for all of them.
+        self._names: dict[Loc, frozenset[str]] = {}
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        # Not model_fields: only the schema leads through unions, lists and the sections of packs
+        if isinstance(self._kind, TypeAdapter):
+            return self._kind.json_schema()
+        kind = self._kind.with_sections() if issubclass(self._kind, ConfigFile) else self._kind
+        return kind.model_json_schema()
+
+    def names_at(self, loc: Loc) -> frozenset[str]:
+        """Return the names of the fields of the mapping that `loc` leads to."""
+        place = tuple(0 if isinstance(part, int) else part for part in loc)
+        if (names := self._names.get(place)) is None:
+            definitions, nodes = self._schema.get("$defs", {}), [self._schema]
+            for part in place:
+                nodes = [below for node in nodes for below in _step_into(node, part, definitions)]
+            flat = (each for node in nodes for each in _flatten(node, definitions))
+            names = self._names[place] = frozenset(name for each in flat for name in each.get("properties", {}))
+        return names
+
+
+def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
     """Return what could have been meant by an unknown field, by the JSON Schema of what stands there."""
-    if fields := _added_check_fields(loc, data):
-        return suggest(str(loc[-1]), fields)
-    # Not model_fields: only the schema leads through unions, lists and the sections of packs
-    if isinstance(kind, TypeAdapter):
-        schema = kind.json_schema()
-    else:
-        schema = (kind.with_sections() if issubclass(kind, ConfigFile) else kind).model_json_schema()
-    definitions = schema.get("$defs", {})
-    nodes = [schema]
-    for part in loc[:-1]:
-        nodes = [below for node in nodes for below in _step_into(node, part, definitions)]
-    names = {name for node in nodes for flat in _flatten(node, definitions) for name in flat.get("properties", {})}
+    if added := _added_check_fields(loc, data):
+        return suggest(str(loc[-1]), added)
+    names = fields.names_at(loc[:-1])
     if "parameters" in names and loc[-1] in REQUEST_FIELDS:
         return "; request fields stand below `parameters`"
     return suggest(str(loc[-1]), names) if names else ""

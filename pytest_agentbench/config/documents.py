@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -59,6 +60,8 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
     node: Node | None = None
     place: Callable[[Loc], tuple[int, int]] | None = None
+    _children: dict[int, dict[Any, tuple[Node | None, Node]]] = field(default_factory=dict, repr=False)
+    """The children of each node that a problem led through, by the node's id: a file may have thousands of problems."""
 
     def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
         """Return a problem at the value that `loc` leads to, or as near as it gets;
@@ -76,20 +79,36 @@ class Document:
 
     def _place(self, loc: Loc, at_key: bool) -> tuple[int, int]:
         """Return line and column, from 1. A JSON file is composed as YAML for it, which nearly every JSON text is."""
-        try:
-            node = self.node or _Loader(self.text).get_single_node()
-        except (yaml.YAMLError, ConfigError):
-            node = None
+        node = self._composed
         if node is None:
             return 1, 1
         mark = node.start_mark
         for part in loc:
-            key, child = _find_child(node, part)
+            key, child = self._find_child(node, part)
             if child is None:
                 break
             node = child
             mark = key.start_mark if key is not None and at_key else child.start_mark
         return mark.line + 1, mark.column + 1
+
+    @cached_property
+    def _composed(self) -> Node | None:
+        try:
+            return self.node or _Loader(self.text).get_single_node()
+        except (yaml.YAMLError, ConfigError):
+            return None
+
+    def _find_child(self, node: Node, part: int | str) -> tuple[Node | None, Node | None]:
+        """Return key node and value node of one part of the way; (None, None) if there is no such part."""
+        if isinstance(node, MappingNode):
+            if (children := self._children.get(id(node))) is None:
+                # Reversed, so that of a key that is there twice the first counts
+                pairs = ((key, value) for key, value in reversed(node.value) if isinstance(key, ScalarNode))
+                children = self._children[id(node)] = {key.value: (key, value) for key, value in pairs}
+            return children.get(part, (None, None))
+        if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+            return None, node.value[part]
+        return None, None
 
 
 def read_document(path: Path) -> Document:
@@ -277,15 +296,6 @@ def _refuse_tag(node: Node) -> str:
 
 def _problem_at(node: Node, message: str) -> Problem:
     return Problem(node.start_mark.line + 1, node.start_mark.column + 1, message)
-
-
-def _find_child(node: Node, part: int | str) -> tuple[Node | None, Node | None]:
-    """Return key node and value node of one part of the way; (None, None) where there is no such part."""
-    if isinstance(node, MappingNode):
-        return next(((key, value) for key, value in node.value if key.value == part), (None, None))
-    if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return None, node.value[part]
-    return None, None
 
 
 def _syntax_error(error: Exception, text: bytes, path: Path) -> ConfigError:

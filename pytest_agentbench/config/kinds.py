@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
 import textwrap
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pytest_agentbench.config.base import COMMANDS_FILE, YAML_SUFFIXES, ConfigFi
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.config.folders import visited_folders, walk_folders
 from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.sections import (
@@ -66,7 +66,6 @@ _BY_ID: dict[str, type[ConfigFile]] = {
     "evaluation_profile_id": EvaluationProfile,
 }
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
-_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
 
 
 def all_kinds() -> dict[str, type[ConfigFile]]:
@@ -117,7 +116,7 @@ def _kind_of_name(name: str) -> type[ConfigFile] | None:
 
 def find_commands(folder: Path) -> Iterator[Path]:
     """Yield every commands.json below a folder; hidden folders and agents' workspaces are left out."""
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in walk_folders(folder):
         folders[:] = visited_folders(folders)
         if COMMANDS_FILE in files:
             yield Path(place, COMMANDS_FILE)
@@ -128,7 +127,7 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
 
     Other YAML files in a case's folder are the case's own; hidden folders and agents' workspaces are left out.
     """
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in walk_folders(folder):
         case_files = [name for name in files if name in ("test.yaml", "test.yml")]
         folders[:] = [each for each in visited_folders(folders) if not (case_files and each == "verify")]
         for name in sorted(case_files or files):
@@ -136,11 +135,6 @@ def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
             kind = kind_of(path)
             if kind is not None:
                 yield path, kind
-
-
-def visited_folders(folders: list[str]) -> list[str]:
-    """Return the folders that may hold configuration, sorted: none that is hidden, built or a workspace."""
-    return sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
 
 
 def json_schemas() -> dict[str, dict[str, Any]]:

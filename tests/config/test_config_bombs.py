@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, parse_yaml
+from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.errors import ConfigError
 
 PATH = Path("case.yaml")
@@ -58,3 +61,18 @@ def test_json_nested_without_end():
 
 def test_documents_without_end():
     assert "found a second document" in complaints("a: 1\n---\n" * 200_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_thousands_of_unknown_fields_are_told_in_seconds(tmp_path, suffix):
+    """The schema that suggestions are taken from is made once, the file is composed once, and keys are looked up."""
+    fields = {"schema_version": 1, **{f"k{number}": 1 for number in range(1_000)}}
+    document = parse_json(json.dumps(fields).encode(), tmp_path / "a.json")
+    if suffix == "yaml":
+        document = parse_yaml(json.dumps(fields).encode(), tmp_path / "a.yaml")
+    started = time.process_time()
+    with pytest.raises(ConfigError) as error:
+        validate(document, ModelsFile, Scope(str(tmp_path)))
+    assert str(error.value).count("unknown field") == 1_000
+    assert time.process_time() - started < 5
