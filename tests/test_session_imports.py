@@ -22,7 +22,7 @@ engine: agent_code agent_state budget cassettes driver evaluation execution grad
 engine: running services subject user_code
 metrics: registry
 records: base case check_specs evaluation gold run
-reports: gate journal kept_rows report rows sections table terminal
+reports: failure_lists gate journal kept_rows report rows sections table terminal
 runners: base kinds subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
