@@ -62,6 +62,7 @@ class Settings(NamedTuple):
     compare: Path | None = None
     max_regressions: int | None = None
     show_failures: float | None = None
+    grace: float = 10
     otel: bool = False
 
 
@@ -100,6 +101,14 @@ def parse_money(text: str) -> float:
     number = _parse_number(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount in USD, such as 2.50")
+    return number
+
+
+def parse_grace(text: str) -> float:
+    """Return a time in seconds, 0 too."""
+    number = _parse_number(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a time in seconds, 0 or more, such as 10")
     return number
 
 
@@ -193,6 +202,7 @@ OPTIONS = (
     _Option("max-cost", "start no more runs once runs and judges have cost this much", "USD", parse_money),
     _Option("max-tokens", "start no more runs once runs and judges have used this many tokens", "N", parse_positive),
     _Option("max-seconds", "start no more runs once the session has taken this long", "N", parse_seconds),
+    _Option("grace", "let requests in flight end for up to S seconds after a signal (10)", "S", parse_grace),
     _Option(
         "fail-under", "gate the session on this pass rate instead of on single failures", "FRACTION", parse_fraction
     ),
@@ -317,7 +327,7 @@ def read_settings(config: pytest.Config) -> Settings:
     _refuse_shared_paths(values)
     _refuse_uneven_deal(config, values["shard"])
     _refuse_lone_comparison(config, values["compare"], values["shard"])
-    for name in ("min_completion", "cassettes", "batch_wait"):
+    for name in ("min_completion", "cassettes", "batch_wait", "grace"):
         if values[name] is None:
             del values[name]
     return Settings(**values)

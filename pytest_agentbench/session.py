@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
+_CANCEL_SECONDS = 6.0
+"""Seconds that workers have beyond the grace to cancel what is still in flight."""
 _WORST_LAST = ("passed", "skipped", "failed", "error")
 
 
@@ -126,7 +129,15 @@ class SessionReport:
         """Pass Ctrl-C on to the engines of workers."""
         excinfo.traceback = excinfo.traceback.filter(_has_line)
         if self.link is not None:
-            self.link.tell("stop", "interrupted")
+            self._end_workers(self.link, excinfo.value)
+
+    def _end_workers(self, link: ControllerLink, error: BaseException) -> None:
+        from pytest_agentbench.engine.budget import is_signal
+
+        if link.cases and self.settings.grace and (is_signal(error) or link.ended_by):
+            with contextlib.suppress(KeyboardInterrupt):  # a second one
+                link.finish("interrupted", self.settings.grace + _CANCEL_SECONDS)
+        link.tell("stop", "interrupted")
 
     @pytest.hookimpl(tryfirst=True)  # JUnit's file and the terminal's summary are written after it
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

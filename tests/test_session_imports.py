@@ -13,7 +13,7 @@ from benchmarks.startup import OPTIONS, OURS, make_project
 from pytest_agentbench.plugin import _import_plainly
 
 MODULES = """
-errors extensions fixtures hookspecs options plugin session terminal_text user_folder
+ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files patterns
 checks: base run
 collection: items phases planning reporting start walk

@@ -231,7 +231,15 @@ def start_engine(session: pytest.Session, settings: Settings, report: SessionRep
     work: Work = functools.partial(execute, services)
     close = functools.partial(_end_shared, services, config.stash[PLANNER].store.signer, telling)
     ahead = RunAhead(
-        session, work, limits, close=close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
+        session,
+        work,
+        limits,
+        close=close,
+        tick=view,
+        warn=telling.warn,
+        channel=channel,
+        throttles=throttles,
+        grace=settings.grace,
     )
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}

@@ -7,9 +7,10 @@ Controller and worker talk over a channel of their own (execnet lets channels tr
 - worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
   `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
   `("unshared", text)` at the end where results are not in the shared store, `("ended", number)` where a signal ended
-  it
+  it, `("finished",)` once it has nothing in flight after `finish`
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
-  `("drain", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
+  `("drain", reason)`: start nothing more, skip the rest; `("finish", reason)`: the same, and ask no model for more;
+  `("stop", reason)`: end the session, because xdist's own
   shutdown order would queue behind the share
 
 and what `engine.limits` says of limits that hold over all workers.
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -126,6 +129,9 @@ class ControllerLink:
         self.no_more_restarts = False
         self.unshared: list[str] = []
         self.ended_by: int | None = None
+        self._busy: set[Line] = set()
+        """Workers that may have runs in flight."""
+        self._idle = threading.Event()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -148,7 +154,7 @@ class ControllerLink:
             return
         output = getattr(node, "workeroutput", {})
         if reason := output.get("shouldfail") or output.get("shouldstop"):
-            self.tell("stop", str(reason))
+            self.tell("finish" if self.ended_by else "stop", str(reason))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
@@ -163,7 +169,14 @@ class ControllerLink:
         else:
             self.unplaced.append(str(report.longrepr))
 
-    def tell(self, order: Literal["drain", "stop"], reason: str) -> None:
+    def finish(self, reason: str, seconds: float) -> None:
+        """Let the requests that workers have in flight end: wait for that for so many seconds at most."""
+        self.tell("finish", reason)
+        until = time.monotonic() + seconds
+        while self._busy and time.monotonic() < until:
+            self._idle.wait(0.1)
+
+    def tell(self, order: Literal["drain", "stop", "finish"], reason: str) -> None:
         """Send an order to every worker, once; to those that start later too."""
         if order in self.told:
             return
@@ -190,6 +203,7 @@ class ControllerLink:
             self.cases += rest[0]
             self.in_flight = max(self.in_flight, rest[1])
             if rest[0]:
+                self._busy.add(line)
                 self.expect(rest[0])  # each worker has collected all
             for order in tuple(self.told.items()):  # it takes the place of one that crashed
                 line.send(order)
@@ -199,6 +213,8 @@ class ControllerLink:
             self.drain(rest[0])
         elif kind == "spent":
             self.spend(*rest)
+        elif kind == "finished":
+            self._note_idle(line)
         elif kind == "unshared":
             self.unshared.append(rest[0])
         elif kind == "ended":
@@ -206,7 +222,13 @@ class ControllerLink:
         else:
             self.throttles.receive(line, message)
 
+    def _note_idle(self, line: Line) -> None:
+        self._busy.discard(line)
+        if not self._busy:
+            self._idle.set()
+
     def _drop_line(self, line: Line) -> None:
+        self._note_idle(line)
         line.close()
         self.throttles.gone(line)
 

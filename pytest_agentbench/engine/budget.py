@@ -119,6 +119,11 @@ class Ended(KeyboardInterrupt):
     """Raised where pytest's main thread is, so that everything ends which Ctrl-C ends."""
 
 
+def is_signal(error: BaseException) -> bool:
+    """Return whether Ctrl-C or a signal ends the session, and not a test or an option such as -x."""
+    return type(error) in (KeyboardInterrupt, Ended)  # pytest's and xdist's own interruptions are derived classes
+
+
 class Signals:
     """A plugin, in every process of the session. `tell(number)` hears which signal ended this one.
 

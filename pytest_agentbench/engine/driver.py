@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_agentbench.engine.budget import is_signal
 from pytest_agentbench.engine.identities import Identities, Origin
 from pytest_agentbench.engine.job import SERVERS_FIXTURE, Given, Job, Result, Work
 from pytest_agentbench.engine.lookahead import LookAhead, RunLimits
@@ -54,9 +56,13 @@ class RunAhead:
         warn: Callable[[str], None],
         channel: Any = None,
         throttles: WorkerThrottles | None = None,
+        grace: float = 0,
     ) -> None:
         config, concurrency = session.config, limits.concurrency
         self.session, self.tick, self.throttles = session, tick, throttles
+        self.channel, self.grace = channel, grace
+        self.finishing: threading.Event | None = None
+        """Set once nothing is in flight; None while the session goes on."""
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
         """Values of the fixtures GIVEN that are alive, by files: items that have them need not ask pytest again."""
@@ -144,11 +150,46 @@ class RunAhead:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """However the loop ends (Ctrl-C, pytest.exit, an internal error), nothing stays in flight."""
+        """However the loop ends (Ctrl-C, pytest.exit, an internal error), nothing stays in flight.
+
+        After a signal, requests in flight have the grace to end. A second Ctrl-C cancels them.
+        """
         try:
             return (yield)
+        except KeyboardInterrupt as error:
+            if is_signal(error):
+                self._finish("interrupted")
+            raise
         finally:
-            self.engine.close()
+            try:
+                self._wait_for_flights()
+            finally:
+                self.engine.close()
+
+    def _finish(self, reason: str) -> None:
+        """Let requests in flight end, and nothing else begin. Callable from any thread."""
+        if self.finishing is not None or not self.grace:
+            return
+        self.finishing = threading.Event()
+        self.engine.finish(reason, self.grace, self._note_idle)
+
+    def _note_idle(self) -> None:
+        if self.finishing is not None and not self.finishing.is_set():
+            self.finishing.set()
+            if self.channel is not None:
+                self.channel.send(("finished",))
+
+    def _wait_for_flights(self) -> None:
+        """Wait until the engine has nothing in flight: it cancels what is left after the grace."""
+        if self.finishing is None or not (count := len(self.engine.running)):
+            return
+        if (reporter := self.session.config.pluginmanager.get_plugin("terminalreporter")) is not None:
+            runs = "1 run that is" if count == 1 else f"{count} runs that are"
+            reporter.ensure_newline()
+            reporter.write_line(f"waiting {self.grace:g} s at most for {runs} in flight; Ctrl-C cancels", yellow=True)
+        until = time.monotonic() + self.grace + 1  # the agent may swallow cancellations
+        while time.monotonic() < until and not self.engine.over and not self.finishing.wait(0.1):
+            pass
 
     def _receive(self, message: Sequence[Any]) -> None:
         order, *rest = message
@@ -161,7 +202,10 @@ class RunAhead:
             return
         if order == "drain":
             self.engine.drain(rest[0])
-        elif order == "stop":
+        elif order == "finish" and self.grace:
+            self.session.shouldstop = rest[0]
+            self._finish(rest[0])
+        elif order in ("stop", "finish"):
             self.session.shouldstop = rest[0]
             self.engine.halt(rest[0])
         elif self.throttles is not None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.ending import RUN, RunCalls
 from pytest_agentbench.engine.job import Job, Result, Work
 from pytest_agentbench.engine.user_code import LoopWatch
 
@@ -37,6 +38,7 @@ class _Flight(NamedTuple):
 
     task: asyncio.Task[None]
     runner: Any
+    calls: RunCalls
 
 
 class LookAhead:
@@ -76,6 +78,7 @@ class LookAhead:
 
     def _open(self) -> None:
         self.over = self.ending = False
+        self.on_idle: Callable[[], None] | None = None
         self.died: BaseException | None = None
         self.death = ""
         self.asked = 0
@@ -135,6 +138,15 @@ class LookAhead:
         """Start nothing more and cancels what is in flight; what is done stays to be fetched."""
         self.stopped = self.stopped or reason
         self.post(self._cancel)
+
+    def finish(self, reason: str, seconds: float, on_idle: Callable[[], None]) -> None:
+        """Start nothing more and let runs send no further request. Cancel what is in flight after `seconds`.
+
+        Runs that need no further request end as usual. `on_idle` is called on the engine's thread once nothing is in
+        flight.
+        """
+        self.stopped, self.drained = self.stopped or reason, self.drained or reason
+        self.post(self._finish, seconds, on_idle)
 
     def pause(self) -> None:
         """End what is in flight, and the thread; a job that is asked for after that starts a new one.
@@ -225,6 +237,18 @@ class LookAhead:
         for flight in self.running.values():
             flight.task.cancel()
 
+    def _finish(self, seconds: float, on_idle: Callable[[], None]) -> None:
+        self.waiting.clear()
+        self.on_idle = on_idle
+        for flight in self.running.values():
+            flight.calls.end()
+        self.loop.call_later(seconds, self._guard, self._cancel)
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        if self.on_idle is not None and not self.running:
+            self.on_idle()
+
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
         self.at = max(self.at, job.rank)  # here, not in result(): by then the plan that ranks the job has arrived
         if shared:
@@ -308,7 +332,9 @@ class LookAhead:
         return group in self.runners and self.busy.get(group, 0) < self.limits.get(group, self.concurrency)
 
     def _start(self, job: Job, runner: Any) -> _Flight:
-        flight = self.running[job] = _Flight(self.loop.create_task(self._run(job, runner)), runner)
+        calls = RunCalls()
+        calls.task = task = self.loop.create_task(self._run(job, runner, calls))
+        flight = self.running[job] = _Flight(task, runner, calls)
         self.busy[job.group] = self.busy.get(job.group, 0) + 1
         self.groups[flight.task] = job.group
         flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
@@ -320,8 +346,10 @@ class LookAhead:
         if self.running.get(job) is flight:
             del self.running[job]
         self._pump()
+        self._tell_idle()
 
-    async def _run(self, job: Job, runner: Any) -> None:
+    async def _run(self, job: Job, runner: Any, calls: RunCalls) -> None:
+        RUN.set(calls)
         begun = time.perf_counter()
         try:
             result = await self.work(job, runner)

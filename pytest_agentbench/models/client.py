@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
+from pytest_agentbench.ending import before_sending, before_waiting, counted
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.failures import (
     Backoff,
@@ -267,6 +268,7 @@ class ChatClient:
         self.backoff = backoff
         self.breaker = breaker
 
+    @counted
     async def complete(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -321,6 +323,7 @@ class ChatClient:
                 batcher = None
                 await attempts.wait(failed)
 
+    @counted
     async def forward(
         self,
         passed: PassedRequest,
@@ -418,6 +421,7 @@ class ChatClient:
             headers["x-stainless-retry-count"] = str(attempt - 1)
         if self.model.scripted and case_id is not None:
             headers[CASE_HEADER] = quote(case_id)
+        await before_sending()
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
@@ -467,4 +471,5 @@ class _Attempts:
         if self._on_retry is not None:
             partial_text = {} if failed.partial is None else {"partial": failed.partial}
             self._on_retry(failed.summary, wait, **partial_text)
+        before_waiting()
         await asyncio.sleep(wait)

@@ -48,7 +48,16 @@ async def agent(case):
 def session(bench: Bench, *args: str) -> Iterator[subprocess.Popen[str]]:
     """A session of many cases, once as many of them are blocked as run at a time."""
     bench.questions(40)
-    command = [sys.executable, "-m", "pytest", *LEAN, "-v", "--agentbench-concurrency=4", *args]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *LEAN,
+        "-v",
+        "--agentbench-concurrency=4",
+        "--agentbench-grace=0.2",
+        *args,
+    ]
     with subprocess.Popen(
         command, cwd=bench.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
