@@ -1,4 +1,4 @@
-"""`agentbench store show|why|prune|verify|export|convert`: the runs and verdicts that sessions have stored."""
+"""`agentbench store show|why|prune|verify|repair|export|convert`: the runs and verdicts that sessions have stored."""
 
 from __future__ import annotations
 
@@ -178,6 +178,8 @@ def run_prune(args: argparse.Namespace) -> int:
     from pytest_agentbench.store.maintenance import find_waste, is_session_running, remove_waste
 
     contents = Contents(args.output)
+    if not args.dry_run and _complain_of_damage(contents):
+        return 1
     found: Counter[str] = Counter()
     code = files = size = 0
     for each in find_waste(contents, unreadable=args.unreadable):
@@ -204,6 +206,17 @@ def run_prune(args: argparse.Namespace) -> int:
         print(f"{count:>8,} {reason}")
     print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_format_size(size)}")
     return code
+
+
+def _complain_of_damage(contents: Contents) -> bool:
+    """Return whether the database is damaged: nothing is removed then for want of a record that cannot be read."""
+    from pytest_agentbench.store.files import DATABASE
+
+    damage = contents.documents.find_damage()
+    if damage is not None:
+        advice = f"run `agentbench store repair --output {contents.output}` first"
+        print(f"{contents.output / DATABASE}: is damaged ({printable(damage)}): {advice}", file=sys.stderr)
+    return damage is not None
 
 
 def _format_size(size: int) -> str:
@@ -295,6 +308,8 @@ def run_convert(args: argparse.Namespace) -> int:
     if is_session_running(args.output):
         print(f"{args.output}: a session is making runs there; convert when it has ended", file=sys.stderr)
         return 1
+    if _complain_of_damage(contents):
+        return 1
     try:
         taken = sum(contents.documents.take_in(path) for path in list_documents(contents))
     except OSError as error:
@@ -302,6 +317,37 @@ def run_convert(args: argparse.Namespace) -> int:
     remove_empty_folders(args.output)
     print(f"took in {taken:,} documents")
     return 0
+
+
+REPAIR_DESCRIPTION = """Make a new database of the documents that can be read in a damaged one, whatever is damaged: a
+page costs the documents on it. The lost ones are named; the next session makes them again. The damaged database is
+kept as store.sqlite.damaged. Exit status 1 if a document is lost."""
+
+
+def add_repair_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: `--output` is all it takes."""
+
+
+def run_repair(args: argparse.Namespace) -> int:
+    """Print a line for each lost document, then how many are saved."""
+    from pytest_agentbench.store.files import DATABASE, refuse_links
+    from pytest_agentbench.store.maintenance import is_session_running
+    from pytest_agentbench.store.repair import repair
+
+    refuse_links(args.output)
+    if is_session_running(args.output):
+        print(f"{args.output}: a session is making runs there; repair when it has ended", file=sys.stderr)
+        return 1
+    found = repair(args.output)
+    if found is None:
+        print(f"{args.output / DATABASE}: is not damaged")
+        return 0
+    for path in found.lost:
+        print(printable(f"lost {path}"))
+    if found.missing:
+        print(f"lost the last {found.missing:,} pages of the file: documents may have been there that nothing names")
+    print(f"saved {found.saved:,} documents, lost {len(found.lost):,}; the damaged database is {found.damaged}")
+    return 1 if found.lost or found.missing else 0
 
 
 EXPORT_DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
@@ -339,7 +385,7 @@ def run_export(args: argparse.Namespace) -> int:
             print(f"wrote {contents.documents.lay_out(str(target)):,} files below {target}")
         except OSError as error:
             raise InfrastructureError(f"{target}: cannot be written: {error.strerror or error}") from error
-        return 0
+        return 1 if contents.documents.is_damaged else 0
     with _open_target(args.to) as file:
         # Line by line: a store may be larger than memory.
         for line in _write_lines(contents, complain):
@@ -427,6 +473,12 @@ _COMMANDS = {
         VERIFY_DESCRIPTION,
         add_verify_options,
         run_verify,
+    ),
+    "repair": (
+        "make a new database of what can be read in a damaged one",
+        REPAIR_DESCRIPTION,
+        add_repair_options,
+        run_repair,
     ),
     "export": (
         "print all runs with their verdicts, a JSON object each",

@@ -4,5 +4,5 @@ A session asks its `Store` for one `Lane` per model and writes each run and eval
 whole or not there, and holds no secrets.
 
 Others use: artifacts, contents, database, documents, files, fingerprints, judgements, maintenance, redaction, remote,
-remote_results
+remote_results, repair
 """

@@ -451,22 +451,25 @@ class Lane:
         if self.signer is not None:
             document = self.signer.sign("run", document)
         self._describe_profile(self.runs, self.run_settings)
-        return partial(self._put_run, artifact, document, covered)
+        return partial(self._store, partial(self._put_run, artifact, document, covered))
+
+    def _store(self, put: Write) -> str:
+        with self._explained():
+            return self.documents.store(put)
 
     def _put_run(self, artifact: RunArtifact, document: bytes, covered: bytes) -> str:
         folder = f"{self.runs}/{slug(artifact.case_id)}"
         run = f"{folder}/run_{artifact.repetition}"
-        with self._explained(), self.documents.writing():
-            added = self.documents.add(f"{run}.json", document)
-            earlier = None if added else make_way_for_run(self.documents, folder, artifact, self.warn)
-            if earlier is None:
-                self.documents.put(f"{run}.fingerprint_input.json", covered)
-            if not added:  # last: where documents are files, a run that is there has its input
-                self.documents.put(f"{run}.json", document)
-            if earlier is not None:
-                replaced = {*list_kept_files(earlier)} - {*list_kept_files(artifact)}
-                # Not before: this may be a part of a larger step, without which the earlier run still names its files
-                self.documents.once_stored(partial(remove_kept, self.output, run, replaced))
+        added = self.documents.add(f"{run}.json", document)
+        earlier = None if added else make_way_for_run(self.documents, folder, artifact, self.warn)
+        if earlier is None:
+            self.documents.put(f"{run}.fingerprint_input.json", covered)
+        if not added:  # last: where documents are files, a run that is there has its input
+            self.documents.put(f"{run}.json", document)
+        if earlier is not None:
+            replaced = {*list_kept_files(earlier)} - {*list_kept_files(artifact)}
+            # Not before: this may be a part of a larger step, without which the earlier run still names its files
+            self.documents.once_stored(partial(remove_kept, self.output, run, replaced))
         return f"{run}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
@@ -518,21 +521,20 @@ class Lane:
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
         self._describe_profile(self.evaluations, self.evaluation_settings)
-        return partial(self._put_evaluation, repetition, evaluation, document, beside)
+        return partial(self._store, partial(self._put_evaluation, repetition, evaluation, document, beside))
 
     def _put_evaluation(
         self, repetition: int, evaluation: Evaluation, document: bytes, beside: Mapping[str, bytes]
     ) -> str:
         folder = f"{self.evaluations}/{slug(evaluation.case_id)}"
         path = f"{folder}/final_result_{repetition}.json"
-        with self._explained(), self.documents.writing():
-            added = self.documents.add(path, document)
-            if not added:
-                make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
-            for name, content in beside.items():
-                self.documents.put(f"{folder}/{name}", content)
-            if not added:
-                self.documents.put(path, document)
+        added = self.documents.add(path, document)
+        if not added:
+            make_way_for_evaluation(self.documents, folder, repetition, evaluation, self.warn)
+        for name, content in beside.items():
+            self.documents.put(f"{folder}/{name}", content)
+        if not added:
+            self.documents.put(path, document)
         return path
 
     def redact_record(self, record: R) -> R:

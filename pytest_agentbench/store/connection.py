@@ -228,8 +228,8 @@ def _check_schema(database: sqlite3.Connection, path: str) -> None:
         execute(database, "COMMIT")
     except DamagedError as error:
         raise ConfigError(
-            f"{path}: {error.strerror}. Save what can be read with `agentbench store repair`, move the file away, or "
-            "name another folder with --agentbench-output"
+            f"{path}: {error.strerror}. Save what can be read with `agentbench store repair --output "
+            f"{os.path.dirname(path)}`, move the file away, or name another folder with --agentbench-output"
         ) from error
     if application == _APPLICATION and version > VERSION:
         raise ConfigError(
@@ -293,7 +293,7 @@ def query(database: sqlite3.Connection, statement: str, values: tuple[object, ..
 
 def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
     """Return what other files would have raised: whoever writes here handles a full disk already."""
-    if _code(error) in _DAMAGED:
+    if _code(error) in _DAMAGED or str(error).startswith("Could not decode"):  # text that is no UTF-8
         return DamagedError(str(error))
     code = _ERRNO.get(_code(error), errno.EIO)
     said = os.strerror(code) if code in (errno.ENOSPC, errno.EROFS, errno.EACCES) else str(error)

@@ -18,8 +18,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.store.connection import (
@@ -70,6 +71,7 @@ _MOST_AHEAD = 1024
 
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _opened: weakref.WeakValueDictionary[str, Documents] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
@@ -119,6 +121,7 @@ class Documents:
         self._database: sqlite3.Connection | None = None
         self._may_write = False
         self.is_damaged = False
+        self._passes_by = False  # see store
         self._file: os.stat_result | None = None
         self._held: contextlib.ExitStack | None = None  # the lock of a step, where documents are files
         self._depth = 0
@@ -265,7 +268,7 @@ class Documents:
             if (database := self._open()) is not None and (known := self._folder(database, base)) is not None:
                 statement = "SELECT name FROM documents WHERE folder = ? AND leaf = ?"
                 rows = self._select_all(database, statement, (known, leaf))
-                found.update(name for (name,) in rows if _is_name(name))
+                found.update(name for (name,) in rows if is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
                 # A link may lead out of the folder, where pruning would remove what is not the store's.
@@ -287,7 +290,7 @@ class Documents:
                     statement = "SELECT DISTINCT leaf FROM documents WHERE folder = ?"
                     rows = self._select_all(database, statement, (known,))
                     found.update(leaf for (leaf,) in rows)
-        return sorted(filter(_is_name, found))
+        return sorted(filter(is_name, found))
 
     @property
     def exist(self) -> bool:
@@ -302,7 +305,7 @@ class Documents:
 
     def _begin(self, *, create: bool) -> None:
         self._leave_removed()
-        if (database := self._open(write=True, create=create)) is not None:
+        if not self._passes_by and (database := self._open(write=True, create=create)) is not None:
             execute(database, "BEGIN IMMEDIATE")
         else:
             held = contextlib.ExitStack()
@@ -315,16 +318,16 @@ class Documents:
         held, self._held = self._held, None
         with held or contextlib.nullcontext():
             try:
-                if not failed and self._database is not None:
-                    execute(self._database, "COMMIT")
+                if not failed and self._written is not None:
+                    execute(self._written, "COMMIT")
             except OSError:
                 failed = True
                 raise
             finally:
-                if failed and self._database is not None:
+                if failed and self._written is not None:
                     self._folders.clear()  # what the block has added is none any more
                     with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
-                        execute(self._database, "ROLLBACK")
+                        execute(self._written, "ROLLBACK")
             if not failed:
                 for path in removed:
                     self._unlink(path)
@@ -339,21 +342,42 @@ class Documents:
         """
         self._once_stored.append(act)
 
-    def put(self, path: str, content: bytes) -> None:
-        """Store a document, in the place of one that lies there; as a file where the database is damaged."""
-        with self.writing():
-            self._ahead.pop(path, None)
-            try:
-                if not self._insert(path, content):
-                    self._replace(path, content)
-            except DamagedError as error:
-                self._meet_damage(error)
-                self._write_file(path, content)
+    def store(self, act: Callable[[], T]) -> T:
+        """Do what `act` does as one step, and return what it returns.
 
-    def _replace(self, path: str, content: bytes) -> None:
+        SQLite commits no step that met damage. If this is the outermost step, `act` is called again with documents as
+        files: these are found where no row can be read. Raises DamagedError if a row that can be read hides one.
+        """
+        with self._lock:
+            try:
+                with self.writing():
+                    return act()
+            except OSError as error:
+                # A damaged page may name pages that the file has not: SQLite takes that for a full disk
+                if self._depth or not (
+                    isinstance(error, DamagedError) or (self.is_damaged and error.errno == errno.ENOSPC)
+                ):
+                    raise
+                self._meet_damage(error)
+            self._passes_by = True
+            try:
+                with self.writing():
+                    return act()
+            finally:
+                self._passes_by = False
+
+    def put(self, path: str, content: bytes) -> None:
+        """Store a document, in the place of one that lies there."""
+        self.store(partial(self._put, path, content))
+
+    def _put(self, path: str, content: bytes) -> None:
+        self._ahead.pop(path, None)
+        if self._insert(path, content):
+            return
         folder, leaf, name = _split(path)
         kept = None if len(content) > LARGEST else content
-        if (database := self._database) is None or kept is None:
+        database = self._written
+        if database is None or kept is None:
             self._write_file(path, content)
         if database is not None:
             row = (time.time_ns(), kept, self._folder(database, folder), leaf, name)
@@ -362,20 +386,23 @@ class Documents:
             self._note(path)
         if database is not None and kept is not None:
             self._removed[path] = None
+        if self._passes_by and self.read(path) != content:
+            raise DamagedError("it takes no change of a document that it holds")
 
     def add(self, path: str, content: bytes) -> bool:
-        """Store a document where none is; False where one is, or the database is damaged: then nothing is done."""
+        """Store a document where none is; False where one is: then nothing is done."""
         with self.writing():
             if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
                 return False
-            try:
-                return self._insert(path, content)
-            except DamagedError as error:
-                self._meet_damage(error)
-                return False
+            return self._insert(path, content)
+
+    @property
+    def _written(self) -> sqlite3.Connection | None:
+        """The connection that the step writes to; None if documents are files."""
+        return None if self._passes_by else self._database
 
     def _insert(self, path: str, content: bytes) -> bool:
-        if (database := self._database) is None:
+        if (database := self._written) is None:
             return False
         folder, leaf, name = _split(path)
         known = self._folder(database, folder) or self._add_folder(database, folder)
@@ -401,14 +428,11 @@ class Documents:
         """Give a document of a folder another name there; nothing where there is none."""
         with self.writing():
             self._ahead.pop(path, None)
-            database, moved = self._database, False
+            database, moved = self._written, False
             if database is not None:
                 folder, leaf, name = _split(path)
-                try:
-                    row = (_split(to)[2], self._folder(database, folder), leaf, name)
-                    moved = execute(database, _RENAME, row).rowcount > 0
-                except DamagedError as error:
-                    self._meet_damage(error)
+                row = (_split(to)[2], self._folder(database, folder), leaf, name)
+                moved = execute(database, _RENAME, row).rowcount > 0
             try:
                 # Its file, were it one that only shows what is in the database, or something that nobody can read
                 os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
@@ -424,7 +448,7 @@ class Documents:
         """Remove a document, and its file with the folder that this leaves empty."""
         with self.writing(create=False):
             self._ahead.pop(path, None)
-            if (database := self._database) is not None:
+            if (database := self._written) is not None:
                 self._select(database, _DELETE, path)
             self._removed[path] = None
 
@@ -441,6 +465,17 @@ class Documents:
             if (database := self._open(write=True)) is not None:
                 execute(database, "VACUUM")
                 execute(database, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def find_damage(self) -> str | None:
+        """Return what SQLite finds wrong in the database, read as a whole; None for nothing. Raises OSError."""
+        with self._lock:
+            if (database := self._open()) is None:
+                return None
+            try:
+                [(report,)] = query(database, "PRAGMA integrity_check(1)")
+            except DamagedError as error:
+                return error.strerror
+            return None if report == "ok" else str(report).splitlines()[-1]
 
     # -- the documented layout
 
@@ -482,7 +517,7 @@ class Documents:
         if not lies_below(target, folder):  # the database may be anybody's
             return 0
         for name, modified, content in rows:
-            if not _is_name(name):
+            if not is_name(name):
                 continue
             if content is None:  # a large one, which is a file already
                 if target == self.output or (content := self._read_file(f"{folder}/{name}", named=True)) is None:
@@ -641,7 +676,7 @@ class Documents:
             self._meet_damage(error)
             return error.rows
 
-    def _meet_damage(self, error: DamagedError) -> None:
+    def _meet_damage(self, error: OSError) -> None:
         """Go on without what cannot be read, and warn once."""
         if not self.is_damaged:
             self.is_damaged = True
@@ -659,14 +694,18 @@ class Documents:
     def _folder(self, database: sqlite3.Connection, path: str) -> int | None:
         known = self._folders.get(path)
         if known is None:
-            for (known,) in query(database, "SELECT id FROM folders WHERE path = ?", (path,)):
+            try:
+                rows = query(database, "SELECT id FROM folders WHERE path = ?", (path,))
+            except DamagedError as error:  # in the index, perhaps: the rows have all that it has
+                self._meet_damage(error)
+                rows = query(database, "SELECT id FROM folders NOT INDEXED WHERE path = ?", (path,))
+            for (known,) in rows:
                 self._folders[path] = known
         return known
 
     def _add_folder(self, database: sqlite3.Connection, path: str) -> int:
-        root, _, rest = path.partition("/")
-        place = f"{root}/{rest.partition('/')[2]}"
-        added = execute(database, "INSERT INTO folders (path, place) VALUES (?, ?)", (path, place)).lastrowid
+        row = (path, find_place(path))
+        added = execute(database, "INSERT INTO folders (path, place) VALUES (?, ?)", row).lastrowid
         assert added is not None
         self._folders[path] = added
         return added
@@ -741,7 +780,13 @@ def _split(path: str) -> tuple[str, str, str]:
     return folder, leaf, name
 
 
-def _is_name(text: str) -> bool:
+def find_place(path: str) -> str:
+    """Return the path of a folder without its suite: runs are looked for in all suites."""
+    root, _, rest = path.partition("/")
+    return f"{root}/{rest.partition('/')[2]}"
+
+
+def is_name(text: str) -> bool:
     """Return whether a text is the name of a file or folder: who wrote a database may have written anything."""
     return "/" not in text and "\\" not in text and "\0" not in text and text not in ("", ".", "..")
 

@@ -34,7 +34,17 @@ from pytest_agentbench.store.documents import (
     parse_run,
     strip_signature,
 )
-from pytest_agentbench.store.files import EVALUATIONS, JUDGEMENTS, LOCKS, PROFILE_FILE, RUNS, is_claimed, slug, try_lock
+from pytest_agentbench.store.files import (
+    DATABASE,
+    EVALUATIONS,
+    JUDGEMENTS,
+    LOCKS,
+    PROFILE_FILE,
+    RUNS,
+    is_claimed,
+    slug,
+    try_lock,
+)
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.redaction import REDACTED
@@ -333,6 +343,9 @@ class Verification:
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each problem, which begins with the file's path."""
+        if (damage := self.contents.documents.find_damage()) is not None:
+            output = self.contents.output
+            yield f"{output / DATABASE}: is damaged ({damage}); run `agentbench store repair --output {output}`"
         for profile in self.contents.profiles():
             yield from self._verify_profile(profile)
         for folder in self.contents.runs():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from support.bench import ECHO_TO_FILE, HEAD
 from support.fault_endpoint import FaultEndpoint
 from support.small_disk import small_disk
 from support.stored import Stored, as_files, find_stored
+
+from pytest_agentbench.cli import main
 
 BIG = HEAD + "\ndef agent(case):\n    note('runs.txt', case.case_id)\n    return 'Paris ' + 'x' * 60_000\n"
 CONTAINED = "--agentbench-metric=contains_answer"
@@ -104,6 +107,48 @@ def test_files_that_show_what_is_stored_may_be_changed_and_removed(project):
     assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
     assert project.finished.report["session"]["warnings"] == []
     assert [path.read_bytes() for path in shown] == content  # as they are shown anew
+
+
+@pytest.mark.slow
+def test_a_damaged_page_costs_the_runs_on_it_only(project):
+    names = [f"case-{number}" for number in range(40)]
+    for name in names:
+        project.case(name)
+    assert len(runs(project)) == 40
+    for view in ("runs", "evaluations"):
+        shutil.rmtree(output(project) / view)
+    with contextlib.closing(sqlite3.connect(output(project) / "store.sqlite")) as database:
+        leaves = database.execute("SELECT pageno FROM dbstat WHERE name = 'documents' AND pagetype = 'leaf'").fetchall()
+    with (output(project) / "store.sqlite").open("r+b") as file:
+        file.seek((leaves[len(leaves) // 2][0] - 1) * 8192)
+        file.write(b"\xff" * 8192)
+    lost = runs(project)
+    assert 0 < len(lost) < 10
+    assert set(project.finished.outcomes.values()) == {"passed"}
+    [warning] = project.finished.report["session"]["warnings"]
+    assert f"agentbench store repair --output {output(project)}" in warning
+    assert runs(project) == []
+    main(["store", "repair", "--output", str(output(project))])
+    assert runs(project) == []
+    assert set(project.finished.outcomes.values()) == {"passed"}
+    assert project.finished.report["session"]["warnings"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["header", "journal"])
+def test_a_database_that_cannot_be_opened_is_one_line(project, kind):
+    project.case("one")
+    runs(project)
+    database = output(project) / "store.sqlite"
+    if kind == "header":
+        database.write_bytes(bytes(8192) + database.read_bytes()[8192:])
+    else:
+        (output(project) / "store.sqlite-journal").touch()
+    done = project.spawn()
+    expected = "agentbench store repair --output" if kind == "header" else "found a rollback journal"
+    print(done.text)
+    assert done.text.count(expected) == 1
+    assert "Traceback" not in done.text
 
 
 @pytest.mark.slow

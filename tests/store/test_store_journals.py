@@ -32,6 +32,7 @@ LOOKS = {
     "verify": ["store", "verify", "--output", "outputs"],
     "export": ["store", "export", "--output", "outputs"],
     "prune": ["store", "prune", "--output", "outputs"],
+    "repair": ["store", "repair", "--output", "outputs"],
 }
 
 
