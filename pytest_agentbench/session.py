@@ -56,6 +56,8 @@ class SessionReport:
         self.lost = 0
         self.warnings: list[str] = []
         self.unshared: list[str] = []
+        self.limited: list[tuple[str, int, float]] = []
+        """The 429s that were waited out: model, number, seconds."""
         self.budget: Budget | None = None
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
@@ -338,6 +340,15 @@ class SessionReport:
             *(f"{text}." for text in self._list_unshared()),
         ]
 
+    def _sum_limited(self) -> list[dict[str, Any]]:
+        """Return for each model how many 429s were waited out, and for how long; workers wait side by side."""
+        found: dict[str, dict[str, Any]] = {}
+        for model_id, replies, seconds in (*self.limited, *(self.link.limited if self.link is not None else ())):
+            row = found.setdefault(model_id, {"model_id": model_id, "replies": 0, "seconds": 0.0})
+            row["replies"] += replies
+            row["seconds"] = max(row["seconds"], round(seconds, 1))
+        return sorted(found.values(), key=lambda row: str(row["model_id"]))
+
     def _list_unshared(self) -> list[str]:
         """Return what of this session is not in the shared store, in sentences."""
         return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
@@ -375,6 +386,7 @@ class SessionReport:
             **self._facts,
             "duration_seconds": round(time.perf_counter() - self._begun, 3),
             "exit_status": int(exitstatus),
+            **({"rate_limits": waits} if (waits := self._sum_limited()) else {}),
             "warnings": [
                 *self.warnings,
                 *(self.link.warnings if self.link is not None else ()),
@@ -387,6 +399,9 @@ class SessionReport:
         yield from self.budget.gaps() if self.budget is not None else ()
         for reason, count in self.not_run.items():
             yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
+        for row in self._sum_limited():
+            replies = "1 reply" if row["replies"] == 1 else f"{row['replies']} replies"
+            yield f"{row['model_id']}: {replies} of status 429 (rate limit) waited out, {row['seconds']:g} s in all"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from _describe_repeats(self.rows.values())

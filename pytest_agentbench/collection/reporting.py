@@ -50,6 +50,10 @@ class SessionMessages:
         """Tell of results that are not in the shared store."""
         self._report.unshared.append(problem)
 
+    def limited(self, model_id: str, replies: int, seconds: float) -> None:
+        """Tell how many 429s of a model were waited out, and for how long."""
+        self._report.limited.append((model_id, replies, seconds))
+
     def ended(self, number: int) -> None:
         """Tell the signal that ended this process's part."""
         self._report.ended_by = number
@@ -78,6 +82,10 @@ class WorkerMessages:
     def unshared(self, problem: str) -> None:
         """Tell of results that are not in the shared store."""
         self._channel.send(("unshared", problem))
+
+    def limited(self, model_id: str, replies: int, seconds: float) -> None:
+        """Tell how many 429s of a model were waited out, and for how long."""
+        self._channel.send(("limited", model_id, replies, seconds))
 
     def ended(self, number: int) -> None:
         """Tell the signal that ended this worker's part."""

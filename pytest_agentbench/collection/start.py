@@ -493,6 +493,7 @@ def _make_services(
             providers=registry.providers,
             shared=shared,
             tell=lambda said: telling.warn(store.redactor.text(said)),
+            tell_limited=telling.limited,
             learned=store.output / LEARNED,
             batches=open_batches if batched else None,
         )

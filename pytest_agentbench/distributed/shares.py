@@ -6,8 +6,9 @@ Controller and worker talk over a channel of their own (execnet lets channels tr
 
 - worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
   `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
-  `("unshared", text)` at the end where results are not in the shared store, `("ended", number)` where a signal ended
-  it, `("finished",)` once it has nothing in flight after `finish`
+  `("unshared", text)` at the end where results are not in the shared store, `("limited", model_id, replies, seconds)`
+  at the end for 429s that were waited out, `("ended", number)` where a signal ended it, `("finished",)` once it has
+  nothing in flight after `finish`
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
   `("drain", reason)`: start nothing more, skip the rest; `("finish", reason)`: the same, and ask no model for more;
   `("stop", reason)`: end the session, because xdist's own
@@ -128,6 +129,7 @@ class ControllerLink:
         self.crashes = 0
         self.no_more_restarts = False
         self.unshared: list[str] = []
+        self.limited: list[tuple[str, int, float]] = []
         self.ended_by: int | None = None
         self._busy: set[Line] = set()
         """Workers that may have runs in flight."""
@@ -217,6 +219,8 @@ class ControllerLink:
             self._note_idle(line)
         elif kind == "unshared":
             self.unshared.append(rest[0])
+        elif kind == "limited":
+            self.limited.append((rest[0], rest[1], rest[2]))
         elif kind == "ended":
             self.ended(rest[0])
         else:

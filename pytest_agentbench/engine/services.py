@@ -193,8 +193,8 @@ class ModelStops:
             if error.code == UNREACHABLE or error.reason in _REFUSED:
                 self._stop(job, str(error))
                 return
-            if error.retryable:
-                return  # an outage: requests wait for its end
+            if error.retryable or error.reason == "request_refused":
+                return  # requests wait for the end of an outage; a refused request says nothing of others
         text, before = as_alike(str(error)), self._rows.get(model, ("", 0))
         count = before[1] + 1 if before[0] == text else 1
         self._rows[model] = (text, count)

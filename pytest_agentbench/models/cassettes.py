@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.attempts import OnRetry
 from pytest_agentbench.models.cassette_file import Answer, Refusal
-from pytest_agentbench.models.client import ChatClient, OnRetry
+from pytest_agentbench.models.client import ChatClient
 from pytest_agentbench.models.limits import OUTAGE
 from pytest_agentbench.models.messages import read_message
 from pytest_agentbench.models.replies import ChatReply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
-from pytest_agentbench.ending import before_sending, before_waiting, counted
+from pytest_agentbench.ending import before_sending, counted
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.attempts import Attempts, OnRetry, RateLimitWaits
 from pytest_agentbench.models.failures import (
     Backoff,
     RequestFailed,
@@ -23,21 +25,22 @@ from pytest_agentbench.models.failures import (
     status_failed,
     timed_out,
 )
-from pytest_agentbench.models.learning import MOST_CHANGES, GoodReplies, Lessons, refuses_form
+from pytest_agentbench.models.learning import MOST_CHANGES, Lessons, refuses_form
 from pytest_agentbench.models.limits import (
     OUTAGE,
     Admission,
     Breaker,
     Passage,
     Patience,
+    Paused,
     Throttle,
     Throttling,
-    longest_outage,
 )
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
-from pytest_agentbench.records.case import ApiName, Limits, Model, Streamed, header_variable
+from pytest_agentbench.models.standing import Answered, Standing
+from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
 from pytest_agentbench.store.redaction import strip_credentials
 
 if TYPE_CHECKING:
@@ -48,9 +51,6 @@ if TYPE_CHECKING:
 _STREAMED_FROM = 60
 """`stream: auto` streams what may take more seconds than this."""
 _STALL_SECONDS = 60.0
-
-OnRetry = Callable[..., None]
-"""Takes the reason of a repetition and the wait in seconds; with `partial=` what the model had written, if any."""
 
 Metered = tuple[str | None, str | None, str]
 """A thing with limits of its own: endpoint, name of the key's variable, model."""
@@ -91,7 +91,8 @@ class Endpoints:
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
     what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
-    is over; `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
+    is over, `tell_limited` at the end, for each model, how many 429s were waited out, and for how many seconds;
+    `patience` bounds how long requests wait for an endpoint. `learned` is the file of what endpoints have
     taught by refusals, None to forget that at the end. `batches` opens those of the session, where a model may have
     some.
     """
@@ -106,6 +107,7 @@ class Endpoints:
         environ: Mapping[str, str] = os.environ,
         shared: Callable[[Metered, Limits], Throttling] | None = None,
         tell: Callable[[str], None] = lambda text: None,
+        tell_limited: Callable[[str, int, float], None] = lambda model_id, replies, seconds: None,
         patience: Patience = Patience(),  # noqa: B008 - frozen
         wrap: Callable[[Connection], Connection] = lambda connection: connection,
         learned: Path | None = None,
@@ -113,9 +115,11 @@ class Endpoints:
     ) -> None:
         self._lessons = Lessons(learned)
         self.backoff = backoff or Backoff()
-        self._tell, self._patience, self._wrap = tell, patience, wrap
+        self._tell, self._tell_limited, self._patience, self._wrap = tell, tell_limited, patience, wrap
+        self._waits: dict[str, RateLimitWaits] = {}
         self._breakers: dict[tuple[str, str], Breaker] = {}
-        self._good: dict[tuple[str | None, ApiName], GoodReplies] = {}
+        self._answered = Answered()
+        self._standings: dict[Hashable, Standing] = {}
         self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
@@ -159,8 +163,14 @@ class Endpoints:
             spelling = self._spellings[way, model.requested_model] = Spelling(dialect_of(model), model, lessons)
         breaker = None if model.scripted else self._breaker(model)
         batcher = None if self._open_batches is None or model.scripted else self._batcher(model)
-        good = self._good.setdefault((model.base_url, model.api), GoodReplies())
-        return ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher, self.client, good)
+        who = (model.base_url, model.api, model.requested_model, *model.variables)
+        standing = self._standings.get(who)
+        if standing is None:
+            standing = self._standings[who] = Standing(model, self._answered)
+        open_wire = self.client
+        client = ChatClient(model, connection, throttle, self.backoff, breaker, spelling, batcher, open_wire, standing)
+        client.waits = self._waits.setdefault(model.model_id, client.waits)
+        return client
 
     def _batcher(self, model: Model) -> Batcher | None:
         if self._batches is None and self._open_batches is not None:
@@ -212,6 +222,10 @@ class Endpoints:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
+        waits, self._waits = self._waits, {}
+        for model_id, waited in waits.items():
+            if waited.replies:
+                self._tell_limited(model_id, waited.replies, waited.seconds)
         batches, self._batches = self._batches, None
         if batches is not None:
             await batches.close()
@@ -256,10 +270,10 @@ class ChatClient:
         spelling: Spelling | None = None,
         batcher: Batcher | None = None,
         open_wire: Callable[[Model], ChatClient] | None = None,
-        good: GoodReplies | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Set up a client; `open_wire` makes those of the model's further wires."""
-        self._good = good or GoodReplies()
+        self._standing = standing or Standing(model, Answered())
         self._batcher, self._open_wire = batcher, open_wire
         self.model = model
         self.spelling = spelling or Spelling(dialect_of(model), model)
@@ -267,6 +281,7 @@ class ChatClient:
         self._throttle = throttle
         self.backoff = backoff
         self.breaker = breaker
+        self.waits = RateLimitWaits()
 
     @counted
     async def complete(
@@ -301,27 +316,33 @@ class ChatClient:
         request, adapted = self._spell(asked, own)
         native = self.spelling.write(request)
         body = self._write(native, stall)
-        attempts, learned = _Attempts(self, retries, outage_seconds, on_retry), 0
-        while True:
-            attempts.number += 1
-            try:
-                if batcher is not None and (found := await batcher.ask(native)) is not None:
-                    reply = self._read_collected(found, attempts.number)
-                else:
-                    send = partial(self._send, body, self.spelling.protocol.headers(native, self.model), stall)
-                    reply = await self._attempt(send, len(body), timeout, attempts, case_id)
-                return replace(reply, adapted=adapted) if adapted else reply
-            except RequestFailed as failed:
-                if "response_format" in request and refuses_form(failed.status, failed.body):
-                    failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
-                if failed.reason == "rejected" and learned < MOST_CHANGES and self.spelling.learn(failed, request, own):
-                    learned += 1
-                    request, adapted = self._spell(asked, own)
-                    native = self.spelling.write(request)
-                    body = self._write(native, stall)
-                    continue
-                batcher = None
-                await attempts.wait(failed)
+        attempts, learned = self._attempts(retries, outage_seconds, on_retry), 0
+        with attempts:
+            while True:
+                attempts.number += 1
+                try:
+                    if batcher is not None and (found := await batcher.ask(native)) is not None:
+                        reply = self._read_collected(found, attempts.number)
+                    else:
+                        send = partial(self._send, body, self.spelling.protocol.headers(native, self.model), stall)
+                        reply = await self._attempt(send, body, timeout, attempts, case_id)
+                    attempts.succeed()
+                    return replace(reply, adapted=adapted) if adapted else reply
+                except RequestFailed as failed:
+                    if "response_format" in request and refuses_form(failed.status, failed.body):
+                        failed.code, failed.reason, failed.retryable = "bad_request", "rejected", False
+                    if (
+                        failed.reason == "rejected"
+                        and learned < MOST_CHANGES
+                        and self.spelling.learn(failed, request, own)
+                    ):
+                        learned += 1
+                        request, adapted = self._spell(asked, own)
+                        native = self.spelling.write(request)
+                        body = self._write(native, stall)
+                        continue
+                    batcher = None
+                    await attempts.wait(failed)
 
     @counted
     async def forward(
@@ -345,14 +366,28 @@ class ChatClient:
             return await self._open_wire(wire).forward(passed, timeout=timeout, on_retry=on_retry, **further)  # type: ignore[arg-type]
         stall = stall_seconds or self.model.stall_seconds or _STALL_SECONDS
         send = partial(cast("WireConnection", self._connection).forward, passed, stall_seconds=stall)
-        attempts = _Attempts(self, retries, outage_seconds, on_retry)
-        while True:
-            attempts.number += 1
-            try:
-                return await self._attempt(send, len(passed.body), timeout, attempts)
-            except RequestFailed as failed:
-                failed.retryable &= not passed.begun
-                await attempts.wait(failed)
+        attempts = self._attempts(retries, outage_seconds, on_retry)
+        with attempts:
+            while True:
+                attempts.number += 1
+                try:
+                    reply = await self._attempt(send, passed.body, timeout, attempts)
+                    attempts.succeed()
+                    return reply
+                except RequestFailed as failed:
+                    failed.retryable &= not passed.begun
+                    await attempts.wait(failed)
+
+    def _attempts(self, retries: int | None, outage_seconds: float, on_retry: OnRetry | None) -> Attempts:
+        return Attempts(
+            self.model,
+            self.backoff,
+            self.breaker,
+            self.waits,
+            retries=retries,
+            outage_seconds=outage_seconds,
+            on_retry=on_retry,
+        )
 
     async def _send(
         self, body: bytes, own: Mapping[str, str], stall: float | None, headers: Mapping[str, str]
@@ -398,20 +433,39 @@ class ChatClient:
         return (stall or _STALL_SECONDS) if wanted else None
 
     async def _attempt(
-        self, send: _Send, size: int, limit: float, attempts: _Attempts, case_id: str | None = None
+        self, send: _Send, body: bytes, limit: float, attempts: Attempts, case_id: str | None = None
     ) -> ChatReply:
         if self.breaker is None:
-            return await self._request_within_limits(send, size, limit, attempts.number, case_id)
-        async with Passage(self.breaker, attempts.outage) as passage:
-            return await self._request_within_limits(send, size, limit, attempts.number, case_id, passage)
+            return await self._request_within_limits(send, body, limit, attempts, case_id)
+        while True:
+            # Waiting for a slot may take long: what waits there when a pause begins is not sent into it
+            with contextlib.suppress(Paused):
+                async with Passage(self.breaker, attempts.outage) as passage:
+                    return await self._request_within_limits(send, body, limit, attempts, case_id, passage)
 
     async def _request_within_limits(
-        self, send: _Send, size: int, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
+        self,
+        send: _Send,
+        body: bytes,
+        limit: float,
+        attempts: Attempts,
+        case_id: str | None,
+        passage: Passage | None = None,
     ) -> ChatReply:
-        async with Admission(self._throttle, size / BYTES_PER_TOKEN) as admission:
+        async with Admission(self._throttle, len(body) / BYTES_PER_TOKEN) as admission:
             if passage is not None:
-                passage.began = time.monotonic()
-            reply = await self._request(send, limit, attempt, case_id)
+                admission.used_tokens = 0
+                passage.begin()
+                admission.used_tokens = None
+            attempts.stop_waiting()
+            with self._standing.in_flight():
+                try:
+                    reply = await self._request(send, limit, attempts.number, case_id)
+                except RequestFailed as failed:
+                    if failed.reason == "authentication" and not self.model.scripted:
+                        explained = await self._standing.explain_refusal(failed, body, self.model)
+                        raise explained from failed.__cause__
+                    raise
             admission.used_tokens = reply.usage.total_tokens
         return reply
 
@@ -431,45 +485,12 @@ class ChatClient:
         if reply.redirect is not None:
             raise redirected(reply.redirect, self.model)
         content_type = reply.headers.get("content-type", "")
-        if self._good.is_hiccup(reply, self.model):
+        if await self._standing.is_hiccup(reply):
             raise proxy_page(reply.status, content_type, reply.content)
         if reply.status >= 300:
             retry_after = retry_after_seconds(reply.headers)
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
         read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
-        self._good.add(self.model)
+        self._standing.succeeded()
         return read if reply.times is None else replace(read, times=reply.times)
-
-
-class _Attempts:
-    """The attempts at one request of a client. `number` counts them, `outage` is how long they go on, in seconds."""
-
-    def __init__(
-        self, client: ChatClient, retries: int | None, outage_seconds: float, on_retry: OnRetry | None
-    ) -> None:
-        self._client, self._retries, self._on_retry = client, retries, on_retry
-        self.outage = longest_outage(outage_seconds)
-        self.number = 0
-        self._began = time.monotonic()
-        self._failing_since: float | None = None
-
-    async def wait(self, failed: RequestFailed) -> None:
-        """Wait for the next attempt after one that failed. Raises ProviderError where there is to be none."""
-        now, breaker = time.monotonic(), self._client.breaker
-        self._failing_since = now if self._failing_since is None else self._failing_since
-        left = self._failing_since + self.outage - now
-        # Asked after the failure was noted: the one that opened the breaker counts as paused too.
-        paused = failed.is_transient and breaker is not None and breaker.paused
-        # During an outage the breaker bounds the waiting; these are for failures of this very request.
-        if self._retries is not None and not paused:
-            self._retries -= 1
-        spent = not paused and (left <= 0 or (self._retries is not None and self._retries < 0))
-        if not failed.retryable or spent:
-            raise failed.to_error(self._client.model, self.number, now - self._began) from failed.__cause__
-        wait = 0.0 if paused else min(self._client.backoff.seconds(self.number, failed.retry_after), left)
-        if self._on_retry is not None:
-            partial_text = {} if failed.partial is None else {"partial": failed.partial}
-            self._on_retry(failed.summary, wait, **partial_text)
-        before_waiting()
-        await asyncio.sleep(wait)

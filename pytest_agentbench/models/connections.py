@@ -16,7 +16,7 @@ from urllib.request import getproxies
 import httpx2
 
 from pytest_agentbench.bounded.replies import ACCEPTED, ReplyRefusedError, bounded_replies
-from pytest_agentbench.models.failures import not_connected, refused_reply, stalled
+from pytest_agentbench.models.failures import is_page, not_connected, refused_reply, stalled
 from pytest_agentbench.models.protocols.anthropic import SAMPLING_VERSION, VERSION, choose_auth_header
 from pytest_agentbench.models.protocols.choice import protocol_of
 from pytest_agentbench.models.protocols.streams import open_reader
@@ -165,10 +165,15 @@ class HttpConnection:
         with self._explained():
             response = await self._http.send(request, stream=True)
             try:
-                # A page in place of an answer is no reply to begin with: the request can still be repeated
-                if response.is_success and _kind_of(response) != "text/html":
+                kind = _kind_of(response)
+                if response.is_success and (kind == EVENT_STREAM or "json" in kind):
                     return await self._pass_back(passed, response, stall_seconds)
                 await response.aread()
+                # A page in place of an answer is no reply to begin with: the request can still be repeated
+                if response.is_success and not is_page(kind, response.content):
+                    await passed.open(response.headers)
+                    await passed.write(response.content)
+                    return _read_whole(response)
                 passed.refused = _read_whole(response)
                 return passed.refused
             finally:

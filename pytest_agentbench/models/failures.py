@@ -20,6 +20,7 @@ from pytest_agentbench.terminal_text import shorten_text
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
 """Statuses of what stands before the model: nothing is behind it. A 500 may be this very request's."""
+RATE_LIMITED = "rate_limited"
 _MAX_MESSAGE = 300
 
 
@@ -60,9 +61,9 @@ class RequestFailed(Exception):
         self.outage = outage
 
     @property
-    def is_transient(self) -> bool:
-        """Return whether the model may answer the same request later. A 429 is an answer: somebody is there."""
-        return self.outage or (self.retryable and self.code != "rate_limited")
+    def is_rate_limit(self) -> bool:
+        """Return whether it is a 429 that asks for patience."""
+        return self.code == RATE_LIMITED
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """Return the error that ends the call after `attempts` requests over `seconds`."""
@@ -94,7 +95,7 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
     reason = None if model.scripted and status == 404 else signal.reason
     retry_after = signal.wait if retry_after is None else retry_after
     if reason is None and status == 429:
-        return RequestFailed("rate_limited", summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
+        return RequestFailed(RATE_LIMITED, summary, _SLOWER, retryable=True, retry_after=retry_after, status=status)
     if reason is None and (status in RETRYABLE_STATUS or status >= 500):
         code = "timeout" if status == 408 else "server_error"
         return RequestFailed(
@@ -221,6 +222,45 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
     said = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."
     return RequestFailed("connection", f"the connection failed: {said}", advice, retryable=True, outage=True)
+
+
+def request_refused(failed: RequestFailed, model: Model) -> RequestFailed:
+    """Return the failure of a 401 or 403 from an endpoint that takes the same key from other requests."""
+    variable = ", ".join(model.variables)
+    key = f"the key in {variable}" if variable else "no key"
+    return RequestFailed(
+        "request_refused",
+        failed.summary,
+        f"It was refused for this request: others get answers with {key}. A firewall or a filter in front of the "
+        "endpoint may refuse what this one says.",
+        retryable=False,
+        reason="request_refused",
+        detail=failed.detail,
+        status=failed.status,
+        body=failed.body,
+    )
+
+
+def key_refused(failed: RequestFailed, model: Model, count: int) -> RequestFailed:
+    """Return the failure of a 401 or 403 by which a key that has been taken is taken no more.
+
+    `count` different requests were refused in a row.
+    """
+    variable = ", ".join(model.variables) or "no variable"
+    advice = (
+        f"Key refused: the key in {variable} was accepted before, and then {count} different requests in a row were "
+        "refused. It may have been revoked, or may not use this model any more."
+    )
+    return RequestFailed(
+        failed.code,
+        failed.summary,
+        advice,
+        retryable=False,
+        reason="authentication",
+        detail=failed.detail,
+        status=failed.status,
+        body=failed.body,
+    )
 
 
 def unreachable(dead: str, last: RequestFailed) -> RequestFailed:

@@ -12,10 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.models.failures import is_page
-from pytest_agentbench.models.replies import RawReply
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.records.case import Model
 from pytest_agentbench.store.files import write_atomically
 
 LEARNED = ".agentbench/learned.json"
@@ -39,26 +36,6 @@ _NAMED = re.compile(
 )
 _UNSEALED = re.compile(rb"(?i)encrypted content is not supported")
 _MAX_BYTES = 2**20
-
-
-class GoodReplies:
-    """The models of one endpoint, in one protocol, that have given a good reply. For one event loop."""
-
-    def __init__(self) -> None:
-        self._models: set[str] = set()
-
-    def add(self, model: Model) -> None:
-        """Note a good reply."""
-        self._models.add(model.requested_model)
-
-    def is_hiccup(self, reply: RawReply, model: Model) -> bool:
-        """Return whether a page in place of an answer comes from a proxy that fails for a moment.
-
-        Before the model's first good reply it comes from a wrong address, which the model's name may be a part of.
-        """
-        if model.requested_model not in self._models or reply.status not in (200, 404):
-            return False
-        return is_page(reply.headers.get("content-type", ""), reply.content)
 
 
 class Change(Record):

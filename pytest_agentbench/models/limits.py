@@ -200,7 +200,7 @@ class Admission:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         outcome: Outcome = "ok"
         if error is not None:
-            limited = isinstance(error, RequestFailed) and error.code == "rate_limited"
+            limited = isinstance(error, RequestFailed) and error.is_rate_limit
             outcome = "throttled" if limited else "failed"
         # What failed, or told no usage, stays booked as it was estimated.
         beyond = 0.0 if self.used_tokens is None else self.used_tokens - self._tokens
@@ -236,10 +236,11 @@ def longest_outage(seconds: float) -> float:
 class Breaker:
     """A watch on the requests to one model of an endpoint. For one event loop.
 
-    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529), or another transient
-    failure while nothing succeeded for some time. One is let through at a time as a probe, and all of them when that
-    one is answered; a refusal and a 429 are answers. `tell` gets a sentence then. Once the probes have failed for as
-    long as an outage may last the model is gone for good: each further request raises RequestFailed before it is sent.
+    It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529) or a rate limit (429), or
+    another transient failure while nothing succeeded for some time. One is let through at a time as a probe, and all of
+    them when that one is answered; a refusal is an answer. `tell` gets a sentence then, unless all that failed were
+    429s. Once the probes have failed for as long as an outage may last the model is gone for good: each further request
+    raises RequestFailed before it is sent.
     """
 
     def __init__(self, where: str, tell: Callable[[str], None], patience: Patience) -> None:
@@ -251,6 +252,8 @@ class Breaker:
         self._probing = False
         self._next_probe = self._interval = 0.0
         self._last: RequestFailed | None = None
+        self._limited = False
+        """Whether a 429 began the pause, and no outage was met since."""
         self._dead: str | None = None
         self._changed = asyncio.Event()
 
@@ -259,11 +262,17 @@ class Breaker:
         """Return whether requests wait."""
         return self._paused_at is not None
 
+    @property
+    def limited(self) -> bool:
+        """Return whether requests wait for the end of a rate limit, and of nothing worse."""
+        return self.paused and self._limited
+
     def describe_pause(self) -> str | None:
         """Return what the status line says while requests wait."""
         if self._paused_at is None or self._dead is not None:
             return None
-        return f"{self._where} does not answer ({time.monotonic() - self._since:.0f} s)"
+        does = "answers by nothing but 429" if self._limited else "does not answer"
+        return f"{self._where} {does} ({time.monotonic() - self._since:.0f} s)"
 
     async def admit(self, outage: float) -> bool:
         """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost.
@@ -292,13 +301,15 @@ class Breaker:
         """Note an answer to a request that began at `began` (monotonic). One from before a pause does not end it."""
         self._answered_ever = True
         if self._paused_at is not None:
-            # A slow answer that was under way before the outage says nothing of the endpoint now.
-            if began < self._paused_at:
+            # A slow answer that was under way before the outage says nothing of the endpoint now. Of a rate limit it
+            # does: what it took is free again.
+            if began < self._paused_at and not self._limited:
                 return
-            lasted = time.monotonic() - self._since
-            said = self._last.summary if self._last is not None else "no answer"
-            self._tell(f"{self._where} did not answer for {lasted:.0f} s ({said}); runs waited and went on")
-            self._paused_at = None
+            if not self._limited:
+                lasted = time.monotonic() - self._since
+                said = self._last.summary if self._last is not None else "no answer"
+                self._tell(f"{self._where} did not answer for {lasted:.0f} s ({said}); runs waited and went on")
+            self._paused_at, self._next_probe = None, 0.0
             self._wake()
         self._failures = 0
 
@@ -315,17 +326,22 @@ class Breaker:
         if self._failures < patience.failures or self._dead is not None:
             return
         # Where nobody is there, waiting for long would only send more to a gateway that has enough to do
-        if self._paused_at is None and not failure.outage and lasted < patience.quiet:
+        at_once = failure.outage or failure.is_rate_limit
+        if self._paused_at is None and not at_once and lasted < patience.quiet:
             return
+        self._limited = failure.is_rate_limit if self._paused_at is None else self._limited and not failure.outage
         longest = outage if self._answered_ever else min(patience.never, outage)
         if lasted >= longest:
-            self._dead = f"{self._where} has been down for {lasted:.0f} s"
+            done = "answered by nothing but 429" if self._limited else "been down"
+            self._dead = f"{self._where} has {done} for {lasted:.0f} s"
         if self._paused_at is None:
             self._paused_at, self._interval = now, patience.first
         elif now >= self._next_probe:
             self._interval = min(2 * self._interval, patience.longest)
+        # An earlier reply may have asked for more time than this one
+        due = max(self._next_probe, now + max(self._interval, failure.retry_after or 0.0))
         # The last one at the very end: doubled intervals would else make twice the time of it
-        self._next_probe = min(now + self._interval, max(now, self._since + longest))
+        self._next_probe = min(due, max(now, self._since + longest))
         self._wake()
 
     def end_probe(self) -> None:
@@ -339,9 +355,14 @@ class Breaker:
         self._changed = asyncio.Event()
 
 
+class Paused(Exception):
+    """A pause began after the breaker let a request pass and before it was sent."""
+
+
 class Passage:
-    """One request past a breaker, which bears an outage of so many seconds: `async with`, and `began` is set when it
-    is sent.
+    """One request past a breaker, which bears an outage of so many seconds: `async with`, and `begin` when it is sent.
+
+    `began` is the time of that (monotonic).
     """
 
     def __init__(self, breaker: Breaker, outage: float = OUTAGE) -> None:
@@ -352,9 +373,15 @@ class Passage:
         self._probe = await self._breaker.admit(self._outage)
         return self
 
+    def begin(self) -> None:
+        """Note that the request is sent now. Raises Paused if it has to wait once more."""
+        if self._breaker.paused and not self._probe:
+            raise Paused
+        self.began = time.monotonic()
+
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.began is not None:
-            if isinstance(error, RequestFailed) and error.is_transient:
+            if isinstance(error, RequestFailed) and error.retryable:
                 self._breaker.failed(error, self.began, self._outage)
             elif error is None or isinstance(error, RequestFailed):
                 self._breaker.answered(self.began)

@@ -213,6 +213,7 @@ EndReason = Literal[
     "provider_error",
     "aborted",
     "rejected",
+    "request_refused",
     "authentication",
     "quota",
     "interrupted",

@@ -462,7 +462,7 @@ def test_what_is_no_answer_fails_by_its_reason(api, body, reason, retryable):
 def test_a_limited_rate_is_told_as_one():
     with pytest.raises(RequestFailed) as caught:
         read("responses", response(status="failed", error={"code": "rate_limit_exceeded", "message": "x"}))
-    assert (caught.value.code, caught.value.is_transient) == ("rate_limited", False)
+    assert (caught.value.code, caught.value.retryable) == ("rate_limited", True)
 
 
 def test_a_reply_of_another_protocol_is_named():

@@ -278,7 +278,7 @@ COUNTED = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}
 def test_a_stream_without_a_finish_reason_was_cut_off(counts, ends):
     with pytest.raises(RequestFailed) as caught:
         join({**delta(content="Par"), **counts}, ends=ends)
-    assert (caught.value.code, caught.value.reason, caught.value.is_transient) == ("broken_off", "aborted", True)
+    assert (caught.value.code, caught.value.reason, caught.value.retryable) == ("broken_off", "aborted", True)
 
 
 def test_a_stream_that_has_counted_all_tokens_and_says_that_it_is_done_is_whole():

@@ -190,3 +190,19 @@ def pytest_unconfigure(config):
     bench.case("one")
     bench.spawn("--model=demo")
     assert bench.lines("loaded.txt") == [""]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["html", "html-404", "text"])
+def test_a_page_of_a_proxy_between_good_answers_never_reaches_the_agent(bench, monkeypatch, page):
+    bench.write("conftest.py", IN_A_THREAD)
+    for number in range(6):
+        bench.case(f"case_{number}")
+
+    def choose(message: str, nth: int) -> str:
+        return page if "case_3" in message and nth == 0 else "ok"
+
+    with FaultEndpoint(choose, answer=lambda body: {"role": "assistant", "content": "Paris"}) as endpoint:
+        model(bench, endpoint, monkeypatch)
+        finished = bench.run("--model=m", "--agentbench-concurrency=1")
+    assert set(finished.outcomes.values()) == {"passed"}, finished.text

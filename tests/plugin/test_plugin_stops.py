@@ -160,3 +160,56 @@ def test_an_outage_in_the_middle_pauses_and_goes_on_with_one_line(bench):
     [told] = finished.report["session"]["warnings"]
     assert f"{endpoint.base_url} did not answer for " in told
     assert "runs waited and went on" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("fault", ["401", "403"])
+def test_one_prompt_that_a_firewall_refuses_is_one_error(bench, fault, workers):
+    bench.questions(60)
+    refused = {"question 3?"}  # among the first in flight, and refused before any is answered
+    choose = lambda message, nth: fault if message in refused else "ok"  # noqa: E731
+    with FaultEndpoint(choose, answer=lambda _: PARIS, latency=0.05, quick=frozenset({fault})) as endpoint:
+        bench.models({"model_id": "m", "base_url": endpoint.base_url, "api_key_env": "none"})
+        finished = bench.run("--model", "m", "--agentbench-concurrency", "8", *workers)
+    assert sorted(outcomes_of(finished, "m")) == ["error"] + ["passed"] * 59
+    assert finished.report["models"][0]["ends"] == {"answered": 59, "request_refused": 1}
+    assert "1 refused for this request" in finished.text
+
+
+@pytest.mark.slow
+def test_a_key_that_is_revoked_stops_its_model_soon(bench):
+    bench.questions(200)
+    revoked: list[str] = []
+
+    def choose(message: str, nth: int) -> str:
+        revoked.extend(["now"] if message == "question 50?" else [])
+        return "401" if revoked else "ok"
+
+    with FaultEndpoint(choose, answer=lambda _: PARIS, latency=0.05) as endpoint:
+        bench.models({"model_id": "m", "base_url": endpoint.base_url, "api_key_env": "none"})
+        finished = bench.run("--model", "m", "--agentbench-concurrency", "8")
+        assert endpoint.faults["401"] <= 3 * 8
+    ended = outcomes_of(finished, "m")
+    assert ended.count("failed") == 0
+    assert ended.count("error") == endpoint.faults["401"]
+    assert ended.count("skipped") == 200 - len(endpoint.requests)
+    assert "with the key refused" in finished.text
+    [told] = finished.report["session"]["warnings"]
+    assert "m is stopped: " in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_rate_limits_that_were_waited_out_are_one_line(bench, workers):
+    bench.questions(30)
+    choose = lambda message, nth: "429" if nth == 0 and message.endswith("0?") else "ok"  # noqa: E731
+    with FaultEndpoint(choose, answer=lambda _: PARIS) as endpoint:
+        bench.models({"model_id": "m", "base_url": endpoint.base_url, "api_key_env": "none"})
+        finished = bench.run("--model", "m", *workers)
+    assert outcomes_of(finished, "m") == ["passed"] * 30
+    [limited] = finished.report["session"]["rate_limits"]
+    assert (limited["model_id"], limited["replies"]) == ("m", 3)
+    [told] = finished.report["session"]["warnings"]
+    assert told == f"m: 3 replies of status 429 (rate limit) waited out, {limited['seconds']:g} s in all"
+    assert finished.text.count(told) == 1

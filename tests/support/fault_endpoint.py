@@ -90,6 +90,8 @@ class Request:
 class FaultEndpoint:
     choose: Choose = lambda message, nth: "ok"
     latency: float = 0.0
+    quick: frozenset[str] = frozenset()
+    """Faults that are answered without the latency, as by a firewall."""
     retry_after: float = 0.02
     answer: Callable[[dict], dict] = lambda body: {"role": "assistant", "content": f"answer to {last_user(body)}"}
     """The message for a request; with a finish_reason where that is not the usual one."""
@@ -169,7 +171,7 @@ class FaultEndpoint:
                 fault = "429"
             self._sent[message] += 1
             self.requests.append(Request(message, fault, body, headers, line.split()[1]))
-            if self.latency:
+            if self.latency and fault not in self.quick:
                 await asyncio.sleep(self.latency)
             return await self._respond(writer, fault, body)
         finally:

@@ -1,0 +1,98 @@
+"""What an endpoint has answered so far, by which a refusal or a page is judged: is it the request's, or everybody's?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from pytest_agentbench.models.failures import RequestFailed, is_page, key_refused, request_refused
+from pytest_agentbench.models.replies import RawReply
+from pytest_agentbench.records.case import ApiName, Model
+
+REFUSED_IN_A_ROW = 3
+"""Different requests that are refused without a success between them before the key itself counts as refused."""
+
+
+class Answered:
+    """The addresses and keys that have given a good reply in this process. For one event loop."""
+
+    def __init__(self) -> None:
+        self.models: set[tuple[str | None, ApiName, str]] = set()
+        """Addresses (base_url), protocols and models."""
+        self.keys: set[tuple[str | None, tuple[str, ...]]] = set()
+        """Addresses (base_url) and the variables that hold the key."""
+
+
+class Standing:
+    """The standing of one model and key at an endpoint. For one event loop.
+
+    A refusal (401, 403) or a page says little while other requests are in flight: a firewall refuses one prompt faster
+    than a model answers the others. So whoever would draw a conclusion about the key or the address waits for the
+    requests in flight, and one success among them settles it.
+    """
+
+    def __init__(self, model: Model, answered: Answered) -> None:
+        self._answered = answered
+        self._address = model.base_url, model.api, model.requested_model
+        self._key = model.base_url, tuple(model.variables)
+        self._refused: set[Hashable] = set()
+        self._in_flight = self._waiting = self._successes = 0
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """Count a request as in flight inside the block."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._wake()
+
+    def succeeded(self) -> None:
+        """Note a good reply."""
+        self._answered.models.add(self._address)
+        self._answered.keys.add(self._key)
+        self._refused.clear()
+        self._successes += 1
+        self._wake()
+
+    async def is_hiccup(self, reply: RawReply) -> bool:
+        """Return whether a page in place of an answer comes from a proxy that fails for a moment.
+
+        Before the model's first good reply it comes from a wrong address, which the model's name may be a part of.
+        Call inside `in_flight`.
+        """
+        if reply.status not in (200, 404) or not is_page(reply.headers.get("content-type", ""), reply.content):
+            return False
+        return self._address in self._answered.models or await self._one_succeeds()
+
+    async def explain_refusal(self, failed: RequestFailed, body: bytes, model: Model) -> RequestFailed:
+        """Return the failure of a request that was refused as by a wrong key: the request's own, or the key's.
+
+        `body` is the request: the same one refused again says nothing new. Call inside `in_flight`.
+        """
+        self._refused.add(hash(body))
+        good = self._key in self._answered.keys
+        if good and len(self._refused) < REFUSED_IN_A_ROW:
+            return request_refused(failed, model)
+        if await self._one_succeeds():
+            return request_refused(failed, model)
+        return key_refused(failed, model, len(self._refused)) if good else failed
+
+    async def _one_succeeds(self) -> bool:
+        """Wait for the requests in flight; return at the first success among them, False if there is none."""
+        before = self._successes
+        self._waiting += 1
+        self._wake()  # those who wait may all wait for nobody but each other
+        try:
+            while self._successes == before and self._in_flight > self._waiting:
+                await self._changed.wait()
+        finally:
+            self._waiting -= 1
+        return self._successes != before
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
