@@ -81,8 +81,11 @@ class Attempts:
         """Note that the request is answered: the 429s before were waited out."""
         self._waits.replies += self._limited
 
-    async def wait(self, failed: RequestFailed) -> None:
-        """Wait for the next attempt after one that failed. Raises ProviderError where there is to be none."""
+    async def wait(self, failed: RequestFailed, *, again: bool = True) -> None:
+        """Wait for the next attempt after one that failed. Raises ProviderError if there is to be none.
+
+        Without `again` there is none: part of the reply has been used.
+        """
         now, breaker = time.monotonic(), self._breaker
         self._failing_since = now if self._failing_since is None else self._failing_since
         left = self._failing_since + self.outage - now
@@ -93,7 +96,7 @@ class Attempts:
         if self._retries is not None and (not paused or breaker is None or breaker.limited):
             self._retries -= 1
         spent = (left <= 0 and not paused) or (self._retries is not None and self._retries < 0)
-        if not failed.retryable or spent:
+        if not (failed.retryable and again) or spent:
             raise failed.to_error(self._model, self.number, now - self._began) from failed.__cause__
         wait = 0.0 if paused else min(self._backoff.seconds(self.number, failed.retry_after), left)
         if failed.is_rate_limit:

@@ -375,8 +375,7 @@ class ChatClient:
                     attempts.succeed()
                     return reply
                 except RequestFailed as failed:
-                    failed.retryable &= not passed.begun
-                    await attempts.wait(failed)
+                    await attempts.wait(failed, again=not passed.begun)
 
     def _attempts(self, retries: int | None, outage_seconds: float, on_retry: OnRetry | None) -> Attempts:
         return Attempts(

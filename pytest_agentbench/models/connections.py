@@ -157,7 +157,7 @@ class HttpConnection:
             raise not_connected(error, self._model) from error
 
     async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
-        """Send an agent's own request, and the pieces of a good reply to the agent as they come; return it whole.
+        """Send an agent's own request, and a good reply to the agent, its events as they come; return it whole.
 
         Raises RequestFailed as `send` does, also where the reply breaks off.
         """
@@ -165,33 +165,23 @@ class HttpConnection:
         with self._explained():
             response = await self._http.send(request, stream=True)
             try:
-                kind = _kind_of(response)
-                if response.is_success and (kind == EVENT_STREAM or "json" in kind):
-                    return await self._pass_back(passed, response, stall_seconds)
-                await response.aread()
-                # A page in place of an answer is no reply to begin with: the request can still be repeated
-                if response.is_success and not is_page(kind, response.content):
+                if response.is_success and _kind_of(response) == EVENT_STREAM:
                     await passed.open(response.headers)
-                    await passed.write(response.content)
-                    return _read_whole(response)
-                passed.refused = _read_whole(response)
-                return passed.refused
+                    reader = open_reader(self._model.api)
+                    await _read_events(response, reader, stall_seconds, passed.write)
+                    return reader.finish(response.status_code, response.headers)
+                # Whole before any of it is passed on: a reply that breaks off, or a page in place of an answer, can
+                # still be asked for again
+                await response.aread()
+                reply = _read_whole(response)
+                if response.is_success and not is_page(_kind_of(response), reply.content):
+                    await passed.open(response.headers)
+                    await passed.write(reply.content)
+                else:
+                    passed.refused = reply
+                return reply
             finally:
                 await response.aclose()
-
-    async def _pass_back(self, passed: PassedRequest, response: httpx2.Response, stall_seconds: float) -> RawReply:
-        await passed.open(response.headers)
-        if _kind_of(response) == EVENT_STREAM:
-            reader = open_reader(self._model.api)
-            await _read_events(response, reader, stall_seconds, passed.write)
-            return reader.finish(response.status_code, response.headers)
-        body = response.stream
-        assert isinstance(body, httpx2.AsyncByteStream)
-        pieces = []
-        async for part in body:
-            pieces.append(part)
-            await passed.write(part)
-        return RawReply(response.status_code, response.headers, b"".join(pieces))
 
     async def _send_for_stream(self, request: httpx2.Request, stall_seconds: float) -> RawReply:
         reader = open_reader(self._model.api)
