@@ -12,6 +12,8 @@ from pytest_agentbench.records.case import ApiName, Model
 
 REFUSED_IN_A_ROW = 3
 """Different requests that are refused without a success between them before the key itself counts as refused."""
+_LONGEST = 3.0
+"""Seconds for which a conclusion waits at most: who sent the request waits as long for its refusal."""
 
 
 class Answered:
@@ -28,8 +30,8 @@ class Standing:
     """The standing of one model and key at an endpoint. For one event loop.
 
     A refusal (401, 403) or a page says little while other requests are in flight: a firewall refuses one prompt faster
-    than a model answers the others. So whoever would draw a conclusion about the key or the address waits for the
-    requests in flight, and one success among them settles it.
+    than a model answers the others. So a conclusion about the key or the address waits some seconds for the requests in
+    flight, and one success among them settles it.
     """
 
     def __init__(self, model: Model, answered: Answered) -> None:
@@ -82,13 +84,16 @@ class Standing:
         return key_refused(failed, model, len(self._refused)) if good else failed
 
     async def _one_succeeds(self) -> bool:
-        """Wait for the requests in flight; return at the first success among them, False if there is none."""
+        """Wait for the requests in flight; return whether one of them succeeds in time."""
         before = self._successes
         self._waiting += 1
         self._wake()  # those who wait may all wait for nobody but each other
         try:
-            while self._successes == before and self._in_flight > self._waiting:
-                await self._changed.wait()
+            async with asyncio.timeout(_LONGEST):
+                while self._successes == before and self._in_flight > self._waiting:
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
         finally:
             self._waiting -= 1
         return self._successes != before

@@ -215,6 +215,7 @@ def test_an_outage_is_told_once_retries_are_over_and_ends_its_turn(tmp_path):
     assert len(requests) == 3
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_hide_the_outage_of_a_request_beside_it(tmp_path):
     begun, may_end = threading.Event(), threading.Event()
 
