@@ -51,8 +51,8 @@ class Pages:
         self.usable = self.size - reserved
         self._logged = self._read_log()
         self.count = -(-os.fstat(self._file.fileno()).st_size // self.size)
-        self.count = max(self.count, *self._logged, 0)
-        self.missing = max(0, int.from_bytes(self.read(1)[28:32]) - self.count) if self.is_headed else 0
+        counted = int.from_bytes(self.read(1)[28:32]) if self.is_headed else 0
+        self.missing = max(0, counted - max(self.count, *self._logged, 0))
 
     def close(self) -> None:
         """Close the files."""
@@ -66,8 +66,10 @@ class Pages:
 
     def list_rows(self, kind: int, columns: int) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a kind of page that have so many columns, each with its row id (0 in an index)."""
-        free = self._list_free()
-        for number in range(1, self.count + 1):
+        # Of a list that is damaged itself any page may be in use
+        free = self._list_free() if self.has_whole_free_list() else set()
+        # Not up to the log's highest number, which may be any
+        for number in (*range(1, self.count + 1), *sorted(each for each in self._logged if each > self.count)):
             if number in free:
                 continue
             page = self.read(number)
@@ -108,7 +110,7 @@ class Pages:
         """Return the pages on the list of free ones, as far as it can be read: they hold rows that were removed."""
         free = set[int]()
         trunk = int.from_bytes(self.read(1)[32:36]) if self.is_headed else 0
-        while 0 < trunk <= self.count and trunk not in free:
+        while trunk and trunk not in free:
             page = self.read(trunk)
             free.add(trunk)
             count = int.from_bytes(page[4:8])
