@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +35,11 @@ class Settings(NamedTuple):
     run_profile: str | None = None
     evaluation_profile: str | None = None
     configs: Path | None = None
+    names_root: bool = False
+    """The command line names the pytest file or the root, so that no other pytest file decides."""
     trust: tuple[Path, ...] = ()
+    added_trust: tuple[Path, ...] = ()
+    """Trusted folders that `addopts` of a pytest file names."""
     concurrency: int | None = None
     repetitions: int | None = None
     metric: tuple[str, float] | None = None
@@ -310,12 +315,9 @@ def read_settings(config: pytest.Config) -> Settings:
     values["models"] = () if values["predictions"] else _read_models(config)
     values["agents"] = () if values["predictions"] else _read_agents(config)
     values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
-    configs = config.getini("agentbench_configs")
-    values["configs"] = (config.rootpath / configs).resolve() if configs else None
     here = config.invocation_params.dir
-    named = [here / path for path in config.getoption("agentbench_trust") or ()]
-    values["trust"] = tuple(path.resolve() for path in (*named, *config.getini("agentbench_trust")))
-    for path in () if hasattr(config, "workerinput") else values["trust"]:
+    values.update(_read_roots(config))
+    for path in () if hasattr(config, "workerinput") else (*values["trust"], *values["added_trust"]):
         if not path.is_dir():
             raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
@@ -416,6 +418,27 @@ def _read_models(config: pytest.Config) -> tuple[str, ...]:
                 f"--agentbench-model: found {model!r}, expected one model; repeat the option for each"
             )
     return tuple(named)
+
+
+def _read_roots(config: pytest.Config) -> dict[str, Any]:
+    """Return what the command line says of configuration roots.
+
+    What a pytest file says is read anew by `search_root`: the file that pytest takes may be a guest's.
+    """
+    typed = (*map(str, config.invocation_params.args), *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")))
+    is_named = any(text.startswith(("-c", "--config-file")) or "agentbench_configs=" in text for text in typed)
+    configs = config.getini("agentbench_configs") if is_named else None
+    here = config.invocation_params.dir
+    options = tuple((here / path).resolve() for path in config.getoption("agentbench_trust") or ())
+    is_typed = any(text.startswith("--agentbench-trust") for text in typed)
+    trusts = any(text.startswith(("-c", "--config-file")) or "agentbench_trust=" in text for text in typed)
+    by_file = tuple(path.resolve() for path in config.getini("agentbench_trust")) if trusts else ()
+    return {
+        "configs": (config.rootpath / configs).resolve() if configs else None,
+        "names_root": is_named,
+        "trust": (*(options if is_typed else ()), *by_file),
+        "added_trust": () if is_typed else options,
+    }
 
 
 def _read_agents(config: pytest.Config) -> tuple[str, ...]:

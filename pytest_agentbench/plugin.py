@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SETTINGS = pytest.StashKey[Settings]()
 CASES = pytest.StashKey[bool]()
+DESCRIBED = pytest.StashKey[bool]()
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 _GARBAGE = 20_000
@@ -91,14 +92,38 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Give a worker of pytest-xdist the controller's trusted folders, whatever becomes of grants meanwhile."""
+    """Give a worker of pytest-xdist the controller's roots and trusted folders, which grants may change meanwhile."""
     from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
-    settings = node.config.stash[SETTINGS]
-    if settings.trust or (user_folder() / TRUST_FILE).exists():  # else its rooms would be imported for nothing
-        from pytest_agentbench.collection.planning import TRUST, session_trust
+    config, settings = node.config, node.config.stash[SETTINGS]
+    node.workerinput["agentbench_start"] = str(config.invocation_params.dir)
+    # Else the worker decides by the same rule: the rooms would be imported for nothing in a session without cases.
+    told = settings.suite or settings.names_root or settings.trust or settings.added_trust
+    if told or (user_folder() / TRUST_FILE).exists():
+        from pytest_agentbench.collection.roots import SENT, session_roots
 
-        node.workerinput[TRUST] = tuple(session_trust(node.config, settings))
+        node.workerinput[SENT] = session_roots(config, settings).pack()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Name the session's configuration root, if configuration shows that the session may have cases."""
+    from pytest_agentbench.config.root_search import shows_configuration
+
+    asked = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    return _describe_roots(config) if shows_configuration(asked, config.invocation_params.dir) else None
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str] | None:
+    """Name the session's configuration root, unless the header has."""
+    is_told = DESCRIBED in config.stash or config.get_verbosity() < 0
+    return None if is_told or CASES not in config.stash else _describe_roots(config)
+
+
+def _describe_roots(config: pytest.Config) -> list[str]:
+    from pytest_agentbench.collection.roots import describe_roots
+
+    config.stash[DESCRIBED] = True
+    return describe_roots(config, config.stash[SETTINGS])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -228,8 +253,8 @@ def _ask_plugins(config: pytest.Config, hook: str) -> None:
     """Ask plugins what they add by a hook that cannot wait until a file with cases is met. Raises UsageError."""
     if not getattr(config.hook, f"pytest_agentbench_{hook}").get_hookimpls():
         return
-    from pytest_agentbench.collection.planning import session_roots
     from pytest_agentbench.collection.plugins import ask_plugins
+    from pytest_agentbench.collection.roots import session_roots
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.names import source_names
 
@@ -258,14 +283,17 @@ def _holds_cassettes(folder: Path) -> bool:
 
 def _collect_suite(config: pytest.Config, settings: Settings) -> None:
     """Collect all cases of the config root for a suite that was given without paths. Raises UsageError."""
-    from pytest_agentbench.collection.planning import session_roots
+    from pytest_agentbench.collection.roots import ROOTS, session_roots
     from pytest_agentbench.errors import ConfigError
 
+    roots = session_roots(config, settings)
     try:
-        root = session_roots(config, settings).of_suite(settings.suite or "", config.invocation_params.dir)
+        root = roots.of_suite(settings.suite or "", config.invocation_params.dir)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS
+    if roots.own is None:
+        del config.stash[ROOTS]  # naming the suite decided which of several is the user's
 
 
 def _sharding(config: pytest.Config, settings: Settings) -> Sharding | None:

@@ -16,8 +16,9 @@ MODULES = """
 ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files patterns
 checks: base run
-collection: items phases planning reporting start walk
-config: base case_file documents folders functions grants profiles request_fields roots sections session_roots
+collection: items phases planning reporting roots start walk
+config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
+config: sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code
 metrics: registry

@@ -45,15 +45,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     doctor.add_argument("--sandbox", choices=_SANDBOXES, default="docker", help="where (default: docker, its image)")
     show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
     show.add_argument("name", metavar="NAME", help="an agent")
-    init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the config root")
+    init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
     init.add_argument("name", metavar="NAME", help="what it is to be called")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was chosen: 0 all is well, 1 something is not, 2 wrong usage."""
-    from pytest_agentbench.cli.places import enclosing_root
+    from pytest_agentbench.cli.places import session_roots
 
-    root = enclosing_root(Path.cwd())
+    root = session_roots([Path.cwd()]).main
     code: int = {"list": _list, "image": _build, "doctor": _try, "show": _show, "init": _begin}[args.chosen](args, root)
     return code
 

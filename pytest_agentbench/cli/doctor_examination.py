@@ -19,6 +19,7 @@ from pytest_agentbench.cli.doctor_findings import (
 from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_needs, has_hooks, skip_for_images
 from pytest_agentbench.cli.places import session_roots
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.root_search import holds_configuration
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
@@ -38,6 +39,8 @@ async def examine(
     """
     roots = session_roots([path])
     root = roots.around(path)
+    if not holds_configuration(str(root.path)):
+        root = roots.main
     run_profiles = _read_run_profiles(root, profile)
     evaluation_profiles = _read_evaluation_profiles(root, profile)
     # Without pytest: what conftest files and their hooks add is not known here.
@@ -59,6 +62,7 @@ async def examine(
     return [
         *_report_versions(),
         *tried,
+        Finding("cases", "configuration root", None, roots.describe()),
         *_report_cases(path, found, run_profiles, needs),
         *examine_servers(found.cases, root, run_profiles),
         *await models.examine(live=live),

@@ -72,11 +72,10 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     from pytest_agentbench.cli.checker import Checker
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.config.grants import NO_TRUST
-    from pytest_agentbench.config.session_roots import SessionRoots
 
     around = session_roots([folder])
     # Checked without any trust: what a guest is refused is what a grant would allow.
-    checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
+    checker = Checker(around._replace(own=None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
     asked = [_ADVICE.split(line)[0] for line in (*checker.errors, *checker.warnings)]
     acting = [name for name in files if _can_act(name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print every problem, every warning and a summary."""
     from pytest_agentbench.cli.checker import Checker, count_things, take_place
+    from pytest_agentbench.cli.output import printable
     from pytest_agentbench.cli.places import require_existing, session_roots
     from pytest_agentbench.errors import ConfigError
 
@@ -75,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
     errors, warnings = sorted(set(checker.errors), key=take_place), sorted(set(checker.warnings), key=take_place)
     for line in (*errors, *warnings):
         print(line)
+    # Not among the problems, which scripts read.
+    print(printable(f"configuration root: {roots.describe()}"), file=sys.stderr)
     print(f"{tried}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
     print(f"{count_things(len(errors), 'error')}, {count_things(len(warnings), 'warning')}")
     return 1 if errors else 0

@@ -1,4 +1,4 @@
 """Collection: case × model × repetition become items, with ids, keywords and marks.
 
-Others use: items, marks, planning, plugins, start, walk
+Others use: items, marks, planning, plugins, roots, start, walk
 """

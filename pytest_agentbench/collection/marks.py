@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from pytest_agentbench.collection.items import MARKED, PLAN_PARAM, PLANNER, fetch_result
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.root_search import climb
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import JOB, overrides_runner
 from pytest_agentbench.engine.job import Job, Plan
@@ -110,9 +112,8 @@ def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
 
 def _find_root(planner: Planner, test_file: Path) -> ConfigRoot:
     """Return the config root of a test file: one above it, else the `cases` folder beside or above it."""
-    for folder in test_file.parents:
-        if not folder.is_relative_to(planner.rootdir):
-            break
-        if (folder / "cases").is_dir():
-            return planner.root(folder / "cases" / test_file.name)
+    here = str(test_file.parent)
+    for folder in climb(here, planner.roots.top_of(here)):
+        if os.path.isdir(f"{folder}/cases"):
+            return planner.root(Path(folder, "cases", test_file.name))
     return planner.root(test_file)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from pytest_agentbench.collection.roots import session_roots
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.documents import make_located_error
-from pytest_agentbench.config.grants import Trust, decide_trust
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
+from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry
@@ -33,7 +33,7 @@ from pytest_agentbench.sources.case_source import (
     SourceRequest,
     StoredAnswers,
 )
-from pytest_agentbench.sources.discovery import has_cases, index_cases
+from pytest_agentbench.sources.discovery import index_cases
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.documents import Signer
 
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
     from pytest_agentbench.collection.predicted import Predicted
 
-TRUST = "agentbench_trust"
-"""What an xdist worker is told of the folders that its session trusts."""
-TRUSTED = pytest.StashKey[Trust]()
 NO_MODEL = "none"
 
 
@@ -447,28 +444,6 @@ def make_planner(config: pytest.Config, settings: Settings) -> Planner:
         predicted,
         unasked,
     )
-
-
-def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
-    """Return whose the session's config roots are; a worker trusts what its controller does.
-
-    Raises like session_trust.
-    """
-    here = config.invocation_params.dir
-    asked = [here / argument.partition("::")[0] for argument in config.args]
-    told = getattr(config, "workerinput", {}).get(TRUST)
-    trust = session_trust(config, settings) if told is None else Trust(*told)
-    return decide_roots(asked, config.rootpath, settings.configs, trust=trust, here=here, has_cases=has_cases)
-
-
-def session_trust(config: pytest.Config, settings: Settings) -> Trust:
-    """Return which folders the session trusts. Raises `pytest.UsageError` where the user's grants cannot be read."""
-    if TRUSTED not in config.stash:
-        try:
-            config.stash[TRUSTED] = decide_trust(config.rootpath, settings.trust)
-        except ConfigError as error:
-            raise pytest.UsageError(str(error)) from None
-    return config.stash[TRUSTED]
 
 
 def _list_doubts(files: Iterable[ConfigFile]) -> list[str]:

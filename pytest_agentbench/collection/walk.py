@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.planning import session_roots
+from pytest_agentbench.collection.roots import session_roots
 from pytest_agentbench.config.base import is_inside
 from pytest_agentbench.config.folders import describe_depth
-from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.options import Settings
-
-ROOTS = pytest.StashKey[SessionRoots]()
 
 
 class DeepFolder(pytest.Directory):
@@ -33,9 +30,7 @@ def leads_astray(link: Path, config: pytest.Config, settings: Settings) -> bool:
     real = os.path.realpath(link)
     if any(is_inside(os.path.realpath(folder), real) for folder in link.parents):
         return True
-    if ROOTS not in config.stash:
-        try:
-            config.stash[ROOTS] = session_roots(config, settings)
-        except pytest.UsageError:
-            return False  # the first file with cases raises it
-    return config.stash[ROOTS].of(link).is_guest
+    try:
+        return session_roots(config, settings).of(link).is_guest
+    except pytest.UsageError:
+        return False  # the first file with cases raises it

@@ -24,7 +24,7 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
-from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind, marking_folders
+from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import count_changes
 from pytest_agentbench.records.case import McpServer
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=ConfigFile)
 P = TypeVar("P", bound=SectionedFile)
-
-
-def root_markers() -> tuple[str, ...]:
-    """Return the names of which a folder that holds one is a config root."""
-    return ("run_profiles", "evaluation_profiles", "suites", *sorted(marking_folders()), "models.yaml")
 
 
 _FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
@@ -300,7 +295,8 @@ class ConfigRoot:
             if (found := root._named(folder, name)) is not None:
                 return found
         names = {label for root in roots for _, labels in root._files(folder) for label in labels if label is not None}
-        raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+        places = " and ".join(str(root.path / folder) for root in roots)
+        raise ConfigError(f"{places}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
 
     @property
     def _in_turn(self) -> tuple[ConfigRoot | None, ConfigRoot | None]:

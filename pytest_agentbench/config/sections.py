@@ -43,7 +43,6 @@ from pytest_agentbench.extensions import (
     cache_extensions,
     extension_names,
     find_extension,
-    installed_names,
     load_extensions,
 )
 from pytest_agentbench.records.base import BUILT_LATER, AtLeastOne, CasePart, Later, Record, Seconds
@@ -436,15 +435,6 @@ class FileKind:
 def added_folders() -> frozenset[str]:
     """Return the folders of the kinds that packs and plugins add; imports none."""
     return extension_names(_FILE_SEAM)
-
-
-def marking_folders() -> frozenset[str]:
-    """Return the folders that make a config root of what they lie in: those of packs.
-
-    A session decides whose its roots are before it asks its plugins, and a guest's conftest could else make one of a
-    folder of the user's.
-    """
-    return installed_names(_FILE_SEAM)
 
 
 def added_kind(folder: str) -> FileKind | None:

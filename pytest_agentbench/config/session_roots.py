@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.grants import NO_TRUST, Trust, decide_trust
-from pytest_agentbench.config.roots import ConfigRoot, has_file, root_markers
+from pytest_agentbench.config.root_search import (
+    NamedRoot,
+    find_base,
+    find_nearest,
+    find_project,
+    find_top,
+    holds_configuration,
+    is_in,
+    search_root,
+)
+from pytest_agentbench.config.roots import ConfigRoot, has_file
 from pytest_agentbench.errors import ConfigError
 
 _SKIPPED_FOLDERS = frozenset(
@@ -18,27 +29,69 @@ _SKIPPED_FOLDERS = frozenset(
 )
 _MAX_DEPTH = 3
 """How many folders below the paths a root is looked for: a command may be run in somebody's home."""
+_UNDECIDED = "several folders may be the user's"
+
+
+class HasCases(Protocol):
+    """Tells whether a file or folder holds a case that can be found, in addition to those in the folder `without`."""
+
+    def __call__(self, path: Path, without: Path | None, /) -> bool:
+        """Return whether it holds one."""
 
 
 class SessionRoots(NamedTuple):
     """The session's root, `own`, and what makes every other root a guest.
 
-    `own` is None where there is no root, or several stand beside each other and nobody said which is the user's.
-    With `configured` no other root's configuration is read, and what lies below another root is still a guest's.
+    `own` is None if there is no root, or several stand beside each other and nobody said which is the user's. With
+    `configured` no other root's configuration is read, and what lies below another root is still a guest's. `start` is
+    the folder that the session is started in, `tops` are the outermost folders that may be a root of its paths.
+    `reason` says for people why `own` was taken.
     """
 
-    rootdir: Path
+    start: Path
     own: Path | None
     configured: bool = False
     trust: Trust = NO_TRUST
+    tops: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def main(self) -> ConfigRoot:
+        """Return the root that is the user's; that of the start directory if none is."""
+        return self.around(self.start) if self.own is None else _make_root(str(self.own), None, None)
+
+    def describe(self) -> str:
+        """Return what to tell people of the session's root: its folder, and why it was taken."""
+        if self.own is None:
+            advice = f", {self.reason}: name yours by agentbench_configs" if self.reason else ""
+            return f"none{advice}"
+        return f"{self.own} ({self.reason})"
+
+    def pack(self) -> tuple[Any, ...]:
+        """Return the roots as xdist can send them to a worker."""
+        own = None if self.own is None else str(self.own)
+        return (str(self.start), own, self.configured, tuple(self.trust), self.tops, self.reason)
+
+    @classmethod
+    def unpack(cls, packed: Sequence[Any]) -> SessionRoots:
+        """Return the roots that a controller packed."""
+        start, own, configured, (folders, ended), tops, reason = packed
+        trust = Trust(tuple(folders), tuple((folder, why) for folder, why in ended))
+        return cls(Path(start), None if own is None else Path(own), configured, trust, tuple(tops), reason)
 
     def of(self, file: Path) -> ConfigRoot:
         """Return the root that a file belongs to; cheap to ask for every file.
 
-        That is the nearest folder above it, up to rootdir, that holds one of `root_markers`, else rootdir; for a file
-        outside rootdir else its own folder. Where a root is configured it is that one, for whose guest it may be.
+        That is the nearest folder with configuration above it, up to the session's top, else the project that the file
+        and the start directory share. If a root is configured it is that one, for whose guest it may be.
         """
         return _root_of(os.path.dirname(file), self)
+
+    def top_of(self, folder: str) -> str:
+        """Return the outermost folder that may be a root of a folder's files."""
+        # That of a path that was asked for: the folders inside of it could show another, deeper one.
+        tops = [top for top in self.tops if is_in(folder, top)]
+        return min(tops, key=len) if tops else find_top(folder, str(self.start))
 
     def around(self, path: Path) -> ConfigRoot:
         """Return the root of a file, or of what lies in a folder."""
@@ -70,70 +123,74 @@ class SessionRoots(NamedTuple):
 
 def decide_roots(
     asked: Sequence[Path],
-    rootdir: Path,
-    configured: Path | None = None,
+    start: Path,
+    named: NamedRoot | None = None,
     *,
-    trust: Trust = NO_TRUST,
-    here: Path | None = None,
-    has_cases: Callable[[Path], bool] = lambda _: True,
+    trust: Trust | None = None,
+    trusted: Iterable[Path] = (),
+    has_cases: HasCases = lambda folder, without: without is None,
 ) -> SessionRoots:
-    """Return the roots of a session that was asked for the cases of some paths, from the folder `here`.
+    """Return the roots of a session that is started in `start` and asked for the cases of some paths.
 
-    The session's root is the configured one; else the outermost folder with configuration at or below rootdir (of a
-    path outside of it: `here`) on the way to the first path that has one; else the only outermost one with cases at
-    most three folders below the paths, or below rootdir. All processes of a session come to the same answer.
+    The session's root is that of `search_root`; else the only outermost one with cases at most three folders below the
+    paths, or below the start directory's project, if all cases there are its own. All processes of a session come to
+    the same answer. `trust` is what a worker was told, else `trusted` folders and the user's grants decide.
+
+    :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
-    if configured is not None:
-        return SessionRoots(rootdir, configured, configured=True, trust=trust)
-    asked = [Path(os.path.abspath(path)) for path in asked]  # pytest takes `..` for what it says, too
-    own = next((found for path in asked if (found := _find_outermost(path, rootdir, here))), None)
+    paths = [Path(os.path.abspath(path)) for path in asked]  # pytest takes `..` for what it says, too
+    search = search_root(paths, start, named)
+    own, reason = search.own, search.reason
     if own is None:
-        own = _find_only_root(asked, has_cases) or _find_only_root([rootdir], has_cases)
-    return SessionRoots(rootdir, own, trust=trust)
+        own, reason = _find_only_root(paths, has_cases)
+        if own is None:
+            own, reason = _find_only_root([Path(find_base(str(paths[0]), str(start), search.tops[0]))], has_cases)
+    elif not search.configured and _follows_cases(paths, own, has_cases):
+        own, reason = None, _UNDECIDED
+    if trust is None:
+        trust = decide_trust(Path(os.path.commonpath(search.tops)), [*trusted, *search.trusted])
+    return SessionRoots(start, own, search.configured, trust, search.tops, reason)
 
 
-def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
+def find_root(case_file: Path, start: Path, configured: Path | None = None) -> ConfigRoot:
     """Return the root of a file that alone is asked for; cheap to ask for every file.
 
     A guest's is one unless the user granted it more before.
 
     :raises ConfigError: the user's grants cannot be read.
     """
-    folder = case_file.parent
-    if not folder.is_relative_to(rootdir):
-        rootdir = Path(_find_above(str(folder), str(rootdir)) or folder)
-    return _decide_for_one(folder, rootdir, configured).of(case_file)
+    return _decide_for_one(case_file.parent, start, configured).of(case_file)
 
 
 @lru_cache(maxsize=10_000)
-def _decide_for_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
-    own = configured or _find_outermost(folder, rootdir, None)
-    roots = SessionRoots(rootdir, own, configured is not None)
-    return roots._replace(trust=decide_trust(rootdir)) if roots.of(folder / "any").is_guest else roots
+def _decide_for_one(folder: Path, start: Path, configured: Path | None) -> SessionRoots:
+    search = search_root([folder], start, None if configured is None else NamedRoot(configured))
+    roots = SessionRoots(start, search.own, search.configured, NO_TRUST, search.tops, search.reason)
+    if not roots.of(folder / "any").is_guest:
+        return roots
+    return roots._replace(trust=decide_trust(Path(search.tops[0]), search.trusted))
 
 
-def _find_outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
-    top = next((top for top in (rootdir, here) if top is not None and path.is_relative_to(top)), None)
-    found = None if top is None else _find_outermost_below(str(path), str(top))
-    return None if found is None else Path(found)
+def _follows_cases(paths: Sequence[Path], own: Path, has_cases: HasCases) -> bool:
+    """Return whether a path without configuration around it comes first and has cases: a guest may come second."""
+    before = itertools.takewhile(lambda path: not is_in(str(path), str(own)), paths)
+    return any(path.exists() and has_cases(path, None) for path in before)
 
 
-@lru_cache(maxsize=100_000)
-def _find_outermost_below(folder: str, top: str) -> str | None:
-    above = None if folder == top else _find_outermost_below(os.path.dirname(folder), top)
-    return above or (folder if _is_marked(folder) else None)
-
-
-def _find_only_root(folders: Sequence[Path], has_cases: Callable[[Path], bool]) -> Path | None:
-    found = list(dict.fromkeys(root for folder in folders if folder.is_dir() for root in _walk_roots(str(folder))))
-    if len(found) > 1:
-        found = [root for root in found if has_cases(root)]
-    return found[0] if len(found) == 1 else None
+def _find_only_root(folders: Sequence[Path], has_cases: HasCases) -> tuple[Path | None, str]:
+    """Return the only root with cases below folders, and why. With cases outside of it, it may be a guest's."""
+    folders = [folder for folder in folders if folder.is_dir()]
+    roots = list(dict.fromkeys(root for folder in folders for root in _walk_roots(str(folder))))
+    if len(roots) > 1:
+        roots = [root for root in roots if has_cases(root, None)]
+    if len(roots) == 1 and not any(has_cases(folder, roots[0]) for folder in folders):
+        return roots[0], "the only folder with configuration below the paths, and it holds all cases"
+    return None, _UNDECIDED if roots else ""
 
 
 def _walk_roots(folder: str, deep: int = _MAX_DEPTH) -> Iterator[Path]:
     """Yield each outermost root; those below it are not looked for."""
-    if _is_marked(folder):
+    if holds_configuration(folder):
         yield Path(folder)
         return
     if deep == 0:
@@ -151,7 +208,8 @@ def _walk_roots(folder: str, deep: int = _MAX_DEPTH) -> Iterator[Path]:
 
 @lru_cache(maxsize=100_000)
 def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
-    return _root_at(_find_above(folder, str(roots.rootdir)) or folder, roots)
+    top = roots.top_of(folder)
+    return _root_at(find_nearest(folder, top) or find_base(folder, str(roots.start), top), roots)
 
 
 @cache  # for each root, not for each of thousands of folders: links are resolved here
@@ -169,7 +227,7 @@ def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
     """Return whether a place is a guest's root. A folder without configuration is none: it belongs to what lies around
     it.
     """
-    if not _is_marked(place):
+    if not holds_configuration(place):
         return False
     real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder
     if own is not None:
@@ -179,49 +237,15 @@ def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
     return not roots.trust.covers(str(real))
 
 
-@lru_cache(maxsize=100_000)
-def _find_above(folder: str, rootdir: str) -> str | None:
-    if folder == rootdir or _is_marked(folder):
-        return folder
-    parent = os.path.dirname(folder)
-    return _find_above(parent, rootdir) if parent != folder else None
-
-
-_PROJECT = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", ".git")
-
-
 def naming_folder(path: Path, root: ConfigRoot) -> Path:
-    """Return the folder below which a data file's path names its rows, the same wherever a session is started.
+    """Return the folder below which a data file's path names its rows.
 
-    The config root. A session that sees none (pytest's rootdir moves with its arguments and where it is started) takes
-    the nearest folder above the file with configuration, inside of its repository, else the project, else its own.
+    It is the configuration root; without configuration the nearest project, else the file's own folder. So the names
+    are the same for each start directory, and no folder above the project changes them.
     """
-    if _is_marked(str(root.path)):
+    if holds_configuration(str(root.path)):
         return root.path
-    folder = str(path.parent)
-    return Path(_find_marked(folder) or find_project(folder) or folder)
-
-
-@lru_cache(maxsize=100_000)
-def _find_marked(folder: str) -> str | None:
-    if _is_marked(folder):
-        return folder
-    parent = os.path.dirname(folder)
-    return None if parent == folder or os.path.exists(f"{folder}/.git") else _find_marked(parent)
-
-
-@lru_cache(maxsize=100_000)
-def find_project(folder: str) -> str | None:
-    """Return the nearest folder, this one or one above, that holds what marks a project; None where none does."""
-    if any(os.path.exists(f"{folder}/{name}") for name in _PROJECT):
-        return folder
-    parent = os.path.dirname(folder)
-    return None if parent == folder else find_project(parent)
-
-
-@lru_cache(maxsize=100_000)
-def _is_marked(folder: str) -> bool:
-    return any(os.path.exists(f"{folder}/{marker}") for marker in root_markers())
+    return Path(find_project(str(path.parent)) or path.parent)
 
 
 @cache

@@ -29,6 +29,8 @@ from pytest_agentbench.sources.names import (
 if TYPE_CHECKING:
     from pytest_agentbench.sources.dataset import Dataset
 
+_RESULTS = ("runs", "evaluations")
+"""Folders of results, which may be many, and hold no cases of the user's."""
 _HIDDEN_TESTS = "verify"
 """The folder beside a case's file whose files are for verifiers: pytest collects none of them either."""
 _HEAD = 64 * 2**10
@@ -131,9 +133,12 @@ def find_cases(folder: Path, near_misses: list[str] | None = None) -> Iterator[P
         raise ConfigError("\n".join(unreadable))
 
 
-def has_cases(folder: Path) -> bool:
-    """Return whether a folder holds a case that can be found."""
-    return next(_walk(str(folder), folder, [], in_case=False), None) is not None
+def has_cases(path: Path, without: Path | None = None) -> bool:
+    """Return whether a file or folder holds a case that can be found, in addition to those in the folder `without`."""
+    if path.is_file():
+        return find_source(path) is not None
+    skipped = "" if without is None else str(without)
+    return next(_walk(str(path), path, [], in_case=False, skipped=skipped), None) is not None
 
 
 def index_cases(
@@ -160,6 +165,7 @@ def _walk(
     *,
     in_case: bool,
     near_misses: list[str] | None = None,
+    skipped: str = "",
 ) -> Iterator[tuple[Path, CaseSource]]:
     if depth > MAX_DEPTH:
         unreadable.append(describe_depth(folder))
@@ -176,8 +182,11 @@ def _walk(
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
             hidden = entry.name.startswith(".") or (owners and entry.name == _HIDDEN_TESTS)
-            if not hidden and entry.name not in SKIPPED_FOLDERS:
-                yield from _walk(entry.path, top, unreadable, depth + 1, in_case=in_case, near_misses=near_misses)
+            passed_over = entry.path == skipped or (skipped and entry.name in _RESULTS)
+            if not hidden and entry.name not in SKIPPED_FOLDERS and not passed_over:
+                yield from _walk(
+                    entry.path, top, unreadable, depth + 1, in_case=in_case, near_misses=near_misses, skipped=skipped
+                )
         elif entry.name in owners:
             yield path, owners[entry.name]
         elif in_case:

@@ -65,7 +65,8 @@ GOOD = {
 
 def test_a_sound_tree_is_valid(tree, run):
     tree(GOOD)
-    assert run("validate") == (0, ["5 files checked, 2 cases: 0 errors, 0 warnings"], [])
+    root = f"configuration root: {tree({})} (the outermost folder with configuration around the paths)"
+    assert run("validate") == (0, ["5 files checked, 2 cases: 0 errors, 0 warnings"], [root])
     assert run("validate", "suites/smoke.yaml", "cases")[0] == 0
 
 

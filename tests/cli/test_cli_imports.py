@@ -24,7 +24,7 @@ LISTED = """
 bounded.files bounded.patterns cli.list cli.places records.base records.case records.check_specs
 records.gold user_folder
 config.base config.case_file config.documents config.functions config.profiles config.request_fields config.roots
-config.folders config.grants config.sections config.session_roots
+config.folders config.grants config.sections config.pytest_files config.root_search config.session_roots
 sources.case_source sources.discovery sources.names sources.test_yaml
 """
 """What reads one test.yaml, beside SHARED."""

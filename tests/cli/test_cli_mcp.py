@@ -28,7 +28,7 @@ class Project:
         self.path = path
         self.log = path / "starts.log"
         (path / "pyproject.toml").touch()
-        (path / "cases" / "suites").mkdir(parents=True)
+        self.write("cases/models.yaml", {"schema_version": 1, "models": []})
 
     def server(self, *options: str, **fields: Any) -> dict[str, Any]:
         args = ["-I", str(SERVER), "--log", str(self.log), *options]

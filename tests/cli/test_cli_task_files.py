@@ -56,7 +56,8 @@ def call(project, capsys):
     def call(*args):
         code = main(list(args))
         out = capsys.readouterr()
-        return code, [line.replace(f"{project}/", "") for line in (out.out + out.err).splitlines()]
+        lines = [line.replace(f"{project}/", "") for line in (out.out + out.err).splitlines()]
+        return code, [line for line in lines if not line.startswith("configuration root: ")]
 
     return call
 

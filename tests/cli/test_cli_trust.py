@@ -28,6 +28,7 @@ def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     project = tmp_path / "project"
     (project / "cases" / "suites").mkdir(parents=True)
+    (project / "cases" / "suites" / "own.yaml").write_text("schema_version: 1\nsuite_id: own\ntitle: O\nmodels: []\n")
     (project / "pytest.ini").write_text("[pytest]\n")
     folder = project / "cases" / "vendor"
     for name, text in {

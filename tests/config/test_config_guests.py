@@ -18,6 +18,7 @@ from pytest_agentbench.config.profiles import (
     RunProfile,
     SecurityPolicy,
 )
+from pytest_agentbench.config.root_search import NamedRoot
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
@@ -43,6 +44,7 @@ HARMLESS = {
 def make_root(folder: Path, **files: Any) -> Path:
     """A config root; `run_profiles__safe={...}` is run_profiles/safe.yaml."""
     (folder / "suites").mkdir(parents=True)
+    (folder / "suites" / "any.yaml").write_text("schema_version: 1\nsuite_id: any\ntitle: A\nmodels: []\n")
     for name, content in files.items():
         path = folder / f"{name.replace('__', '/')}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -72,7 +74,6 @@ def test_the_outermost_root_on_the_way_to_the_first_path_is_the_users(tmp_path: 
         False,
         False,
     ]
-    assert places(decide_roots([own], tmp_path / "ci", here=tmp_path), own, beside) == [False, True]
     assert places(decide_roots([own / ".." / "more"], tmp_path), own, beside) == [True, False]
     (tmp_path / "link").symlink_to(own)
     assert places(decide_roots([tmp_path / "link"], tmp_path), own) == [False]
@@ -81,7 +82,7 @@ def test_the_outermost_root_on_the_way_to_the_first_path_is_the_users(tmp_path: 
 def test_without_one_on_the_way_the_only_one_with_cases_is_the_users(tmp_path: Path) -> None:
     own, beside = make_root(tmp_path / "tests" / "cases"), make_root(tmp_path / "src")
     for asked in ([tmp_path], [tmp_path / "tests" / "test_a.py"]):
-        roots = decide_roots(asked, tmp_path, has_cases=lambda folder: folder == own)
+        roots = decide_roots(asked, tmp_path, has_cases=lambda folder, without: without is None and folder == own)
         assert places(roots, own, beside) == [False, True]
     roots = decide_roots([tmp_path], tmp_path)
     assert places(roots, own, beside, tmp_path) == [True, True, False]
@@ -92,7 +93,7 @@ def test_a_configured_root_holds_for_guests_as_it_is(tmp_path: Path) -> None:
     own = make_root(tmp_path / "configs", run_profiles__safe=run_profile())
     guest = make_root(tmp_path / "cases" / "vendor", run_profiles__safe=run_profile(sandbox="local"))
     around = make_root(tmp_path)
-    roots = decide_roots([tmp_path], tmp_path, own)
+    roots = decide_roots([tmp_path], tmp_path, NamedRoot(own))
     assert places(roots, tmp_path / "cases", guest, around) == [False, True, False]
     assert {roots.of(folder / "test.yaml").path for folder in (tmp_path, guest, own)} == {own}
     assert roots.of(guest / "test.yaml").run_profile("safe").sandbox == "auto"

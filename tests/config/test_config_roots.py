@@ -12,6 +12,12 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.openclaw.config import AgentFile, find_agent_file
 
 
+def make_suite(folder):
+    """Make a configuration root of a folder."""
+    (folder / "suites").mkdir(parents=True)
+    (folder / "suites" / "any.yaml").write_text("schema_version: 1\n")
+
+
 @pytest.fixture
 def profile(tmp_path):
     def write(name, declared, **more):
@@ -106,7 +112,7 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(root, profile)
 
 
 def test_the_nearest_folder_with_configuration_is_the_root(tmp_path):
-    (tmp_path / "suites").mkdir()
+    make_suite(tmp_path)
     inner = tmp_path / "cases" / "group"
     (inner / "one").mkdir(parents=True)
     (inner / "models.yaml").write_text("schema_version: 1\n")
@@ -117,7 +123,7 @@ def test_the_nearest_folder_with_configuration_is_the_root(tmp_path):
 
 
 def test_the_search_ends_at_rootdir(tmp_path):
-    (tmp_path / "suites").mkdir()
+    make_suite(tmp_path)
     project = tmp_path / "project"
     (project / "cases" / "one").mkdir(parents=True)
     assert find_root(project / "cases" / "one" / "test.yaml", project, None).path == project
@@ -125,14 +131,14 @@ def test_the_search_ends_at_rootdir(tmp_path):
 
 def test_a_file_outside_rootdir_has_its_own_root(tmp_path):
     project, other = tmp_path / "project", tmp_path / "projects"
-    (other / "suites").mkdir(parents=True)
+    make_suite(other)
     (other / "case").mkdir()
     assert find_root(other / "case" / "test.yaml", project, None).path == other
     assert find_root(tmp_path / "lone" / "test.yaml", project, None).path == tmp_path / "lone"
 
 
 def test_all_cases_of_a_root_share_it(tmp_path):
-    (tmp_path / "suites").mkdir()
+    make_suite(tmp_path)
     assert find_root(tmp_path / "a" / "test.yaml", tmp_path, None) is find_root(
         tmp_path / "b" / "test.yaml", tmp_path, None
     )

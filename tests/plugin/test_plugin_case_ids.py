@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from support.fault_endpoint import FaultEndpoint
 
+from pytest_agentbench.cli import main
 from pytest_agentbench.records.base import DIMENSIONS
 
 AGENT = """
@@ -169,3 +170,27 @@ def test_a_changed_question_is_asked_whatever_is_stored_under_earlier_ids(judged
     bench.rows("cases/sums/a.jsonl", {"id": "q1", "question": "3 + 1?"})
     assert asked()[1] == (1, 1)
     assert asked()[1] == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("above", ["models.yaml", "agents/x/agent.yaml"])
+def test_a_folder_above_the_project_changes_no_id_and_its_stored_runs_are_reused(bare, above, monkeypatch, capsys):
+    """Earlier versions named the rows below the folder above; sessions and commands do not."""
+    bare.write(above, "schema_version: 1\n")
+    bare.write("p/pytest.ini", "[pytest]\n")
+    bare.agent(AGENT, folder="p")
+    bare.rows("p/data/a.jsonl", SUM)
+    descriptor = bare.write("p/data/dataset.yaml", {"schema_version": 1, "name": "p/data/a", "files": ["a.jsonl"]})
+    monkeypatch.chdir(bare.path / "p")
+    output = ("--agentbench-output", str(bare.path / "outputs"))
+    assert bare.run(*output).outcomes == {"p/data/a.q1[agent]": "passed"}
+    descriptor.unlink()
+    for folder in ("p", "p/data"):
+        monkeypatch.chdir(bare.path / folder)
+        finished = bare.run(*output)
+        assert finished.outcomes == {"data/a.q1[agent]": "passed"}
+        assert [row["reused"] for row in finished.report["runs"]] == [True]
+        capsys.readouterr()
+        main(["list"])
+        assert capsys.readouterr().out.startswith("data/a.q1\t")
+    assert bare.lines("p/asked.txt") == ["2 + 2?"]

@@ -456,24 +456,25 @@ def test_a_case_folder_reaches_below_itself(tmp_path):
         (["pytest.ini"], "p/data/one"),
         (["p/.git"], "data/one"),
         (["p/.git", "p/data/setup.cfg"], "one"),
-        (["suites"], "p/data/one"),
-        (["models.yaml", "p/pyproject.toml"], "p/data/one"),
-        (["p/models.yaml", "p/data/pyproject.toml"], "data/one"),
+        (["models.yaml"], "one"),
+        (["models.yaml", "p/pyproject.toml"], "data/one"),
+        (["p/models.yaml", "p/data/pyproject.toml"], "one"),
         (["models.yaml", "p/.git"], "data/one"),
     ],
 )
 def test_datasets_are_named_by_their_path_below_root_or_project(tmp_path, marks, name):
     data = tmp_path / "p" / "data"
     data.mkdir(parents=True)
-    for mark in marks:
-        (tmp_path / mark).touch()
+    for mark in marks:  # no session with this root sees the models.yaml above it
+        (tmp_path / mark).write_text("schema_version: 1\n" if mark.endswith(".yaml") else "")
     for file in ("one.jsonl", "one.json"):
         assert dataset_name(data / file, ConfigRoot(data)) == name
 
 
 def test_a_config_root_names_what_lies_in_it_and_below(tmp_path):
-    (tmp_path / "models.yaml").touch()
+    (tmp_path / "models.yaml").write_text("schema_version: 1\n")
     (tmp_path / "data" / "suites").mkdir(parents=True)
+    (tmp_path / "data" / "suites" / "any.yaml").write_text("schema_version: 1\n")
     root = ConfigRoot(tmp_path)
     assert dataset_name(tmp_path / "data" / "one.jsonl", root) == "data/one"
     assert dataset_name(tmp_path.parent / "one.jsonl", root) == "one"

@@ -95,7 +95,9 @@ def find_adapter(name: str, root: ConfigRoot | None = None) -> Adapter:
         return _load(Path(added))
     path = Path(str(_DATA / name / FILE))
     if re.fullmatch(r"\w+", name) is None or not path.is_file():
-        raise ConfigError(f"there is no agent {name!r}{suggest(name, [*list_adapters(root)])}")
+        places = [*([] if own is None else [str(own.path / FOLDER)]), "plugins", "this package"]
+        hint = suggest(name, [*list_adapters(root)])
+        raise ConfigError(f"there is no agent {name!r}{hint} (searched: {', '.join(places)})")
     return _load(path)
 
 

@@ -162,7 +162,7 @@ def test_the_published_settings_are_those_of_the_originals_configuration() -> No
 
 
 def test_compat_excludes_the_tools_that_the_published_runs_were_not_offered(tmp_path: Path) -> None:
-    (tmp_path / "suites").mkdir()
+    (tmp_path / "models.yaml").write_text("schema_version: 1\n")
     servers = {name: {"command": "python3"} for name in ("Paper Search", "Time MCP", "OSINT Intelligence")}
     (tmp_path / "servers.yaml").write_text(yaml.safe_dump({"schema_version": 1, "servers": servers}))
     [root] = {decide_roots([tmp_path], tmp_path).of(tmp_path / "test.yaml")}
