@@ -410,8 +410,8 @@ async def _run(
                 context.servers = await start_servers(services, job, subject.servers, context, tape)
             started_at, context.trace = datetime.now(UTC), Recorder()
             limit = run_limit(plan.run_profile, subject.runner)
-            with set_environment(services, context) if is_serial(subject) else nullcontext():
-                end = await run_until_end(subject.runner, context, limit, tape)
+            around = partial(set_environment, services, context) if is_serial(subject) else nullcontext
+            end = await run_until_end(subject.runner, context, limit, tape, around)
     finally:
         await context.stop_servers()
         await context.stop_sandbox()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.services import Services
@@ -14,7 +14,7 @@ from pytest_agentbench.engine.subject import Subject
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.runners.base import OpenGateway, RunContext, RunEnd, Runner, conclude, end_by_error
+from pytest_agentbench.runners.base import RUN, OpenGateway, RunContext, RunEnd, Runner, conclude, end_by_error
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.tape import Tape
@@ -57,20 +57,30 @@ def set_environment(services: Services, context: RunContext) -> Iterator[None]:
         yield
 
 
-async def run_until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+Around = Callable[[], AbstractContextManager[Any]]
+
+
+async def run_until_end(
+    runner: Runner, context: RunContext, limit: float | None, tape: Tape | None, around: Around = nullcontext
+) -> RunEnd:
     """Return how the run ended: a provider's failure is a status like any other here, so that its trace is stored.
+
+    The runner runs in the block that `around` makes, within the run's own variables.
 
     What its gateway knows goes first: agents hide outages, or fail by them.
     """
     try:
-        end = await _run_to_end(runner, context, limit, tape)
+        end = await _run_to_end(runner, context, limit, tape, around)
     except Exception:
         if (found := _end_by_gateway(context, None)) is None:
             raise
         return found
     finally:
+        context.asking.ended = True
         if context.opened_gateway is not None:
             context.opened_gateway.close()
+        if (told := context.asking.describe_nothing()) is not None:
+            context.trace.provider["asked_nothing"] = told
     return _end_by_gateway(context, end) or end
 
 
@@ -80,7 +90,9 @@ def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
     `end` is what the runner says of it, None where it raised.
     """
     opened = context.opened_gateway
-    if opened is None or (end is not None and end.status == "timed_out" and opened.outage is None):
+    if opened is None:
+        return None
+    if end is not None and end.status == "timed_out" and opened.outage is None and opened.fault is None:
         return None
     try:
         return opened.find_end(answered=end is not None and end.status == "success")
@@ -88,18 +100,21 @@ def _end_by_gateway(context: RunContext, end: RunEnd | None) -> RunEnd | None:
         return end_by_error(error)
 
 
-async def _conclude(runner: Runner, context: RunContext) -> RunEnd:
+async def _conclude(runner: Runner, context: RunContext, around: Around) -> RunEnd:
     """Return how the run ended by what its runner returned, or by its provider's error."""
     try:
-        return conclude(await runner(context.case, context), context.trace)
+        with around():
+            return conclude(await runner(context.case, context), context.trace)
     except ProviderError as error:
         return end_by_error(error)
 
 
-async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
+async def _run_to_end(
+    runner: Runner, context: RunContext, limit: float | None, tape: Tape | None, around: Around
+) -> RunEnd:
     """Return how the run ended by its runner."""
     if limit is None and tape is None and context.client is None:  # nobody would look at the clock
-        return await _conclude(runner, context)
+        return await _conclude(runner, context, around)
     from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
 
     clock, timer = RunClock(), None
@@ -108,8 +123,9 @@ async def _run_to_end(runner: Runner, context: RunContext, limit: float | None, 
             if tape is not None:
                 tape.timer = timer
             RUN_CLOCK.set(clock)
+            RUN.set(context)
             context.variables = copy_context()
-            return await _conclude(runner, context)
+            return await _conclude(runner, context, around)
     except TimeoutError:
         if timer is None or not timer.expired():
             raise  # the agent's own

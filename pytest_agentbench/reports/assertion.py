@@ -140,6 +140,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     lines += [
         "",
         *_broken_tool_lines(artifact),
+        *_asking_lines(artifact),
         *ended,
         *_answer_lines(artifact.final_output),
         *_change_lines(artifact),
@@ -314,6 +315,11 @@ def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
     """Return what no agent is to blame for: tools whose own code failed in the run."""
     said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
     return [*map(_shorten_line, said[:3]), ""] if said else []
+
+
+def _asking_lines(artifact: RunArtifact) -> list[str]:
+    told = artifact.provider.get("asked_nothing")
+    return _wrap_text("gateway:", told) if isinstance(told, str) else []
 
 
 def _change_lines(artifact: RunArtifact) -> list[str]:

@@ -138,6 +138,8 @@ def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
         found["adapted"] = [sendable(str(each), 80) for each in adapted]
     if (source := artifact.provider.get("usage_source")) in ("gateway", "gateway_partial"):
         found["usage_source"] = source
+    if isinstance(told := artifact.provider.get("asked_nothing"), str):
+        found["asked_nothing"] = sendable(told, CHECK_MESSAGE_LIMIT)
     return found
 
 

@@ -33,6 +33,7 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
+from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
@@ -200,6 +201,11 @@ class OpenGateway(Protocol):
         """Return why nothing more is asked there, None where more may be."""
         ...
 
+    @property
+    def fault(self) -> str | None:
+        """Return what went wrong in the gateway itself since it was opened."""
+        ...
+
     def find_end(self, *, answered: bool) -> RunEnd | None:
         """Return how the run ended by what was asked there, None where that says nothing. Raises its outage."""
         ...
@@ -220,6 +226,7 @@ class RunContext:
     there are none. `parallel_tools` is the run profile's word on the calls of one reply.
     `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
     that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
+    `asking` is what the agent asked of its gateway.
     `strict` is the session's. `open_gateway` is called by whoever first asks for `gateway`, `listen_for` by a
     runner with a Gateway of its own; `variables` are those of the run's task, for what answers it elsewhere.
     """
@@ -249,6 +256,7 @@ class RunContext:
     listen_for: Callable[[Any], OpenGateway] | None = None
     variables: contextvars.Context | None = None
     opened_gateway: OpenGateway | None = None
+    asking: Asking = field(default_factory=Asking)
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _sandbox: asyncio.Task[Sandbox] | None = None
     _tool_state: dict[str, Any] = field(default_factory=dict)
@@ -346,6 +354,10 @@ class RunContext:
             state=self._tool_state,
         )
         return Toolbox(self.offered, context)
+
+
+RUN: contextvars.ContextVar[RunContext | None] = contextvars.ContextVar("agentbench_run", default=None)
+"""The run that a task or thread belongs to."""
 
 
 class RunEnd(NamedTuple):

@@ -155,6 +155,58 @@ def test_a_tool_that_a_provider_would_run_fails_the_run(bench):
     assert run["error"]["code"] == "server_tool"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("context.gateway.key", "no request arrived"),
+        ("ask(case, context, model='gpt-x')", "it asked for the model 'gpt-x' at /v1/chat/completions, which is not"),
+        (
+            "httpx2.post(context.gateway.openai_base_url + '/embeddings', json={})",
+            "it asked at POST /v1/embeddings, which is not served",
+        ),
+    ],
+)
+def test_a_program_that_asked_nothing_of_its_gateway_says_so_where_it_fails(bench, does, told):
+    bench.write("conftest.py", ASKING + f"def agent(case, context): {does}; return 'Rome'")
+    bench.case("one")
+    finished = bench.run("--model=demo")
+    assert finished.outcomes == {"one[demo]": "failed"}, finished.text
+    said = f"this program asked nothing of the run's gateway: {told}"
+    assert said in " ".join(finished.text.split())
+    assert finished.runs["one[demo]"]["asked_nothing"].startswith(said)
+    assert stored_run(bench)["provider"]["asked_nothing"].startswith(said)
+
+
+@pytest.mark.slow
+def test_a_client_that_is_made_in_the_first_run_asks_for_no_other(bench):
+    agent = """
+clients = []
+both = threading.Barrier(2)
+
+async def agent(case, context):
+    import openai
+    if not clients:
+        clients.append(openai.AsyncOpenAI(base_url=context.gateway.openai_base_url, api_key="x", max_retries=0))
+    await asyncio.to_thread(both.wait)
+    messages = [{"role": "user", "content": case.messages[0].content}]
+    try:
+        answer = await clients[0].chat.completions.create(model="demo", messages=messages)
+        return answer.choices[0].message.content
+    except openai.APIStatusError as error:
+        return str(error)
+"""
+    bench.write("conftest.py", ASKING + agent)
+    for number in range(2):
+        bench.case(f"case_{number}")
+        bench.write(f"cases/case_{number}/demo.yaml", DEMO)
+    finished = bench.run("--model=demo")
+    assert sorted(finished.outcomes.values()) == ["failed", "passed"], finished.text
+    [told] = [row["asked_nothing"] for row in finished.runs.values() if row["outcome"] == "failed"]
+    assert "1 request came with the token of another run, by a client that several runs share" in told
+    assert "send `gateway.headers` with each request" in told
+
+
 def test_what_an_agent_says_that_it_used_is_kept_beside_what_was_counted(bench):
     agent = """
 def agent(case, context):

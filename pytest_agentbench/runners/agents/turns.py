@@ -281,6 +281,8 @@ class _Session:
         if gateway.outage is not None:
             raise gateway.outage
         if done.killed == "time-out":
+            if gateway.fault is not None:
+                gateway.find_end(answered=False)
             limit = self.prepared.fields.timeout_seconds
             return _make_end("timed_out", "run_timeout", f"no answer within timeout_seconds ({limit:g} s), in {turn}")
         if done.killed is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.errors import InfrastructureError, ProviderError, UnavailableError
 from pytest_agentbench.models.clock import RUN_CLOCK
 from pytest_agentbench.models.completions import parse_object
 from pytest_agentbench.models.completions_http import JSONReply, read_body
@@ -30,7 +30,8 @@ from pytest_agentbench.models.spelling import compose_request
 from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError, Usage
-from pytest_agentbench.runners.base import Recorder, RunEnd
+from pytest_agentbench.runners.asking import Asking
+from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean
 from pytest_agentbench.runners.chat import Requests, settled
 from pytest_agentbench.runners.gateway.answering import ReplyStream, canned_reply, count_tokens
 from pytest_agentbench.runners.gateway.bounds import Pace, SlotPool, is_deep, is_plain
@@ -41,7 +42,7 @@ from pytest_agentbench.runners.gateway.server import listening
 from pytest_agentbench.runners.gateway.trace import ToolTrace, restore_case_words
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 UsageSource = Literal["gateway", "gateway_partial"]
 
@@ -114,7 +115,10 @@ class Gateway:
         self._server_tool: str | None = None
         # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
-        self._clock = self._variables.get(RUN_CLOCK)
+        self._clock, self.run = self._variables.get(RUN_CLOCK), self._variables.get(RUN)
+        self._asking_record = Asking() if self.run is None else self.run.asking
+        self._asking_record.expected = True
+        self.fault: str | None = None
         self._dialects: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
@@ -122,8 +126,11 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
         """Listen at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
-        async with listening(self.app, socket):
+        async with listening(self.app, socket, self._note_fault):
             yield
+
+    def _note_fault(self, fault: str) -> None:
+        self.fault = fault
 
     @contextlib.contextmanager
     def turn(self, *texts: str) -> Iterator[None]:
@@ -182,6 +189,8 @@ class Gateway:
         """
         if (outage := self.outage) is not None:
             raise outage
+        if self.fault is not None and not answered:
+            raise InfrastructureError(f"the run's gateway failed, and its agent may have failed by that: {self.fault}")
         if self._failure is not None and not answered:
             raise self._failure
         if self._server_tool is not None:
@@ -206,7 +215,12 @@ class Gateway:
         if route.kind != "ask":
             await self._pace.wait()
         # Taken before the body is read: slots bound what lies in memory, too.
-        async with self._slots.take(_count_slots(scope)):
+        slots = _count_slots(scope)
+        if slots is None:
+            async with self._slots.take(1):
+                receive, slots = await _read_ahead(receive)
+            request = Request(scope, receive)
+        async with self._slots.take(slots):
             try:
                 if any(key != self.key for key in list_keys(request.headers, query)):
                     self._note(foreign_key=True)
@@ -236,6 +250,7 @@ class Gateway:
             return JSONReply(dialect.describe_model(name))
         path = name_path(request.scope["path"], route.token)
         self._trace.event("refused_endpoint", method=request.method[:20], path=path)
+        self._asking_record.refuse(f"it asked at {request.method[:20]} {path}, which is not served")
         raise RequestRefused(404, f"{request.method} {path} is not served here; there are {SERVED}", "unknown_route")
 
     @cached_property
@@ -252,7 +267,8 @@ class Gateway:
         asked = dialect.read(given, route)
         # A list in JSON, which is no stream of events, is written here alone
         passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
-        self._check(asked, passes=passes)
+        path = name_path(request.scope["path"], route.token)
+        self._check(asked, path, passes=passes)
         self._check_turn(dialect, passes=passes)
         return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
@@ -274,13 +290,18 @@ class Gateway:
         if self._asked >= _MOST_REQUESTS:
             raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
         self._asked += 1
+        self._asking_record.asked += 1
 
-    def _check(self, asked: Asked, *, passes: bool) -> None:
+    def _check(self, asked: Asked, path: str, *, passes: bool) -> None:
         """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
                 require_model(asked)
                 self._refused = asked.model
+                name = clean(asked.model)[:_MOST_OF_A_NAME]
+                if self._note(refused_models=[name]):
+                    self._trace.event("refused_model", model=name, path=path)
+                self._asking_record.refuse(f"it asked for the model {name!r} at {path}, which is not the run's")
                 message = f"this run has the model {self._model.requested_model!r} and no other, not {asked.model!r}"
                 raise RequestRefused(404, message, "model_not_found")
             self._note(rewritten_models=[asked.model])
@@ -464,6 +485,7 @@ def _explain_trouble(failure: str) -> ProviderError:
     return ProviderError(said, code="timeout", retryable=True)
 
 
+_MOST_OF_A_NAME = 200
 _MOST_NOTED = 50
 """How many different names, which agents may make up, a fact holds."""
 
@@ -476,8 +498,26 @@ def _is_outage(failure: BaseException | None) -> bool:
     return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _TOLD)
 
 
-def _count_slots(scope: Scope) -> int:
-    """Return how many slots a request of this length needs."""
+def _count_slots(scope: Scope) -> int | None:
+    """Return how many slots a request of this length needs, None for one in chunks, whose length is not known."""
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return None
     # A number: the server has refused everything else.
-    length = dict(scope["headers"]).get(b"content-length", b"0")
+    length = headers.get(b"content-length", b"0")
     return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
+
+
+async def _read_ahead(receive: Receive) -> tuple[Receive, int]:
+    """Return what gives the request from its beginning, and its slots: one if it fits into one, else all of them."""
+    body, more = bytearray(), True
+    while more and len(body) < _BYTES_PER_SLOT:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    begun: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": more}]
+
+    async def receive_again() -> Message:
+        return begun.pop() if begun else await receive()
+
+    return receive_again, _SLOTS if more else 1

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -18,8 +18,9 @@ from starlette.requests import Request
 from pytest_agentbench.models.completions_http import JSONReply
 from pytest_agentbench.models.dialects.base import Route
 from pytest_agentbench.models.dialects.choice import DIALECTS, find_route
+from pytest_agentbench.runners.gateway.callers import Callers
 from pytest_agentbench.runners.gateway.gateway import Gateway
-from pytest_agentbench.runners.gateway.keys import list_keys
+from pytest_agentbench.runners.gateway.keys import RUN_HEADER, list_keys
 from pytest_agentbench.runners.gateway.server import Server
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _TOKEN_BYTES = 18
 _MOST_CONNECTIONS, _MOST_OF_A_RUN = 1024, 32
+_MOST_WITHOUT_RUN = 64
+"""Connections that have not sent a token of a run that is under way; each of them is closed after seconds."""
+
+_SHARED_CLIENT = (
+    "this client has the address or key of another run: it was made once and is used by several runs. Send "
+    "`gateway.headers` with each request (`extra_headers=context.gateway.headers`), or make a client for each run"
+)
 
 
 class Listener:
@@ -41,8 +49,9 @@ class Listener:
         self._gateways: dict[bytes, Gateway | None] = {}
         self._secret = os.urandom(32)
         self._open: Counter[bytes] = Counter()
-        self._server = Server(self._app, _MOST_CONNECTIONS)
+        self._server = Server(self._app, _MOST_CONNECTIONS, _MOST_WITHOUT_RUN, tell=self._note_fault)
         bound = socket.create_server((_HOST, 0))
+        self._callers = Callers(bound.getsockname()[1])
         self.url = f"http://{_HOST}:{bound.getsockname()[1]}"
         # Nobody waits for it: until it has started, the kernel keeps connections waiting.
         self._starting: Future[None] = asyncio.run_coroutine_threadsafe(self._server.start(bound), loop)
@@ -59,8 +68,19 @@ class Listener:
 
     async def close(self) -> None:
         """End what is being answered, and listen no more."""
+        self._callers.close()
         await asyncio.wrap_future(self._starting)
         await self._server.close()
+
+    def _find(self, tokens: Iterable[str]) -> bytes | None:
+        """Return the digest of the first token that is or was a run's."""
+        return next((each for each in map(self._digest, tokens) if each in self._gateways), None)
+
+    def _note_fault(self, fault: str) -> None:
+        # Whose connection it was is not known
+        for gateway in self._gateways.values():
+            if gateway is not None:
+                gateway.fault = fault
 
     def _digest(self, token: str) -> bytes:
         # What is looked up is a keyed hash: the time that takes tells nothing of other runs' tokens.
@@ -70,15 +90,25 @@ class Listener:
         request = Request(scope, receive)
         route = find_route(scope["method"], scope["path"], request.headers)
         query = scope["query_string"].decode("latin-1")
-        tokens = list_keys(request.headers, query) if route.token is None else (route.token,)
-        digest = next((each for each in map(self._digest, tokens) if each in self._gateways), None)
+        named = request.headers.get(RUN_HEADER)
+        digest = self._find([named]) if named else None
+        is_named = digest is not None
+        if digest is None:
+            digest = self._find(list_keys(request.headers, query) if route.token is None else (route.token,))
         if digest is None:
             await _refuse(route, 401, "invalid_token", "no run has this token")(scope, receive, send)
             return
         gateway = self._gateways[digest]
+        # A run that is named with the request itself is meant, whatever task sends it
+        caller = None if is_named else self._callers.take(scope["client"])
+        if caller is not None and (gateway is None or gateway.run is not caller) and not caller.asking.ended:
+            caller.asking.shared += 1
+            await _refuse(route, 409, "other_run", _SHARED_CLIENT)(scope, receive, send)
+            return
         if gateway is None:
             await _refuse(route, 409, "no_turn", "the agent's turn is over")(scope, receive, send)
             return
+        self._server.admit()
         async with self._counted(digest):
             await gateway.app(scope, receive, send)
 

@@ -28,6 +28,11 @@ class ListenedGateway:
         """Return why nothing more is asked, None where more may be."""
         return self.gateway.outage
 
+    @property
+    def fault(self) -> str | None:
+        """Return what went wrong in the gateway itself since it was opened."""
+        return self.gateway.fault
+
     def find_end(self, *, answered: bool) -> RunEnd | None:
         """Return how the run ended by what was asked. Raises as the gateway's own does."""
         return self.gateway.find_end(answered=answered)

@@ -7,38 +7,44 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, MutableMapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.runners.chat import settled
+from pytest_agentbench.runners.gateway.exchange import MOST_HEAD, Exchange, MalformedError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import ASGIApp
 
 
 _BACKLOG = 128
 _MOST_CONNECTIONS = 32
-"""How many a run has open at a time; those beyond are closed at once, so that none takes the others' open files."""
+"""How many a run has open at a time; those beyond wait in the kernel, so that none takes the others' open files."""
 
-_MOST_HEAD = 16 * 1024
-_MOST_UNREAD = 64 * 2**20
-_PIECE = 64 * 1024
-_READ_SECONDS = 60.0
-"""How long a request may take to arrive."""
+_HEAD_SECONDS = 5.0
+"""Seconds from the start of a connection to the end of its request's head, or until its run is known."""
+
+_PRESSED_SECONDS = 1.0
+"""The same if others wait, and as many connections as may have no run yet are open."""
+
+_RETRY_SECONDS = 0.1
+"""Seconds between two attempts to accept a connection, after an error of the system."""
 
 _logger = logging.getLogger(__name__)
 
+Tell = Callable[[str], None]
+"""Gets what went wrong in the server itself: its clients may have failed by it."""
+
 
 @contextlib.asynccontextmanager
-async def listening(app: ASGIApp, path: Path) -> AsyncIterator[None]:
+async def listening(app: ASGIApp, path: Path, tell: Tell = lambda fault: None) -> AsyncIterator[None]:
     """Serve `app` at `path`, to every user, inside the block. The socket's file stays.
 
     Raises OSError where it cannot be made.
     """
-    server = Server(app, _MOST_CONNECTIONS)
+    server = Server(app, _MOST_CONNECTIONS, tell=tell)
     await server.start(_bind(path))
     try:
         yield
@@ -47,171 +53,129 @@ async def listening(app: ASGIApp, path: Path) -> AsyncIterator[None]:
 
 
 class Server:
-    """An ASGI app behind a socket, with at most so many connections at a time.
+    """An ASGI app behind a socket, with at most so many connections at a time; others wait in the kernel.
 
-    A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
-    chunked one that a client which sends single bytes holds up the loop, and with it all other runs, for seconds.
+    A connection is one request. It is closed if its head does not come within seconds. With `strangers` the app has to
+    `admit` each connection, and so many may be open that it has not.
     """
 
-    # Not uvicorn, which has no limit for the time that a body takes, and answers connections beyond its limit where
-    # closing them costs nothing.
+    # Not uvicorn, which has no limit for the time that a body takes, and whose parser takes so long for each chunk that
+    # a client which sends single bytes holds up the loop, and with it all other runs, for seconds. Not asyncio's own
+    # Server, which accepts without limit, and for a second nothing at all where there are too many open files.
 
-    def __init__(self, app: ASGIApp, connections: int) -> None:
-        self._app, self._connections = app, connections
+    def __init__(
+        self, app: ASGIApp, connections: int, strangers: int | None = None, *, tell: Tell = lambda fault: None
+    ) -> None:
+        self._app, self._connections, self._strangers, self._tell = app, connections, strangers, tell
         self._answering: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._waiting: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        self._room = asyncio.Event()
+        self._bound: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
 
     async def start(self, bound: socket.socket) -> None:
         """Listen at a socket that is bound already."""
-        self._server = await asyncio.start_server(self._connected, sock=bound, backlog=_BACKLOG, limit=_MOST_HEAD)
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+        self._bound = bound
+        self._accepting = asyncio.create_task(self._accept(bound))
 
     async def close(self) -> None:
         """Close all connections; what is still being answered is cancelled and has ended."""
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            await settled([self._accepting])
         await settled(list(self._answering))
-        if self._server is not None:
-            await self._server.wait_closed()
+        if self._bound is not None:
+            self._bound.close()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._answering) >= self._connections:
-            writer.transport.abort()
-            return
-        # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
-        task = asyncio.ensure_future(_answer(self._app, _Exchange(reader, writer)))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+    def admit(self) -> None:
+        """Let the connection that the current task answers be open for as long as its request takes."""
+        task = asyncio.current_task()
+        if task is not None and (timer := self._waiting.pop(task, None)) is not None:
+            timer.cancel()
+            self._room.set()
 
+    async def _accept(self, bound: socket.socket) -> None:
+        """Accept connections, whatever happens to any of them."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._make_room()
+                accepted, _ = await loop.sock_accept(bound)
+            except ConnectionError:  # the client has gone
+                continue
+            except Exception as error:
+                # Too many open files, as a rule: those of connections without a run are the first to go
+                self._tell(f"accepting a connection failed: {error}")
+                _logger.warning("accepting a connection failed", exc_info=error)
+                self._drop_oldest()
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
+            task = asyncio.create_task(self._answer(accepted))
+            self._waiting[task] = loop.call_later(_HEAD_SECONDS, task.cancel)
+            self._answering.add(task)
+            task.add_done_callback(self._forget)
 
-async def _answer(app: ASGIApp, exchange: _Exchange) -> None:
-    """Answer the one request of a connection, from its first byte to the end of the connection."""
-    with contextlib.suppress(ConnectionError):
+    async def _make_room(self) -> None:
+        """Wait until a further connection may be open."""
+        loop = asyncio.get_running_loop()
+        while True:
+            pressed = self._strangers is not None and len(self._waiting) >= self._strangers
+            if not pressed and len(self._answering) < self._connections:
+                return
+            left: float | None = None
+            if pressed:
+                # Others wait: the oldest connection without a run goes, once it has had the time to send a head
+                left = next(iter(self._waiting.values())).when() - _HEAD_SECONDS + _PRESSED_SECONDS - loop.time()
+                if left <= 0:
+                    self._drop_oldest()
+                    continue
+            self._room.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._room.wait()
+
+    def _drop_oldest(self) -> None:
+        if (task := next(iter(self._waiting), None)) is not None:
+            self._waiting.pop(task).cancel()
+            task.cancel()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._answering.discard(task)
+        if (timer := self._waiting.pop(task, None)) is not None:
+            timer.cancel()
+        self._room.set()
+
+    async def _answer(self, accepted: socket.socket) -> None:
+        """Answer the one request of a connection, from its first byte to the end of the connection."""
+        with accepted, contextlib.suppress(ConnectionError):
+            loop = asyncio.get_running_loop()
+            reader = asyncio.StreamReader(MOST_HEAD, loop)
+            protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted)
+            exchange = Exchange(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+            try:
+                await self._respond(exchange)
+                await exchange.close()
+            finally:
+                # Closing would wait for a client that reads nothing.
+                transport.abort()
+
+    async def _respond(self, exchange: Exchange) -> None:
         try:
-            await _respond(app, exchange)
-            await exchange.close()
-        finally:
-            # Closing would wait for a client that reads nothing.
-            exchange.writer.transport.abort()
-
-
-async def _respond(app: ASGIApp, exchange: _Exchange) -> None:
-    try:
-        scope = await exchange.scope()
-    except _MalformedError as error:
-        await exchange.send_status(error.status)
-        return
-    try:
-        await app(scope, exchange.receive, exchange.send)
-    except ConnectionError:
-        raise
-    except Exception:
-        _logger.exception("answering an agent's request failed")
-        await exchange.send_status(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-class _MalformedError(Exception):
-    """Raised where what came is no request that is served here."""
-
-    def __init__(self, status: HTTPStatus) -> None:
-        super().__init__(status.phrase)
-        self.status = status
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """Request and its response. `missing` is how much of the body has not come yet, in bytes.
-
-    All of it raises ConnectionError where the client has gone, or does not send what it should in time.
-    """
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    missing: int = 0
-    deadline: float | None = None
-    read: bool = False
-    begun: bool = False
-
-    async def scope(self) -> Scope:
-        """Return the request's head. Raises _MalformedError."""
-        try:
-            async with asyncio.timeout(_READ_SECONDS):
-                head = await self.reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError as error:
-            raise _MalformedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
-        except (TimeoutError, asyncio.IncompleteReadError) as error:
-            raise ConnectionAbortedError("the request did not come") from error
-        first, *lines = head[:-4].decode("latin-1").split("\r\n")
-        words = first.split(" ")
-        # 1.0 and 1.1 are the same here: each response closes its connection.
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise _MalformedError(HTTPStatus.BAD_REQUEST)
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers:
-            raise _MalformedError(HTTPStatus.LENGTH_REQUIRED)
-        if not (length.isascii() and length.isdigit() and len(length) < 16):
-            raise _MalformedError(HTTPStatus.BAD_REQUEST)
-        self.missing = int(length)
-        return {
-            "type": "http",
-            "method": words[0],
-            "path": words[1].partition("?")[0],
-            "query_string": words[1].partition("?")[2].encode("latin-1"),
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
-        }
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        """Return the next piece of the body; behind its end, that the client has gone, or has sent more than one
-        request.
-        """
-        if self.read:
-            await self.reader.read(1)
-            return {"type": "http.disconnect"}
-        piece = await self._piece() if self.missing else b""
-        self.missing -= len(piece)
-        self.read = not self.missing
-        return {"type": "http.request", "body": piece, "more_body": not self.read}
-
-    async def _piece(self) -> bytes:
-        """Return the next piece. Time runs from the first one on: before that nobody may have been ready for it."""
-        if self.deadline is None:
-            self.deadline = asyncio.get_running_loop().time() + _READ_SECONDS
-        try:
-            async with asyncio.timeout_at(self.deadline):
-                piece = await self.reader.read(min(self.missing, _PIECE))
-        except TimeoutError as error:
-            raise ConnectionAbortedError("the request did not come") from error
-        if not piece:
-            raise ConnectionAbortedError("the request ended early")
-        return piece
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the response."""
-        if message["type"] == "http.response.start":
-            self.begun = True
-            headers = [*message["headers"], (b"connection", b"close")]
-            lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-            self.writer.write(_status_line(message["status"]) + lines + b"\r\n")
-        else:
-            self.writer.write(message.get("body", b""))
-        await self.writer.drain()
-
-    async def send_status(self, status: HTTPStatus) -> None:
-        """Send a response that is nothing but its status; none where one has begun."""
-        if not self.begun:
-            await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
-
-    async def close(self) -> None:
-        """Wait until all that was sent has left, and the body has come: before that, clients read no response."""
-        # A client that is refused early sends its whole body before it reads why: so it is taken, and dropped.
-        while 0 < self.missing <= _MOST_UNREAD:
-            self.missing -= len(await self._piece())
-        self.writer.close()
-        await self.writer.wait_closed()
-
-
-def _status_line(status: int) -> bytes:
-    return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n".encode("ascii")
+            scope = await exchange.scope()
+            if self._strangers is None:
+                self.admit()
+            await self._app(scope, exchange.receive, exchange.send)
+        except MalformedError as error:
+            await exchange.refuse(error.status)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            self._tell(f"answering a request failed: {type(error).__name__}: {error}")
+            _logger.exception("answering an agent's request failed")
+            await exchange.send_status(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _bind(path: Path) -> socket.socket:

@@ -119,11 +119,6 @@ def test_what_is_not_answered_is_refused_in_the_dialects_own_words(tmp_path: Pat
                 refused(it, spoken, response, status, code)
             assert it.gateway.refused == "other"
             assert it.gateway.server_tool is not None
-            chunked = await it.http.post(path, content=chunks())
-            assert chunked.status_code == 411
-
-    async def chunks() -> Any:
-        yield b"{}"
 
     with told() as (model, requests):
         asyncio.run(run(model))

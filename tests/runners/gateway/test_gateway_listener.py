@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
+import resource
+import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,12 @@ from runners.gateway.gateway_support import CHAT, MESSAGES, SPOKEN, Spoken
 from runners.runners_support import assistant, make_case, told
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunnerEvent
-from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.runners.base import RUN, RunContext
+from pytest_agentbench.runners.gateway import server as server_module
 from pytest_agentbench.runners.gateway.listener import Listener
 from pytest_agentbench.runners.gateway.opening import open_gateway
 
@@ -35,13 +40,31 @@ def no_sandboxes() -> Any:
     raise AssertionError("no run here has a sandbox")
 
 
+class Sleepers:
+    """Connections of this process that send nothing, or half a head."""
+
+    def __init__(self, listener: Listener, number: int) -> None:
+        host, _, port = listener.url.removeprefix("http://").partition(":")
+        self.open = [socket.socket() for _ in range(number)]
+        for at, each in enumerate(self.open):
+            each.setblocking(False)
+            each.connect_ex((host, int(port)))
+            if at % 2:
+                with suppress(OSError):
+                    each.send(b"POST /v1/chat/comp")
+
+    def close(self) -> None:
+        for each in self.open:
+            each.close()
+
+
 @asynccontextmanager
 async def listening(model: Model) -> AsyncIterator[tuple[Listener, Make, httpx2.AsyncClient]]:
     """A listener, what makes a run of the model that may ask there, and an HTTP client."""
     listener, endpoints = Listener(asyncio.get_running_loop()), Endpoints(concurrency=100)
 
     def make(text: str = "Go.", **settings: Any) -> RunContext:
-        return RunContext(
+        context = RunContext(
             make_case(Path("case"), text=text),
             no_sandboxes,
             model=model,
@@ -49,6 +72,9 @@ async def listening(model: Model) -> AsyncIterator[tuple[Listener, Make, httpx2.
             settings={"retries": 0, **settings},
             open_gateway=lambda context: open_gateway(context, listener),
         )
+        context.variables = copy_context()
+        context.variables.run(RUN.set, context)
+        return context
 
     try:
         async with httpx2.AsyncClient(base_url=listener.url) as http:
@@ -207,6 +233,114 @@ def test_one_runs_connections_leave_room_for_the_others() -> None:
 
     with FaultEndpoint(lambda message, nth: "hang" if message == "Go." else "ok") as endpoint:
         asyncio.run(run(endpoint))
+
+
+@pytest.mark.slow
+def test_connections_without_a_token_are_few_and_keep_no_run_from_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_PRESSED_SECONDS", 0.2)
+
+    async def run(model: Model) -> None:
+        async with listening(model) as (listener, make, http):
+            context = make()
+            url, before = f"/r/{context.gateway.key}{CHAT.path}", len(os.listdir("/proc/self/fd"))
+            sleepers = Sleepers(listener, 300)
+            try:
+                for _ in range(3):
+                    response = await http.post(url, json=CHAT.ask("Go.", "told-v1"), timeout=30)
+                    assert CHAT.text(response.json()) == "Hello."
+                    assert len(os.listdir("/proc/self/fd")) - before - 300 < 80
+            finally:
+                sleepers.close()
+            assert context.opened_gateway is not None
+            assert context.opened_gateway.find_end(answered=False) is None
+
+    with told(*[assistant("Hello.")] * 3) as (model, _):
+        asyncio.run(run(model))
+
+
+def test_too_many_open_files_are_the_listeners_fault_and_its_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(model: Model) -> None:
+        async with listening(model) as (_, make, http):
+            context, later = make(), make("Another.")
+            url = f"/r/{context.gateway.key}{CHAT.path}"
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            filler = [os.open("/dev/null", os.O_RDONLY)]
+            # The client's own socket is the last one that may be open
+            resource.setrlimit(resource.RLIMIT_NOFILE, (filler[0] + 60, hard))
+            try:
+                with suppress(OSError):
+                    while True:
+                        filler.append(os.open("/dev/null", os.O_RDONLY))
+                os.close(filler.pop())
+                asking = asyncio.create_task(http.post(url, json=CHAT.ask("Go.", "told-v1"), timeout=30))
+                opened = context.opened_gateway
+                assert opened is not None
+                async with asyncio.timeout(10):
+                    while True:
+                        await asyncio.sleep(0.01)
+                        if opened.fault is not None:
+                            break
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for each in filler:
+                    os.close(each)
+            assert CHAT.text((await asking).json()) == "Hello."  # it goes on as soon as there is room
+            with pytest.raises(InfrastructureError, match=r"accepting a connection failed: .*Too many open files"):
+                opened.find_end(answered=False)
+            assert opened.find_end(answered=True) is None
+            assert later.gateway.key
+            assert later.opened_gateway is not None
+            assert later.opened_gateway.fault is None
+
+    with told(assistant("Hello.")) as (model, _):
+        asyncio.run(run(model))
+
+
+@pytest.mark.slow
+@spoken
+@pytest.mark.parametrize("size", [10, 5 * 2**20], ids=["small", "more than a slot"])
+def test_a_request_in_chunks_is_answered(spoken: Spoken, size: int) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        body = json.dumps(spoken.ask("Go." + "x" * size, "told-v1")).encode()
+        for at in range(0, len(body), 100_000):
+            yield body[at : at + 100_000]
+
+    async def run(model: Model) -> None:
+        async with listening(model) as (_, make, http):
+            url = f"/r/{make().gateway.key}{spoken.at('told-v1')}"
+            response = await http.post(url, content=chunks(), headers={"content-type": "application/json"})
+            assert spoken.text(response.json()) == "Hello."
+
+    with told(assistant("Hello.")) as (model, _):
+        asyncio.run(run(model))
+
+
+def test_a_client_that_runs_share_is_told_to_name_the_run_with_each_request() -> None:
+    async def ask(context: RunContext, url: str, **headers: str) -> httpx2.Response:
+        RUN.set(context)
+        async with httpx2.AsyncClient() as http:
+            return await http.post(url, json=CHAT.ask("Go.", "told-v1"), headers=headers)
+
+    async def run(model: Model) -> None:
+        async with listening(model) as (_, make, _):
+            first, second = make(), make()
+            url = first.gateway.openai_base_url + "/chat/completions"
+            assert (await asyncio.create_task(ask(first, url))).status_code == 200
+            refused = await asyncio.create_task(ask(second, url))
+            assert (refused.status_code, CHAT.code(refused.json())) == (409, "other_run")
+            assert "gateway.headers" in refused.text
+            told = second.asking.describe_nothing()
+            assert told is not None
+            assert "1 request came with the token of another run" in told
+            answered = await asyncio.create_task(ask(second, url, **second.gateway.headers))
+            assert answered.status_code == 200
+            assert [each.trace.provider["requests"] for each in (first, second)] == [1, 1]
+            end(first)  # the token of a run that has ended is another run's, too
+            refused = await asyncio.create_task(ask(second, url))
+            assert (refused.status_code, CHAT.code(refused.json())) == (409, "other_run")
+
+    with told(*[assistant("Hello.")] * 2) as (model, _):
+        asyncio.run(run(model))
 
 
 def test_a_plain_function_opens_its_gateway_from_its_thread_and_sdks_find_it() -> None:

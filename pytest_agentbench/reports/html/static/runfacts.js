@@ -47,6 +47,7 @@ export function runFacts(row, detail) {
     ["Ended", run.error == null ? run.status : `${run.status} (${textOf(run.error.code).text})`],
     ["End", run.end_reason == null ? null : [textOf(run.end_reason).text.replaceAll("_", " "), ...endFacts(run.end_detail)].join(", ")],
     ["Adapted to the endpoint", Array.isArray(request.adapted) ? request.adapted.map((each) => textOf(each).text).join(", ") : null],
+    ["Gateway", provider.asked_nothing == null ? null : textOf(provider.asked_nothing).text],
     ["Error", run.error == null ? null : textBox(run.error.message)],
     ["Runner", run.runner_type],
     ["Model asked for", run.model?.requested_model],

@@ -1,0 +1,73 @@
+"""Know which run of this process opened a connection to the session's listener."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import weakref
+from collections import deque
+from typing import Any
+
+from pytest_agentbench.runners.base import RUN, RunContext
+
+_MOST_OPENED = 4096
+"""Connections that are remembered until their request comes; idle ones are few and closed after seconds."""
+
+
+class Callers:
+    """The runs whose tasks and threads open connections to a port of this machine.
+
+    A client that is made once for all runs sends every request with the token of the run that it was made in. HTTP does
+    not say who asks; Python does: it reports each call of `connect` in the context of the caller, which is the run's.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._opened: deque[tuple[weakref.ref[socket.socket], RunContext]] = deque(maxlen=_MOST_OPENED)
+        _watch(self)
+
+    def close(self) -> None:
+        """Watch no more."""
+        _WATCHING.pop(self._port, None)
+
+    def note(self, connecting: socket.socket, run: RunContext) -> None:
+        """Note a connection that is about to be made. In any thread."""
+        self._opened.append((weakref.ref(connecting), run))
+
+    def take(self, client: Any) -> RunContext | None:
+        """Return the run that opened the connection whose other end is at `client`; None: it cannot be known.
+
+        Unknown are other processes, threads that an agent started itself, and what was started outside of runs.
+        """
+        for opened in list(self._opened):
+            connecting, found = opened[0](), None
+            with contextlib.suppress(OSError):  # it is closed
+                found = connecting.getsockname() if connecting is not None else None
+            if found is None or found == client:
+                with contextlib.suppress(ValueError):
+                    self._opened.remove(opened)
+            if found is not None and found == client:
+                return opened[1]
+        return None
+
+
+_WATCHING: dict[int, Callers] = {}
+_installed = False
+
+
+def _watch(callers: Callers) -> None:
+    global _installed
+    _WATCHING[callers._port] = callers
+    if not _installed:
+        _installed = True
+        sys.addaudithook(_on_event)
+
+
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and _WATCHING and (run := RUN.get()) is not None:
+        connecting, address = arguments
+        if isinstance(address, tuple) and len(address) > 1 and isinstance(address[1], int):
+            callers = _WATCHING.get(address[1])
+            if callers is not None:
+                callers.note(connecting, run)
