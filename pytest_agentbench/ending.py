@@ -23,9 +23,11 @@ class RunCalls:
         self._calls: dict[_Call, bool] = {}
         """The calls that have not returned, and whether the request of each is sent."""
 
-    def end(self) -> None:
-        """Let no further request be sent."""
+    def end(self, *, is_free: bool = False) -> None:
+        """Let no further request be sent; a free run, of which nothing is in flight, is cancelled."""
         self._ending = True
+        if is_free and not any(self._calls.values()):
+            self._cancel()
         self._look()
 
     async def send(self, call: _Call) -> None:
@@ -47,7 +49,11 @@ class RunCalls:
 
     def _look(self) -> None:
         stuck = self._calls and not any(self._calls.values())
-        if self._ending and stuck and not self._cancelled and self.task is not None:
+        if self._ending and stuck:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if not self._cancelled and self.task is not None:
             self._cancelled = True  # once: a second time would interrupt the cleaning up after the first
             self.task.cancel()
 

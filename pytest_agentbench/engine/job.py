@@ -187,6 +187,12 @@ class Job:
     earlier: Earlier = ()
 
     @property
+    def is_free(self) -> bool:
+        """Return whether its run pays no model: a scripted one answers, and no agent of the user's asks by itself."""
+        plan = self.plan
+        return plan.model is not None and plan.model.scripted and not plan.own_agent
+
+    @property
     def runner_scope(self) -> Any:
         """Return what the group says of where the runner comes from."""
         # Before the session has grouped its jobs there is no tuple

@@ -240,8 +240,8 @@ class LookAhead:
     def _finish(self, seconds: float, on_idle: Callable[[], None]) -> None:
         self.waiting.clear()
         self.on_idle = on_idle
-        for flight in self.running.values():
-            flight.calls.end()
+        for job, flight in self.running.items():
+            flight.calls.end(is_free=job.is_free)
         self.loop.call_later(seconds, self._guard, self._cancel)
         self._tell_idle()
 

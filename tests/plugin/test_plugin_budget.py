@@ -170,7 +170,8 @@ def test_what_was_judged_anew_is_said_everywhere(bench):
 def test_an_interrupt_does_not_wait_for_what_a_budget_lets_end(bench, workers):
     bench.agent(but_the_first("Paris"))
     bench.questions(60)
-    command = [sys.executable, "-m", "pytest", *LEAN, "-v", "--agentbench-concurrency=8", "--agentbench-max-cost=1"]
+    options = ("-v", "--agentbench-concurrency=8", "--agentbench-max-cost=1", "--agentbench-grace=0")
+    command = [sys.executable, "-m", "pytest", *LEAN, *options]
     process = subprocess.Popen(
         [*command, *workers],
         cwd=bench.path,

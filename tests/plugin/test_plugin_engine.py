@@ -225,7 +225,8 @@ async def agent(case):
 """
     )
     bench.questions(100)
-    command = [sys.executable, "-m", "pytest", *LEAN, "-v", "--agentbench-concurrency", "8", *workers]
+    options = ("-v", "--agentbench-concurrency=8", "--agentbench-grace=0")
+    command = [sys.executable, "-m", "pytest", *LEAN, *options, *workers]
     process = subprocess.Popen(
         command, cwd=bench.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

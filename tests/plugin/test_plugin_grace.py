@@ -209,3 +209,19 @@ def test_a_second_ctrl_c_cuts_at_once(bench, endpoint):
         process.communicate(timeout=20)
     assert process.returncode == 2
     assert (bench.path / "outputs/report.json").exists()
+
+
+def test_the_answer_of_a_scripted_model_is_not_waited_for(bench):
+    bench.case("waits")
+    bench.write("conftest.py", BY_GATEWAY.replace("    async with", "    note('begun')\n    async with"))
+    reply = {"steps": [{"content": "Paris", "latency_seconds": 60}]}
+    bench.write("cases/waits/demo.yaml", {"schema_version": 1, "replies": [reply]})
+    command = [sys.executable, "-m", "pytest", *LEAN, "--model=demo", "-pno:xdist"]
+    with subprocess.Popen(command, cwd=bench.path, stdout=subprocess.DEVNULL) as process:
+        while not (bench.path / "begun").exists():
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.02)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert time.monotonic() - began < 8

@@ -135,6 +135,7 @@ def test_an_interrupt_keeps_what_is_done_and_ends_the_containers(project: Projec
     with FaultEndpoint(lambda message, _: "hang" if "forever" in message else "ok") as endpoint:
         models(project, gpt=endpoint)
         options = ("-v", "--model=gpt", "--agentbench-run-profile=claw", "--agentbench-concurrency=1")
+        options += ("--agentbench-grace=0",)
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *LEAN, *options],
             cwd=project.bench.path,
