@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from support.bench import LEAN, Bench
-from support.fault_endpoint import FaultEndpoint
+from support.fault_endpoint import FaultEndpoint, share_of
 from support.stored import list_stored
 from test_plugin_store_database import check_layout, query
 
@@ -38,6 +38,8 @@ PROFILE = {
 }
 VOLATILE = {"run_id", "reused", "rejudged", "evaluation_reused", "spent_usd", "duration_seconds"}
 VOLATILE_OF_SESSION = {"started_at", "duration_seconds", "command"}
+OF_OUTAGES = {"warnings", "rate_limits"}
+"""What a session says of an endpoint that fails now and then."""
 
 
 def item_of(body: dict) -> int:
@@ -112,8 +114,9 @@ class Campaign:
         return Stored(*({int(case_id.partition(".q")[2]) for case_id in ids} for ids in (runs, verdicts)))
 
     def paid(self, since: int = 0) -> tuple[Counter[int], Counter[int]]:
-        """How often the model and the judge were asked about each item."""
-        asked = [(request.body["model"], item_of(request.body)) for request in self.endpoint.requests[since:]]
+        """How often the model and the judge were asked about each item, and did not refuse to answer."""
+        paid = [request for request in self.endpoint.requests[since:] if request.fault == "ok"]
+        asked = [(request.body["model"], item_of(request.body)) for request in paid]
         return tuple(Counter(item for name, item in asked if name == model) for model in ("local", "judge"))
 
     def kill(self, number: int, moment: random.Random) -> None:
@@ -152,7 +155,8 @@ class Campaign:
 
 def comparable(report: dict) -> dict:
     """The report without what depends on when and how often the session was started."""
-    session = {name: value for name, value in report["session"].items() if name not in VOLATILE_OF_SESSION}
+    volatile = VOLATILE_OF_SESSION | OF_OUTAGES
+    session = {name: value for name, value in report["session"].items() if name not in volatile}
     parts = {name: [_steady(row) for row in report[name]] for name in ("models", "runs")}
     return {**report, **parts, "session": session, "totals": _steady(report["totals"])}
 
@@ -162,9 +166,13 @@ def _steady(row: dict) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "kills", "options"), [(1, 8, ()), (2, 3, ("-n2",))], ids=["serial", "workers"])
+@pytest.mark.parametrize(
+    ("seed", "kills", "options", "failing"),
+    [(1, 8, (), 0.0), (2, 3, ("-n2",), 0.0), (3, 29, (), 0.2)],
+    ids=["serial", "workers", "failing endpoint"],
+)
 def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_report(
-    bench, seed, kills, options, request
+    bench, seed, kills, options, failing, request
 ):
     moment = random.Random(seed)
     with FaultEndpoint(latency=0.05, answer=answer) as endpoint:
@@ -172,6 +180,7 @@ def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_
         status, undisturbed = campaign.finish("undisturbed")
         assert len(endpoint.requests) == 2 * ITEMS
         endpoint.requests.clear()
+        endpoint.choose = share_of(failing, ("429", "503", "500", "cut"), seed=seed)
         campaign.note(f"seed {seed}, {' '.join(options) or 'serial'}")
         begun = time.monotonic()
         for number in range(1, kills + 1):
