@@ -222,8 +222,11 @@ class SessionReport:
         if self.journal is not None:  # else it is a dry run, which reports none
             self.rows[nodeid] = self.journal.row(row, at, self._spent_usd())
 
-    def _spent_usd(self) -> dict[str, float | None]:
-        return self.budget.spent_usd if self.budget is not None else {"run": 0.0, "judge": 0.0}
+    def _spent_usd(self) -> dict[str, Any]:
+        if self.budget is None:
+            return {"run": 0.0, "judge": 0.0}
+        spent: dict[str, Any] = {**self.budget.spent_usd}
+        return {**spent, "at_least": self.budget.known_usd} if None in spent.values() and self.budget.spent else spent
 
     def _tell_workers(self, report: pytest.TestReport) -> None:
         assert self.link is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
 from pytest_agentbench.reports.judges import family_warnings
-from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.report import build_report, spent_of
 from pytest_agentbench.reports.rows import Row
 
 _OK, _FAILED = 0, 1
@@ -192,10 +192,17 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
         yield f"case files or profiles of {named} differ"
 
 
-def _sum_spent(parts: Sequence[Part]) -> dict[str, float | None]:
-    """Return what all sessions paid, None where one does not know."""
-    found = [part.report["totals"].get("spent_usd") or {} for part in parts]
-    known = {name: [usd for each in found if (usd := each.get(name)) is not None] for name in ("run", "judge")}
+def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return what all sessions paid, None where one does not know, and the known parts as `at_least` if one has it."""
+    spent = _sum_known([part.report["totals"].get("spent_usd") or {} for part in parts])
+    all_known = [(spent_of(part.report["totals"]) or {}) for part in parts]
+    if not any("at_least" in each for each in all_known):
+        return spent
+    return {**spent, "at_least": _sum_known([each.get("at_least", each) for each in all_known])}
+
+
+def _sum_known(parts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    known = {name: [usd for each in parts if (usd := each.get(name)) is not None] for name in ("run", "judge")}
     # fsum, so that the sum does not depend on the order of the parts.
     return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
 

@@ -132,12 +132,12 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
 
 def _complete_report(found: dict[str, Any], path: Path) -> dict[str, Any]:
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports.report import build_report
+    from pytest_agentbench.reports.report import build_report, spent_of
 
     kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
     try:
         # Figures follow from the runs: those that an older version wrote may lack newer ones.
-        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
+        return {**build_report(found["runs"], found["session"], spent_of(found["totals"])), **kept}
     except OverflowError as error:
         raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 

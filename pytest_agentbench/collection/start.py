@@ -580,7 +580,7 @@ def _show_progress(config: pytest.Config, report: SessionReport, total: int, ser
             in_flight=len(engine.running),
             elapsed_seconds=time.perf_counter() - begun,
             cost_usd=budget.spent or None,
-            partial_cost=budget.unknown > 0,
+            partial_cost=budget.unknown > 0 or budget.unsettled > 0,
             waiting_for=services.describe_pauses(),
         )
 

@@ -22,17 +22,30 @@ requests that wait for a batch are expected to cost, and the same below zero onc
 
 _ABSURD = 1e100
 
-Spending = tuple[float | None, int | None]
-"""USD and tokens of one run or judgement, None where unknown; plain, so that it can be sent between processes."""
+Estimate = tuple[int, float | None, int]
+"""Requests that may be billed and returned no usage: their number, USD (None: the model has no price) and tokens."""
+Spending = tuple[float | None, int | None] | tuple[float | None, int | None, Estimate]
+"""USD and tokens of one run or judgement, None if unknown; plain, so that it can be sent between processes.
+
+If some requests returned no usage, USD and tokens are those of the others, and an estimate follows.
+"""
 
 
 def spending(usage: Usage) -> Spending:
     """Return what a usage counts for: input and output tokens together. What nobody can have spent is unknown."""
-    cost, tokens = usage.cost_usd, usage.total_tokens
+    if (part := usage.unsettled) is not None:
+        cost, *counts = usage.known
+        tokens = [count for count in counts if count is not None]
+        estimate = part.requests, _possible(part.estimated_cost_usd), max(0, part.estimated_tokens)
+        return _possible(cost), sum(tokens) if tokens else None, estimate
+    known = usage.total_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
-        tokens = usage.input_tokens + usage.output_tokens
-    cost = cost if cost is not None and 0 <= cost < _ABSURD else None
-    return cost, tokens if tokens is not None and tokens >= 0 else None
+        known = usage.input_tokens + usage.output_tokens
+    return _possible(usage.cost_usd), known if known is not None and known >= 0 else None
+
+
+def _possible(cost: float | None) -> float | None:
+    return cost if cost is not None and 0 <= cost < _ABSURD else None
 
 
 def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) -> str | None:
@@ -40,7 +53,11 @@ def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) ->
 
     What other runs spend meanwhile does not count: they are not cut off by each other.
     """
-    if not usage.total_tokens and not usage.cost_usd:
+    part = usage.unsettled
+    if part is not None and part.given_up and (max_cost is not None or max_tokens is not None):
+        requests = "1 request" if part.given_up == 1 else f"{part.given_up} requests"
+        return f"the agent hung up on {requests} whose cost is unknown, and the session has a limit"
+    if part is None and not usage.total_tokens and not usage.cost_usd:
         return None
     return Budget(max_cost, max_tokens).book("run", [spending(usage)])
 
@@ -50,7 +67,8 @@ class Budget:
     """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.
 
     `tokens` are those known, `unknown_tokens` counts the runs and judgements that did not tell theirs, `foreseen` are
-    the USD of requests that wait for a batch.
+    the USD of requests that wait for a batch. `unsettled` requests may be billed and returned no usage; the limits
+    count `estimated_usd` and `estimated_tokens` for them.
     """
 
     max_cost: float | None = None
@@ -58,29 +76,46 @@ class Budget:
     tokens: int = 0
     unknown_tokens: int = 0
     foreseen: float = 0.0
+    unsettled: int = 0
+    unpriced: int = 0
+    estimated_usd: float = 0.0
+    estimated_tokens: int = 0
     _costs: dict[Part, float] = field(default_factory=lambda: {"run": 0.0, "judge": 0.0})
     _unknown: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
+    _unsettled: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def book(self, part: Part, spendings: Iterable[Spending]) -> str | None:
         """Add them. Returns the reason to start nothing more, once a limit is reached."""
         with self._lock:
-            for cost, tokens in spendings:
+            for cost, tokens, *estimate in spendings:
                 if part == "batch":
                     self.foreseen += cost or 0.0
                     continue
                 self._costs[part] += cost or 0.0
-                self._unknown[part] += cost is None
                 self.tokens += tokens or 0
-                self.unknown_tokens += tokens is None
+                if estimate:
+                    self._book_estimate(part, *estimate[0])
+                else:
+                    self._unknown[part] += cost is None
+                    self.unknown_tokens += tokens is None
             return self._used_up()
 
+    def _book_estimate(self, part: Part, requests: int, cost: float | None, tokens: int) -> None:
+        self.unsettled += requests
+        self._unsettled[part] += requests
+        self.unpriced += requests if cost is None else 0
+        self.estimated_usd += cost or 0.0
+        self.estimated_tokens += tokens
+
     def _used_up(self) -> str | None:
-        if self.max_cost is not None and self.spent + self.foreseen >= self.max_cost:
-            waits = f" and {self.foreseen:.4f} foreseen for batches" if self.foreseen > 0 else ""
-            return f"the budget is used up: {self.spent:.4f}{waits} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
-        if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            return f"the budget is used up: {self.tokens} of {self.max_tokens} tokens (--agentbench-max-tokens)"
+        if self.max_cost is not None and self.spent + self.estimated_usd + self.foreseen >= self.max_cost:
+            also = f" and {self.estimated_usd:.4f} estimated" if self.estimated_usd > 0 else ""
+            also += f" and {self.foreseen:.4f} foreseen for batches" if self.foreseen > 0 else ""
+            return f"the budget is used up: {self.spent:.4f}{also} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
+        if self.max_tokens is not None and self.tokens + self.estimated_tokens >= self.max_tokens:
+            also = f" and {self.estimated_tokens} estimated" if self.estimated_tokens else ""
+            return f"the budget is used up: {self.tokens}{also} of {self.max_tokens} tokens (--agentbench-max-tokens)"
         return None
 
     @property
@@ -96,13 +131,31 @@ class Budget:
     @property
     def spent_usd(self) -> dict[str, float | None]:
         """USD by part, None where some of it is unknown."""
-        return {part: None if self._unknown[part] else cost for part, cost in self._costs.items()}
+        return {
+            part: None if self._unknown[part] or self._unsettled[part] else cost for part, cost in self._costs.items()
+        }
+
+    @property
+    def known_usd(self) -> dict[str, float | None]:
+        """USD by part that were certainly spent."""
+        return dict(self._costs.items())
 
     def gaps(self) -> Iterator[str]:
-        """Yield a sentence for each limit that could not count everything."""
-        if self.max_cost is not None and self.unknown:
+        """Yield a sentence for each limit that could not count everything, or counted an estimate."""
+        estimates = []
+        if self.max_cost is not None and self.unsettled > self.unpriced:
+            estimates.append(f"--agentbench-max-cost counted {self.estimated_usd:.4f} USD")
+        if self.max_tokens is not None and self.unsettled:
+            estimates.append(f"--agentbench-max-tokens counted {self.estimated_tokens} tokens")
+        if estimates:
+            which = "1 request" if self.unsettled == 1 else f"{self.unsettled} requests"
             yield (
-                f"the cost of {self.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
+                f"{which} returned no usage and may have been billed: {' and '.join(estimates)} by estimate; figures "
+                "leave the estimate out and are shown as >="
+            )
+        if self.max_cost is not None and (unknown := self.unknown + self.unpriced):
+            yield (
+                f"the cost of {unknown} requests is unknown, so --agentbench-max-cost did not count them; "
                 "give the model prices in models.yaml"
             )
         if self.max_tokens is not None and self.unknown_tokens:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
@@ -193,7 +193,17 @@ class _Attempt:
             result.reused, result.evaluation_reused, result.evaluation = False, False, None
             await self._make_run()
         _raise_failure(case, result.artifact, job.plan.evaluation_profile.on_filtered)
-        await evaluate(services, job, case, result)
+        async with self._pay_for_judging():
+            await evaluate(services, job, case, result)
+
+    def _pay_for_judging(self) -> AbstractAsyncContextManager[None]:
+        services, job, case = self.services, self.job, self.case
+        graders = graders_of(case, services.registry.graders)
+        if not graders and not wants_judge(case, job.plan.evaluation_profile) and not asks_models(services, job, case):
+            return nullcontext()
+        from pytest_agentbench.engine.paying import pay_for_judging
+
+        return pay_for_judging(services, self.result.tape)
 
     async def _make_run(self) -> None:
         """Make the run, unless its model's endpoint has refused tools already. Raises what the runner raises."""
@@ -353,6 +363,8 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
 async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
     """Store the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
+    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
+        services.spend("run", [ended.context.trace.usage], tape)
     run_id, interrupted = os.urandom(16).hex(), None
     try:
         left = await _keep(services, job, case, run_id, result.workspace, ended)
@@ -360,8 +372,6 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
         left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
     artifact = result.artifact = _artifact(services, job, case, subject, ended, left, run_id)
     result.seconds = artifact.duration_seconds
-    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
-        services.spend("run", [artifact.usage], tape)
     for said in ended.context.trace.warnings:
         plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
@@ -385,6 +395,14 @@ async def _keep(
     return await keep_workspace(services, job, case, run_id, workspace, ended.before, ended.template)
 
 
+def _pay_for_run(services: Services, context: RunContext, tape: Tape | None) -> AbstractAsyncContextManager[None]:
+    if context.client is None:  # it asks no model
+        return nullcontext()
+    from pytest_agentbench.engine.paying import pay_for_run
+
+    return pay_for_run(services, context, tape)
+
+
 async def _run(
     services: Services, job: Job, case: Case, subject: Subject, result: Result, lent: AsyncExitStack
 ) -> _Ended:
@@ -399,26 +417,27 @@ async def _run(
     expected = await expected_sandbox(services, job, case, subject)
     context = _context(services, job, case, subject, tape, expected)
     before = None
-    try:
-        template = await _template(job, case, subject, context, lent)
-        if template is not None:
-            before = await services.threads.run(partial(_fill, services, context.workspace, template))
-        with run_kept(tape) if tape is not None else nullcontext():
-            if subject.servers:
-                from pytest_agentbench.engine.resources import start_servers
+    async with _pay_for_run(services, context, tape):
+        try:
+            template = await _template(job, case, subject, context, lent)
+            if template is not None:
+                before = await services.threads.run(partial(_fill, services, context.workspace, template))
+            with run_kept(tape) if tape is not None else nullcontext():
+                if subject.servers:
+                    from pytest_agentbench.engine.resources import start_servers
 
-                context.servers = await start_servers(services, job, subject.servers, context, tape)
-            started_at, context.trace = datetime.now(UTC), Recorder()
-            limit = run_limit(plan.run_profile, subject.runner)
-            around = partial(set_environment, services, context) if is_serial(subject) else nullcontext
-            end = await run_until_end(subject.runner, context, limit, tape, around)
-    finally:
-        await context.stop_servers()
-        await context.stop_sandbox()
-        result.workspace = context.made_workspace
-    seconds, cassette, unwritable = context.trace.seconds, None, None
-    if tape is not None:
-        seconds, cassette, unwritable = run_ended(tape, case, end.status, seconds)
+                    context.servers = await start_servers(services, job, subject.servers, context, tape)
+                started_at, context.trace = datetime.now(UTC), Recorder()
+                limit = run_limit(plan.run_profile, subject.runner)
+                around = partial(set_environment, services, context) if is_serial(subject) else nullcontext
+                end = await run_until_end(subject.runner, context, limit, tape, around)
+        finally:
+            await context.stop_servers()
+            await context.stop_sandbox()
+            result.workspace = context.made_workspace
+        seconds, cassette, unwritable = context.trace.seconds, None, None
+        if tape is not None:
+            seconds, cassette, unwritable = run_ended(tape, case, end.status, seconds)
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pytest_agentbench.engine.budget import Spending, spending
+from pytest_agentbench.engine.budget import spending
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.statistics.estimates import mean, mean_of
 from pytest_agentbench.store.contents import read_history
 from pytest_agentbench.store.files import slug
+
+_Mean = tuple[float | None, int | None]
+"""USD and tokens, None if unknown."""
 
 NOT_RUN = "this is a dry run"
 """Why no item of a dry run has a result."""
@@ -76,7 +79,7 @@ class DryRun:
             forecast.judge_usd.add(cost)
             forecast.tokens.add(tokens)
 
-    def _expected_run(self, job: Job, forecast: Forecast) -> Spending:
+    def _expected_run(self, job: Job, forecast: Forecast) -> _Mean:
         runs, case = self._history(job)[0], slug(job.case_id)
         forecast.new += case not in runs.usages
         return runs.of(case)
@@ -97,18 +100,18 @@ class _Means:
 
     usages: Mapping[str, Sequence[Usage]]
 
-    def of(self, case: str) -> Spending:
+    def of(self, case: str) -> _Mean:
         """Return USD and tokens, None where nothing tells."""
         cost, tokens = _mean(self.usages.get(case, ()))
         return self._all[0] if cost is None else cost, self._all[1] if tokens is None else tokens
 
     @cached_property
-    def _all(self) -> Spending:
+    def _all(self) -> _Mean:
         return _mean([usage for usages in self.usages.values() for usage in usages])
 
 
-def _mean(usages: Sequence[Usage]) -> Spending:
-    used = [spending(usage) for usage in usages]
-    costs = [cost for cost, _ in used if cost is not None]
-    tokens = [count for _, count in used if count is not None]
+def _mean(usages: Sequence[Usage]) -> _Mean:
+    used = [spending(usage) for usage in usages if usage.unsettled is None]
+    costs = [cost for cost, *_ in used if cost is not None]
+    tokens = [count for _, count, *_ in used if count is not None]
     return mean(costs), round(mean_of(tokens)) if tokens else None

@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
@@ -17,6 +18,7 @@ from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.learning import LIMITS, PLAIN_REPLIES
+from pytest_agentbench.models.metering import METER, metered
 from pytest_agentbench.models.prompts import REPETITION_FIELD, clip_middle
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.models.routes import Draw
@@ -80,10 +82,28 @@ async def ask(
 ) -> Asked[T]:
     """Ask, and asks again with what was wrong, until `parse` (which raises InvalidReply) takes the reply.
 
-    Whatever `send` raises is a `provider_error`.
+    Whatever `send` raises is a `provider_error`. If asking is cancelled, whoever asks pays for what was used.
     """
+    spent: list[Usage] = []
+    payer = METER.get()
+    try:
+        async with metered(spent.append):
+            return await _ask(send, messages, parse, backoff_seconds, spent)
+    except BaseException:
+        if payer is not None:
+            for usage in spent:
+                payer.book(usage)
+        raise
+
+
+async def _ask(
+    send: Send,
+    messages: Sequence[dict[str, str]],
+    parse: Callable[[str], T],
+    backoff_seconds: float,
+    spent: list[Usage],
+) -> Asked[T]:
     began, attempt = time.monotonic(), 0
-    usage: Usage | None = None
     conversation = list(messages)
 
     def ended(
@@ -91,6 +111,7 @@ async def ask(
         verdict: T | None = None,
         error: str | None = None,
     ) -> Asked[T]:
+        usage = reduce(add, spent) if spent else None
         return Asked(status, verdict, error, attempt, usage, time.monotonic() - began)
 
     was_cut = False
@@ -106,7 +127,7 @@ async def ask(
             raise
         except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
             return ended("provider_error", error=f"{type(error).__name__}: {error}")
-        usage = reply.usage if usage is None else usage + reply.usage
+        spent.append(reply.usage)
         try:
             return ended("success", parse(reply.content or ""))
         except InvalidReply as error:

@@ -2,6 +2,6 @@
 
 Others use: batches.collector, batches.jobs, batches.services, cassette_file, cassettes, client, clock, completions,
 completions_http, connections, dialects.base, dialects.choice, dialects.passing, dialects.signatures,
-dialects.translation, ends, failures, learning, ledger, limits, messages, probes, prompts, protocols.anthropic,
-replies, routes, script_files, script_trees, scripts, spelling, tape, thoughts, wires
+dialects.translation, ends, failures, learning, ledger, limits, messages, metering, probes, prompts,
+protocols.anthropic, replies, routes, script_files, script_trees, scripts, spelling, tape, thoughts, wires
 """

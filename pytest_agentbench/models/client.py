@@ -16,6 +16,7 @@ from urllib.parse import quote
 from pytest_agentbench.ending import before_sending, counted
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.attempts import Attempts, OnRetry, RateLimitWaits
+from pytest_agentbench.models.billing import Flight
 from pytest_agentbench.models.failures import (
     Backoff,
     RequestFailed,
@@ -36,6 +37,7 @@ from pytest_agentbench.models.limits import (
     Throttle,
     Throttling,
 )
+from pytest_agentbench.models.metering import METER
 from pytest_agentbench.models.replies import ChatReply, RawReply, read_reply
 from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
@@ -325,7 +327,8 @@ class ChatClient:
                         reply = self._read_collected(found, attempts.number)
                     else:
                         send = partial(self._send, body, self.spelling.protocol.headers(native, self.model), stall)
-                        reply = await self._attempt(send, body, timeout, attempts, case_id)
+                        flight = Flight(self.model, body, request, METER.get())
+                        reply = await self._attempt(send, flight, timeout, attempts, case_id)
                     attempts.succeed()
                     return replace(reply, adapted=adapted) if adapted else reply
                 except RequestFailed as failed:
@@ -371,7 +374,8 @@ class ChatClient:
             while True:
                 attempts.number += 1
                 try:
-                    reply = await self._attempt(send, passed.body, timeout, attempts)
+                    flight = Flight(self.model, passed.body, passed.request, METER.get())
+                    reply = await self._attempt(send, flight, timeout, attempts)
                     attempts.succeed()
                     return reply
                 except RequestFailed as failed:
@@ -432,26 +436,47 @@ class ChatClient:
         return (stall or _STALL_SECONDS) if wanted else None
 
     async def _attempt(
-        self, send: _Send, body: bytes, limit: float, attempts: Attempts, case_id: str | None = None
+        self, send: _Send, flight: Flight, limit: float, attempts: Attempts, case_id: str | None = None
+    ) -> ChatReply:
+        sending = self._request_past_breaker(send, flight, limit, attempts, case_id)
+        if flight.meter is None or self.model.scripted:
+            return await sending
+        # A task of its own, which goes on if the caller is cancelled: what the endpoint generates is billed anyway
+        asking = asyncio.ensure_future(sending)
+        flight.meter.watch(asking)
+        try:
+            await asyncio.wait((asking,))
+        except asyncio.CancelledError:
+            if flight.sent:
+                flight.given_up = True
+                flight.meter.read_on(asking, min(attempts.outage, OUTAGE))
+            else:
+                asking.cancel()
+                await asyncio.wait((asking,))
+            raise
+        return asking.result()
+
+    async def _request_past_breaker(
+        self, send: _Send, flight: Flight, limit: float, attempts: Attempts, case_id: str | None
     ) -> ChatReply:
         if self.breaker is None:
-            return await self._request_within_limits(send, body, limit, attempts, case_id)
+            return await self._request_within_limits(send, flight, limit, attempts, case_id)
         while True:
             # Waiting for a slot may take long: what waits there when a pause begins is not sent into it
             with contextlib.suppress(Paused):
                 async with Passage(self.breaker, attempts.outage) as passage:
-                    return await self._request_within_limits(send, body, limit, attempts, case_id, passage)
+                    return await self._request_within_limits(send, flight, limit, attempts, case_id, passage)
 
     async def _request_within_limits(
         self,
         send: _Send,
-        body: bytes,
+        flight: Flight,
         limit: float,
         attempts: Attempts,
         case_id: str | None,
         passage: Passage | None = None,
     ) -> ChatReply:
-        async with Admission(self._throttle, len(body) / BYTES_PER_TOKEN) as admission:
+        async with Admission(self._throttle, len(flight.body) / BYTES_PER_TOKEN) as admission:
             if passage is not None:
                 admission.used_tokens = 0
                 passage.begin()
@@ -459,16 +484,25 @@ class ChatClient:
             attempts.stop_waiting()
             with self._standing.in_flight():
                 try:
-                    reply = await self._request(send, limit, attempts.number, case_id)
+                    reply = await self._request(send, flight, limit, attempts.number, case_id)
                 except RequestFailed as failed:
                     if failed.reason == "authentication" and not self.model.scripted:
-                        explained = await self._standing.explain_refusal(failed, body, self.model)
+                        explained = await self._standing.explain_refusal(failed, flight.body, self.model)
                         raise explained from failed.__cause__
                     raise
             admission.used_tokens = reply.usage.total_tokens
-        return reply
+        return reply if self.model.scripted else flight.complete(reply)
 
-    async def _request(self, send: _Send, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+    async def _request(self, send: _Send, flight: Flight, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+        try:
+            return await self._send_once(send, flight, limit, attempt, case_id)
+        except BaseException as error:
+            flight.failed(error)
+            raise
+
+    async def _send_once(
+        self, send: _Send, flight: Flight, limit: float, attempt: int, case_id: str | None
+    ) -> ChatReply:
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
@@ -477,6 +511,7 @@ class ChatClient:
         if not self.model.scripted:  # what costs nothing is not waited for
             await before_sending()
         began = time.monotonic()
+        flight.sent = not self.model.scripted
         try:
             async with asyncio.timeout(limit):
                 reply = await send(headers=headers)
@@ -491,6 +526,7 @@ class ChatClient:
             retry_after = retry_after_seconds(reply.headers)
             raise status_failed(reply.status, reply.content, self.model, retry_after=retry_after)
         seconds = time.monotonic() - began
+        flight.content = reply.content
         read = read_reply(reply.content, content_type, self.model, attempts=attempt, seconds=seconds)
         self._standing.succeeded()
         return read if reply.times is None else replace(read, times=reply.times)

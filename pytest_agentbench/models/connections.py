@@ -26,6 +26,8 @@ from pytest_agentbench.models.wires import PassedRequest
 from pytest_agentbench.records.case import Model
 
 _CONNECT_SECONDS = 10.0
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+"""Errors before the request reached its endpoint."""
 _END_SECONDS = 0.5
 """So long the end of a body is waited for after its last event: one that is read to its end leaves its connection to
 the next request."""
@@ -154,7 +156,9 @@ class HttpConnection:
         except (httpx2.HTTPError, httpx2.StreamError, ConnectionError) as error:
             if isinstance(error, ReplyRefusedError):
                 raise refused_reply(str(error)) from error
-            raise not_connected(error, self._model) from error
+            failed = not_connected(error, self._model)
+            failed.sent = not isinstance(error, _UNSENT)
+            raise failed from error
 
     async def forward(self, passed: PassedRequest, headers: Mapping[str, str], stall_seconds: float) -> RawReply:
         """Send an agent's own request, and a good reply to the agent, its events as they come; return it whole.

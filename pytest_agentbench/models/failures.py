@@ -32,6 +32,9 @@ class RequestFailed(Exception):
     error.
     """
 
+    sent = True
+    """Whether the endpoint may have got the request."""
+
     def __init__(
         self,
         code: str,

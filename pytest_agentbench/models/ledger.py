@@ -10,13 +10,17 @@ from pytest_agentbench.records.run import Usage
 
 @dataclass(slots=True)
 class Spent:
-    """Requests that were answered, their tokens and USD as far as they are known; `unknown` ones told no cost."""
+    """Requests that may have been billed, their tokens and USD as far as they are known.
+
+    The cost of `unknown` requests is unknown; `estimated_usd` is assumed for those that returned no usage.
+    """
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
     unknown: int = 0
+    estimated_usd: float = 0.0
 
     def less(self, other: Spent) -> Spent:
         """Return what was spent since the other."""
@@ -26,6 +30,7 @@ class Spent:
             self.output_tokens - other.output_tokens,
             self.cost_usd - other.cost_usd,
             self.unknown - other.unknown,
+            self.estimated_usd - other.estimated_usd,
         )
 
     def add(self, other: Spent) -> None:
@@ -35,6 +40,7 @@ class Spent:
         self.output_tokens += other.output_tokens
         self.cost_usd += other.cost_usd
         self.unknown += other.unknown
+        self.estimated_usd += other.estimated_usd
 
 
 class Ledger:
@@ -45,11 +51,11 @@ class Ledger:
         self.stages = {stage: Spent() for stage in stages}
 
     def book(self, stage: str, usage: Usage) -> None:
-        """Add a reply's usage to a stage."""
-        cost = usage.cost_usd
-        self.stages[stage].add(
-            Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
-        )
+        """Add the usage of a request to a stage."""
+        cost, part = usage.cost_usd, usage.unsettled
+        estimate = part.estimated_cost_usd or 0.0 if part is not None else 0.0
+        tokens = usage.input_tokens or 0, usage.output_tokens or 0
+        self.stages[stage].add(Spent(1, *tokens, cost or 0.0, int(cost is None), estimate))
 
     def snapshot(self) -> dict[str, Spent]:
         """Return what each stage has spent so far."""
@@ -69,16 +75,19 @@ class Ledger:
 
     def used_up(self) -> str | None:
         """Return why nothing more is to be asked; None while there is money left."""
-        spent = self.total.cost_usd
-        if self.max_cost is None or spent < self.max_cost:
+        total = self.total
+        if self.max_cost is None or total.cost_usd + total.estimated_usd < self.max_cost:
             return None
-        return f"the budget is used up: {spent:.4f} of {self.max_cost:.4f} USD (--max-cost)"
+        also = f" and {total.estimated_usd:.4f} estimated" if total.estimated_usd > 0 else ""
+        return f"the budget is used up: {total.cost_usd:.4f}{also} of {self.max_cost:.4f} USD (--max-cost)"
 
     def uncounted(self) -> str | None:
         """Return what the limit could not count; None where that is nothing, or there is no limit."""
-        unknown = self.total.unknown
+        unknown, estimated = self.total.unknown, self.total.estimated_usd
         if self.max_cost is None or not unknown:
             return None
+        if estimated > 0:
+            return f"--max-cost counted an estimate of {estimated:.4f} USD for {unknown} requests of unknown cost"
         return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
 
     def rows(self) -> Iterator[tuple[str, Spent]]:

@@ -229,6 +229,16 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
     return usage.model_copy(update={"cost_usd": cost, "uncached_cost_usd": uncached})
 
 
+def find_usage(body: bytes, model: Model) -> Usage | None:
+    """Return the usage in the body of a reply that is unusable, None if it has no count of tokens."""
+    try:
+        data = protocol_of(model).read(json.loads(body))
+        usage = read_usage(data.get("usage"), model, take_string(data.get("model")) or model.requested_model)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        return None
+    return None if usage.input_tokens is None or usage.output_tokens is None else usage
+
+
 def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
     reported = block.get("cost")
     # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.

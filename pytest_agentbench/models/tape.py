@@ -24,6 +24,7 @@ from pytest_agentbench.models.cassette_file import (
     read_cassette,
     refuse_links,
 )
+from pytest_agentbench.models.metering import METER
 from pytest_agentbench.models.routes import Cassettes
 from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Case, CassetteMode
@@ -383,6 +384,8 @@ class Tape:
             self._unsaved = self._recorded = True
             _previous.set(slot)
 
+        meter = METER.get()
+        metering = None if meter is None else METER.set(meter.also(self._usages.append))
         try:
             value = await ask()
         except asyncio.CancelledError:
@@ -395,6 +398,9 @@ class Tape:
             if refusal is not None:
                 keep(refused=neutralize(refusal.model_dump(), self.folder(), self._redactor))
             raise
+        finally:
+            if metering is not None:
+                METER.reset(metering)
         answer = form.write(value)
         keep(reply=Answer.model_validate(neutralize(answer.model_dump(), self.folder(), self._redactor)))
         # Only models report what they used; searches, pages and MCP calls have results.

@@ -1,5 +1,6 @@
 """A run: one case on one model once, from the first request to the final output, as it is stored."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -76,11 +77,32 @@ TraceEvent = Annotated[
 ]
 
 
+class Unsettled(Record):
+    """The requests of a usage that may be billed and that returned no usage, and the part of the usage that is known.
+
+    `estimated_cost_usd` (None if the model has no price) and `estimated_tokens` are assumed for these requests.
+    The agent hung up on `given_up` of them.
+    """
+
+    requests: int
+    given_up: int = 0
+    estimated_cost_usd: float | None = None
+    estimated_tokens: int = 0
+    known_cost_usd: float | None = None
+    known_input_tokens: int | None = None
+    known_output_tokens: int | None = None
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Usage(Record):
     """Tokens and money of a run. Unknown is None, never 0.
 
     `input_tokens` include those read from the provider's cache (`cached_tokens`) and those written to it
     (`cache_write_tokens`, of which `cache_write_1h_tokens` for an hour). `uncached_cost_usd` is the cost without it.
+    `unsettled` is None if every request returned its usage.
     """
 
     input_tokens: int | None = None
@@ -93,6 +115,15 @@ class Usage(Record):
     cost_usd: float | None = None
     uncached_cost_usd: float | None = None
     raw: tuple[dict[str, Any], ...] = ()
+    unsettled: Unsettled | None = Field(default=None, exclude_if=_is_none)
+
+    @property
+    def known(self) -> tuple[float | None, int | None, int | None]:
+        """Return USD, input tokens and output tokens that were certainly used, None if none are known."""
+        part = self.unsettled
+        if part is None:
+            return self.cost_usd, self.input_tokens, self.output_tokens
+        return part.known_cost_usd, part.known_input_tokens, part.known_output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
@@ -111,7 +142,29 @@ class Usage(Record):
             cost_usd=plus(self.cost_usd, other.cost_usd),
             uncached_cost_usd=plus(self.uncached_cost_usd, other.uncached_cost_usd),
             raw=self.raw + other.raw,
+            unsettled=_add_unsettled(self, other),
         )
+
+
+def _add_unsettled(one: Usage, other: Usage) -> Unsettled | None:
+    parts = [usage.unsettled for usage in (one, other) if usage.unsettled is not None]
+    if not parts:
+        return None
+
+    def known_sum(values: Iterable[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    cost, input_tokens, output_tokens = map(known_sum, zip(one.known, other.known, strict=True))
+    return Unsettled(
+        requests=sum(part.requests for part in parts),
+        given_up=sum(part.given_up for part in parts),
+        estimated_cost_usd=known_sum(part.estimated_cost_usd for part in parts),
+        estimated_tokens=sum(part.estimated_tokens for part in parts),
+        known_cost_usd=cost,
+        known_input_tokens=input_tokens,
+        known_output_tokens=output_tokens,
+    )
 
 
 class OutputArtifact(Record):

@@ -71,7 +71,7 @@ class Journal:
         self.path: Path | None = None
         self._planned = 0
         self._progress: tuple[int, int, list[str]] | None = None
-        self._spent: tuple[dict[str, float | None], bytes] = {}, b""
+        self._spent: tuple[dict[str, Any], bytes] = {}, b""
         self._rows = RowKeeper(self)
         self._size = 0
         self._begin = b""
@@ -111,7 +111,7 @@ class Journal:
             self._progress = progress
             self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
 
-    def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, float | None]) -> KeptRow:
+    def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, Any]) -> KeptRow:
         """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
         text = encode_row(row)
         if spent_usd != self._spent[0]:
@@ -149,9 +149,11 @@ class Journal:
 
         Where it is `written` to the output folder's report.json, the journal's file leaves the rows to that.
         """
+        from pytest_agentbench.reports.report import spent_of
+
         # Rows are in the journal already: a second copy of 10,000 would double it
         rest = {name: value for name, value in report.items() if name not in _FOLLOWS}
-        end = {"report": rest, "spent_usd": report["totals"]["spent_usd"]}
+        end = {"report": rest, "spent_usd": spent_of(report["totals"])}
         if not (written and self._replace(self._begin, self._line("end", **end, rows=REPORT))):
             self._write("end", **end)
         self._stop()
@@ -243,7 +245,7 @@ class JournalReader:
         self.ended: int | None = None
         self.in_flight: int | None = None
         self.running: list[str] = []
-        self.spent_usd: dict[str, float | None] | None = None
+        self.spent_usd: dict[str, Any] | None = None
         self.seconds = 0.0
         self.rest: dict[str, Any] = {}
         self.is_over = False
@@ -345,8 +347,9 @@ def _require(mistake: str | None) -> None:
         raise ValueError(mistake)
 
 
-def _usd(spent: Mapping[str, Any]) -> dict[str, float | None]:
-    return {part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge")}
+def _usd(spent: Mapping[str, Any]) -> dict[str, Any]:
+    paid: dict[str, Any] = {part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge")}
+    return {**paid, "at_least": _usd(spent["at_least"])} if "at_least" in spent else paid
 
 
 def read_journal(path: Path) -> dict[str, Any]:

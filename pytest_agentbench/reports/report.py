@@ -54,16 +54,19 @@ _SESSION: dict[str, Any] = {
 }
 
 
-def build_report(
-    rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, float | None] | None = None
-) -> Report:
+def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, Any] | None = None) -> Report:
     """Return the whole report of rows from `run_row`, in the order given, one per run.
 
     `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
     `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
     `uncollected` (`collection_problems`), `shard`, `selection`, `merged`. What it lacks is null or empty. `spent_usd`
-    is what the session itself paid, `run` and `judge` (USD, None: unknown).
+    is what the session itself paid, `run` and `judge` (USD, None: unknown), with the known parts as `at_least` if
+    requests returned no usage.
     """
+    spent = dict(spent_usd or _UNKNOWN_COST)
+    usage = _sum_usage(rows)
+    if (known := spent.pop("at_least", None)) is not None:
+        usage["at_least"]["spent_usd"] = dict(known)
     by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_case[case_key(row), row["model_id"]].append(row)
@@ -75,7 +78,7 @@ def build_report(
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
-        "totals": {**_count_outcomes(rows), **_sum_usage(rows), "spent_usd": dict(spent_usd or _UNKNOWN_COST)},
+        "totals": {**_count_outcomes(rows), **usage, "spent_usd": spent},
         "models": [_model_entry(*zip(*grouped, strict=True)) for grouped in by_model.values()],
         "judges": _judges(rows),
         "datasets": _datasets(rows),
@@ -189,6 +192,14 @@ def _count_outcomes(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return `spent_usd` of `build_report` from the totals of a report, None if it has none."""
+    if (spent := totals.get("spent_usd")) is None:
+        return None
+    known = totals.get("at_least", {}).get("spent_usd")
+    return {**spent} if known is None else {**spent, "at_least": known}
+
+
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
     """Return money and tokens of what ran: null where any part is unknown; `at_least` sums the known parts."""
     ran = [row for row in rows if row["outcome"] != "skipped"]
@@ -199,13 +210,26 @@ def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
     }
     exact: dict[str, Any] = {"at_least": {}}
     for name, columns in parts.items():
-        known = {part: [value for value in values if value is not None] for part, values in columns.items()}
+        certain = {
+            part: [
+                row.get("at_least", _NOTHING)[name][part] if value is None else value
+                for row, value in zip(ran, values, strict=True)
+            ]
+            for part, values in columns.items()
+        }
+        known = {part: [value for value in values if value is not None] for part, values in certain.items()}
         # Tokens are whole numbers; dollars would depend on the order in which runs ended
         add = fsum if name == "cost_usd" else sum
         sums = {part: add(values) if values else None for part, values in known.items()}
         exact["at_least"][name] = sums
-        exact[name] = {part: sums[part] if len(known[part]) == len(ran) else None for part in columns}
+        exact[name] = {part: None if None in values else sums[part] for part, values in columns.items()}
     return exact
+
+
+_NOTHING: Mapping[str, Any] = {
+    "cost_usd": {"run": None, "judge": None},
+    "tokens": {"input": None, "output": None, "total": None},
+}
 
 
 def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def run_row(
             "run": _known_cost(artifact.usage) if artifact is not None else None,
             "judge": _judge_cost(artifact, evaluation),
         },
+        **_at_least(artifact, evaluation),
         "duration_seconds": finite(duration_seconds),
         **_stream_times(artifact),
         "reused": reused,
@@ -179,6 +180,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]
     properties += [
         ("agentbench.cost_usd", None if run is None or judge is None else run + judge),
+        ("agentbench.cost_usd.at_least", _least_cost(row)),
         ("agentbench.tokens.input", usage.get("input_tokens")),
         ("agentbench.tokens.output", usage.get("output_tokens")),
         ("agentbench.duration_seconds", row["duration_seconds"]),
@@ -321,11 +323,38 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
     if evaluation is None:
         # A run that a provider ended was never judged; of any other it is unknown what judges took before they failed
         return 0.0 if artifact is None or artifact.status == "provider_error" else None
-    judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage
-    used = [usage for usage in (judge, *(metric.usage for metric in evaluation.metrics)) if usage is not None]
-    costs = [_known_cost(usage) for usage in used]
+    costs = [_known_cost(usage) for usage in _judge_usages(evaluation)]
     known = [cost for cost in costs if cost is not None]
     return fsum(known) if len(known) == len(costs) else None
+
+
+def _judge_usages(evaluation: Evaluation) -> list[Usage]:
+    judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage
+    return [usage for usage in (judge, *(metric.usage for metric in evaluation.metrics)) if usage is not None]
+
+
+def _at_least(artifact: RunArtifact | None, evaluation: Evaluation | None) -> dict[str, Any]:
+    """Return the known parts of cost and tokens, nothing if every request returned its usage."""
+    run = [artifact.usage] if artifact is not None else []
+    judge = _judge_usages(evaluation) if evaluation is not None else []
+    if all(usage.unsettled is None for usage in (*run, *judge)):
+        return {}
+    _, *counts = run[0].known if run else (None, None, None)
+    tokens_in, tokens_out = (count if count is not None and 0 <= count < _ABSURD else None for count in counts)
+    total = None if tokens_in is None and tokens_out is None else (tokens_in or 0) + (tokens_out or 0)
+    cost = {"run": _certain_cost(run), "judge": _certain_cost(judge)}
+    return {"at_least": {"cost_usd": cost, "tokens": {"input": tokens_in, "output": tokens_out, "total": total}}}
+
+
+def _least_cost(row: Row) -> float | None:
+    """Return the known cost of a run and its judges, None if all of it is known or nothing."""
+    known = [cost for cost in row.get("at_least", {}).get("cost_usd", {}).values() if cost is not None]
+    return fsum(known) if known else None
+
+
+def _certain_cost(usages: Sequence[Usage]) -> float | None:
+    known = [cost for usage in usages if (cost := finite(usage.known[0])) is not None and cost >= 0]
+    return fsum(known) if known else None
 
 
 def _known_cost(usage: Usage) -> float | None:

@@ -279,7 +279,7 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
         for part in known
         if known[part]
     ]
-    return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals)}"] if shown else [line]
+    return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals, style)}"] if shown else [line]
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
@@ -313,12 +313,14 @@ def skipped_lines(runs: Sequence[Any]) -> list[str]:
     return lines + [f"{more} more runs with skipped checks"] * (more > 0)
 
 
-def _paid_now_text(totals: Any) -> str:
+def _paid_now_text(totals: Any, style: Style) -> str:
     """Return what of it this session paid, where that is not all."""
-    spent = totals["spent_usd"].values()
-    if not (totals["reused"] or totals["replayed"]) or None in spent:
+    exact = totals["spent_usd"]
+    known = totals["at_least"].get("spent_usd", exact)
+    if not (totals["reused"] or totals["replayed"]) or None in known.values():
         return ""
-    return f"; of that paid now: {format_money(sum(spent))}"
+    at_least = style.at_least if None in exact.values() else ""
+    return f"; of that paid now: {at_least}{format_money(sum(known.values()))}"
 
 
 def clip_cells(text: str, width: int, dots: str = "...") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ import yaml
 from pytest_agentbench.config.prompt_files import PromptTexts
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.asking import JudgeReply, Send, ask, chat_sender, numbered_options, request_key
+from pytest_agentbench.models.metering import metered
 from pytest_agentbench.models.prompts import Block, compute_boundary, fill_prompt, render_parts
 from pytest_agentbench.models.replies import (
     InvalidReply,
@@ -269,7 +271,8 @@ class Asking:
         return asked.verdict
 
     async def _reply(self, stage: str, send: Send, conversation: Sequence[dict[str, str]]) -> KeptReply:
-        reply = await send(conversation)
+        async with metered(partial(self._ledger.book, stage)):
+            reply = await send(conversation)
         self._ledger.book(stage, reply.usage)
         content = reply.content or ""
         shown = content if self._redactor is None else self._redactor.text(content)

@@ -16,7 +16,7 @@ from pytest_agentbench.engine.grading import GradeRequest
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
-from pytest_agentbench.models.ledger import Ledger
+from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.packs.research.annotations import Annotations, TaskDefaults
 from pytest_agentbench.packs.research.asking import Asking
@@ -235,7 +235,7 @@ class Grading:
             execution_metrics=self.report.metrics,
             config=self.config.model_dump(mode="json", exclude_defaults=True),
             compat=task.scoring.compat,
-            judge={stage: StageCost(**asdict(spent)) for stage, spent in self.ledger.stages.items() if spent.requests},
+            judge={stage: _stage_cost(spent) for stage, spent in self.ledger.stages.items() if spent.requests},
             judge_model=self._asking and self._asking.model,
             judge_scripted=self._asking is not None and self._asking.judge.scripted,
             **fields,
@@ -278,6 +278,10 @@ class Grading:
 
 
 _PART_OF_QUESTION = {question: part for part, stage in PART_STAGES.items() for question in stage.asks}
+
+
+def _stage_cost(spent: Spent) -> StageCost:
+    return StageCost(**{name: value for name, value in asdict(spent).items() if name != "estimated_usd"})
 
 
 class ItemLedger(Ledger):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ class ReplyStream:
 
     def __init__(self, send: Send, dialect: Dialect, asked: Asked) -> None:
         self._send, self._dialect, self._asked = send, dialect, asked
-        self.begun = False
+        self.begun = self._gone = False
         self._last = b"\n\n"
         hides = dialect.name == "chat" and asked.stream and not asked.include_usage
         self._hidden = UsageFilter() if hides else None
@@ -64,10 +63,25 @@ class ReplyStream:
             self._last = (self._last + piece)[-4:]
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
+    async def begin_passed(self, headers: Mapping[str, str]) -> None:
+        """Send the head of an endpoint's own response; nothing if the agent has gone."""
+        if not self._gone:
+            try:
+                await self.begin(headers)
+            except ConnectionError:  # its usage is read all the same
+                self._gone = True
+
     async def pass_on(self, piece: bytes) -> None:
-        """Send a piece of an endpoint's own response; nothing where the agent has gone."""
-        with contextlib.suppress(ConnectionError):  # its usage is read all the same
-            await self.write(piece if self._hidden is None else self._hidden.feed(piece))
+        """Send a piece of an endpoint's own response; nothing if the agent has gone."""
+        if not self._gone:
+            try:
+                await self.write(piece if self._hidden is None else self._hidden.feed(piece))
+            except ConnectionError:
+                self._gone = True
+
+    def hang_up(self) -> None:
+        """Send nothing more of an endpoint's own response."""
+        self._gone = True
 
     async def end_passed(self) -> None:
         """Send what is left of an endpoint's own response, and end."""

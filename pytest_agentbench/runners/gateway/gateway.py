@@ -23,13 +23,14 @@ from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_rout
 from pytest_agentbench.models.dialects.passing import rewrite_headers, rewrite_request
 from pytest_agentbench.models.dialects.signatures import CallSignatures
 from pytest_agentbench.models.dialects.translation import translate
+from pytest_agentbench.models.metering import METER, Meter
 from pytest_agentbench.models.prompts import TokenCounter
 from pytest_agentbench.models.protocols.anthropic import VERSION
 from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.spelling import compose_request
 from pytest_agentbench.models.wires import REPLY_HEADERS, REQUEST_HEADERS, PassedRequest, select_headers
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.records.run import RunError, Usage
+from pytest_agentbench.records.run import RunError, Unsettled, Usage
 from pytest_agentbench.runners.asking import Asking
 from pytest_agentbench.runners.base import RUN, Recorder, RunEnd, clean
 from pytest_agentbench.runners.chat import Requests, settled
@@ -51,9 +52,6 @@ _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"rea
 
 _PATIENCE_SECONDS = 15.0
 """After how long, and how often, an agent hears that its model is still at work."""
-
-_USAGE_SECONDS = 30.0
-"""How long a reply is read on for its usage once its agent has gone."""
 
 _MOST_REQUESTS = 2000
 """How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
@@ -119,6 +117,10 @@ class Gateway:
         self._asking_record = Asking() if self.run is None else self.run.asking
         self._asking_record.expected = True
         self.fault: str | None = None
+        # A run's own meter goes on after the gateway: its engine waits for replies that are read on.
+        metered = self._variables.get(METER)
+        self._meter = Meter(trace.add_usage) if metered is None else metered
+        self._owns_meter = metered is None
         self._dialects: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {"tool_seconds": "observed"}
         trace.provider.update(usage_source=usage_source)
@@ -126,16 +128,20 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
         """Listen at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
-        async with listening(self.app, socket, self._note_fault):
-            yield
+        try:
+            async with listening(self.app, socket, self._note_fault):
+                yield
+        finally:
+            if self._owns_meter:
+                await self._meter.give_up()
 
     def _note_fault(self, fault: str) -> None:
         self.fault = fault
 
     @contextlib.contextmanager
     def turn(self, *texts: str) -> Iterator[None]:
-        """Begin a turn with these texts of the user's: the model is asked inside the block only, and given up at its
-        end.
+        """Begin a turn with these texts of the user's: the model is asked inside the block only. At its end requests
+        are given up: their replies are read on, for their usage alone.
 
         What failed or was refused before it is forgotten; what did in it can be read after it.
         """
@@ -153,7 +159,7 @@ class Gateway:
     @property
     def in_flight(self) -> int:
         """Return how many requests the model has not answered yet."""
-        return len(self._asking)
+        return len(self._asking) + self._meter.pending
 
     @property
     def failure(self) -> BaseException | None:
@@ -321,7 +327,9 @@ class Gateway:
         asked, dialect = incoming.asked, incoming.dialect
         stream = ReplyStream(send, dialect, asked)
         passed = self._pass_on(incoming, stream) if incoming.passes else None
-        asking = asyncio.create_task(self._ask(incoming, passed), context=self._variables.copy())
+        variables = self._variables.copy()
+        variables.run(METER.set, self._meter)
+        asking = asyncio.create_task(self._ask(incoming, passed), context=variables)
         gone = asyncio.ensure_future(_wait_until_gone(receive))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -332,11 +340,14 @@ class Gateway:
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() and not gone.done():
                     await stream.keep_alive()
-            # Nobody waits for the answer of a request that is still being repeated
-            if not asking.done() and (self._clock is None or self._clock.trouble is None):
-                await asyncio.wait((asking,), timeout=_USAGE_SECONDS)
+            hung_up = not asking.done()
         finally:
+            stream.hang_up()
+            # A request that the endpoint has got is read on by the client: it is billed all the same.
             await settled((asking, gone))
+        if hung_up:
+            # Its slot stays taken meanwhile: who hangs up has no more in flight than who waits.
+            await self._meter.settle()
         if asking.cancelled():
             return
         failure = asking.exception()
@@ -377,7 +388,7 @@ class Gateway:
             headers=headers,
             request=compose_request(self._model, asked.messages, asked.tools, parameters),
             stream=asked.stream,
-            begin=stream.begin,
+            begin=stream.begin_passed,
             write=stream.pass_on,
         )
 
@@ -409,7 +420,8 @@ class Gateway:
         try:
             reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=told, **note)
         except asyncio.CancelledError:
-            self._trace.add_usage(Usage())  # it may have been answered, and paid for
+            if self._model.provider is not None:  # a plugin's client, which books nothing that is given up
+                self._trace.add_usage(Usage(unsettled=Unsettled(requests=1, given_up=1)))
             raise
         self._thoughts.keep(reply)
         self._signatures.keep(reply.message)

@@ -286,13 +286,11 @@ def hanging_until_second(endpoint: FaultEndpoint) -> asyncio.Event:
     return asked
 
 
-def test_a_request_whose_agent_has_gone_is_read_on_for_a_while_and_then_its_usage_is_unknown(tmp_path, monkeypatch):
-    monkeypatch.setattr(gateway_module, "_USAGE_SECONDS", 0.05)
-
+def test_a_request_whose_agent_has_gone_is_read_on_for_a_while_and_then_its_usage_is_unknown(tmp_path):
     async def run(endpoint: FaultEndpoint) -> None:
         asked = hanging_until_second(endpoint)
         model = at(endpoint).model_copy(update={"limits": Limits(max_concurrency=1)})
-        async with served(model, tmp_path) as it:
+        async with served(model, tmp_path, outage_seconds=0.05) as it:
             asking = asyncio.create_task(it.ask())
             await asked.wait()
             asking.cancel()

@@ -26,7 +26,6 @@ from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import ToolCallEvent, Usage
 from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.chat import Requests
-from pytest_agentbench.runners.gateway import gateway as gateway_module
 from pytest_agentbench.runners.gateway.gateway import Gateway
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 from pytest_agentbench.store.redaction import Redactor
@@ -390,21 +389,6 @@ def test_whoever_resets_the_connection_leaves_no_word_in_logs(tmp_path, caplog):
 
     asyncio.run(run())
     assert caplog.messages == []
-
-
-def test_usage_of_a_request_that_is_given_up_is_unknown(tmp_path, monkeypatch):
-    monkeypatch.setattr(gateway_module, "_USAGE_SECONDS", 0.05)
-    first = STREAMS["chat"][1].encode()
-
-    async def run() -> None:
-        async with Upstream([events(first, 60.0)]).serving() as upstream, passing(tmp_path, upstream) as it:
-            async with it.http.stream("POST", PATHS["chat"], content=streaming("chat")) as response:
-                async for _ in response.aiter_raw():
-                    break
-            await answered(it)
-            assert it.trace.usage == Usage()
-
-    asyncio.run(run())
 
 
 CALLING = (

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, plain_size
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnwritableError
 from pytest_agentbench.judging.asking import JudgeReply, ask, chat_sender
+from pytest_agentbench.models.metering import metered
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Language, Stage, Verdict
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.redaction import Redactor
@@ -202,7 +204,8 @@ class DraftWriter:
             if (kept := self._drafts.reply(place, number)) is not None:
                 return kept
             self._may_ask()
-            reply = await send_request(conversation)
+            async with metered(partial(self._ledger.book, place.stage)):
+                reply = await send_request(conversation)
             # Booked before it is kept: what was paid counts, also where the disk takes no more.
             self._ledger.book(place.stage, reply.usage)
             shown = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)

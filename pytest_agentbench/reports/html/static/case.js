@@ -3,7 +3,7 @@ import { fragment, go } from "./router.js";
 import { outcomePill, tally } from "./outcomes.js";
 import { modelOf } from "./runhead.js";
 import { scrolled } from "./tables.js";
-import { clip, compact, percent, score, seconds, usd } from "./text.js";
+import { clip, compact, percent, runCost, score, seconds } from "./text.js";
 
 const MOST = 500;
 
@@ -50,7 +50,7 @@ function caseRow(app, run, picks) {
     el("td", { class: "number" }, score(row.final_score)),
     el("td", { class: "number" }, seconds(row.duration_seconds)),
     el("td", { class: "number less" }, compact(row.usage?.total_tokens)),
-    el("td", { class: "number less" }, usd(row.cost_usd.run)),
+    el("td", { class: "number less" }, runCost(row)),
     el("td", { class: "why" }, clip(row.message ?? "", 200)),
     picks,
   );

@@ -2,7 +2,7 @@ import { el } from "./dom.js";
 import { copyButton } from "./longtext.js";
 import { outcomePill, skippedChecks } from "./outcomes.js";
 import { fragment, go } from "./router.js";
-import { DASH, compact, plural, score, seconds, sign, usd } from "./text.js";
+import { DASH, compact, plural, runCost, score, seconds, sign, usd } from "./text.js";
 
 const MOST_SIBLINGS = 60;
 
@@ -48,7 +48,7 @@ function crumbs(app, run) {
 export function figuresOf(row) {
   const passed = row.checks.filter((check) => check.outcome === "passed").length;
   const skipped = skippedChecks(row);
-  const cost = row.cost_usd.judge ? `${usd(row.cost_usd.run)} + ${usd(row.cost_usd.judge)} judge` : usd(row.cost_usd.run);
+  const cost = row.cost_usd.judge ? `${runCost(row)} + ${usd(row.cost_usd.judge)} judge` : runCost(row);
   return [
     ["Status", row.status ?? DASH],
     ["Score", row.final_score === null ? DASH : `${score(row.final_score)} of 10`],

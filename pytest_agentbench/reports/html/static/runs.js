@@ -3,7 +3,7 @@ import { filterBar } from "./filterbar.js";
 import { filterRuns, filtersOf, flakyOf } from "./filters.js";
 import { outcomeName } from "./outcomes.js";
 import { fragment, go, parameters } from "./router.js";
-import { OUTCOMES, score, seconds, usd } from "./text.js";
+import { OUTCOMES, runCost, score, seconds } from "./text.js";
 import { MOST_PRINTED, windowRows } from "./windowed.js";
 
 /** The list of all runs, filtered and sorted as the URL says. */
@@ -58,7 +58,7 @@ function columnsOf(app) {
     { id: "case", title: "Case", key: ({ row }) => row.case_id, cell: caseCell },
     { id: "model", title: "Model", key: ({ row }) => app.index.labels.get(row.model_id), cell: ({ row }) => app.index.labels.get(row.model_id) },
     { id: "score", title: metric ?? "Score", number: true, key: ({ row }) => (metric ? row.metrics[metric] : row.final_score) ?? null, cell: (run, column) => score(column.key(run)) },
-    { id: "cost", title: "Cost", number: true, key: ({ row }) => row.cost_usd.run, cell: ({ row }) => usd(row.cost_usd.run) },
+    { id: "cost", title: "Cost", number: true, key: ({ row }) => row.cost_usd.run, cell: ({ row }) => runCost(row) },
     { id: "time", title: "Time", number: true, key: ({ row }) => row.duration_seconds, cell: ({ row }) => seconds(row.duration_seconds) },
     { id: "message", title: "Message", key: ({ row }) => row.message, cell: ({ row }) => el("span", { title: row.message }, firstLine(row.message)) },
   ];

@@ -77,7 +77,7 @@ export function facts(app) {
     ["Command", session.command.length > 0 ? el("code", {}, ["pytest", ...session.command].join(" ")) : null],
     ["Profiles", named(session.profiles)],
     ["Versions", named(session.versions)],
-    ["Paid by this session", paid(totals.spent_usd)],
+    ["Paid by this session", paid(totals)],
     ["Reused", totals.reused > 0 ? `${plural(totals.reused, "run")} of earlier sessions, ${count(totals.rejudged)} of them judged anew` : null],
     ["Cassettes", totals.recorded + totals.replayed > 0 ? `${count(totals.recorded)} recorded, ${count(totals.replayed)} replayed` : null],
     ["Checks skipped", withSkipped > 0 ? `in ${plural(withSkipped, "run")}, which were decided without them` : null],
@@ -92,9 +92,12 @@ function named(values) {
   return Object.entries(values).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value}`).join(", ");
 }
 
-function paid(spent) {
-  if (spent.run === null && spent.judge === null) return null;
-  return `${usd(spent.run)} for runs, ${usd(spent.judge)} for judges`;
+function paid(totals) {
+  const { spent_usd: spent, at_least: least } = totals;
+  const known = least.spent_usd ?? spent;
+  if (known.run === null && known.judge === null) return null;
+  const shown = (part) => (spent[part] === null && known[part] ? `≥ ${usd(known[part])}` : usd(spent[part]));
+  return `${shown("run")} for runs, ${shown("judge")} for judges`;
 }
 
 function when(text) {

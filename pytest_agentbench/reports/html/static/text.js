@@ -32,6 +32,12 @@ export function usd(value) {
   return value < 1 ? `$${value.toFixed(4)}` : `$${COUNT.format(Number(value.toFixed(2)))}`;
 }
 
+/** The cost of a run: at least what is known, if some of its requests returned no usage. */
+export function runCost(row) {
+  const known = row.at_least?.cost_usd.run;
+  return row.cost_usd.run === null && known ? `≥ ${usd(known)}` : usd(row.cost_usd.run);
+}
+
 /** A duration: 1.6 ms, 48 ms, 3.1 s, 2:05, 1:02:03. */
 export function seconds(value) {
   if (value == null) return DASH;
