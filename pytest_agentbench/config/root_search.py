@@ -52,9 +52,7 @@ def search_root(asked: Sequence[Path], start: Path, named: NamedRoot | None = No
     It is the folder that `agentbench_configs` names; else, for the first path that has one, the outermost folder with
     configuration around the path, at or below `find_top`. Raises ConfigError if a pytest file cannot be read.
     """
-    absolute = [os.path.abspath(path) for path in asked] or [str(start)]
-    # Of folders, not of files: a command line may name thousands.
-    paths = list(dict.fromkeys(os.path.dirname(path) if os.path.isfile(path) else path for path in absolute))
+    paths = _list_folders(asked) or [str(start)]
     tops = tuple(dict.fromkeys(find_top(path, str(start)) for path in paths))
     if named is not None and named.configs is not None:
         return RootSearch(named.configs, True, tops, named.trusted, f"named by {CONFIGS} on the command line")
@@ -150,7 +148,7 @@ def climb(folder: str, top: str | None) -> Iterator[str]:
 
 def shows_configuration(asked: Sequence[Path], start: Path) -> bool:
     """Return whether configuration lies around a path, or in a folder of it."""
-    for path in map(os.path.abspath, asked):
+    for path in _list_folders(asked):
         if _find_outermost(path, find_top(path, str(start)), str(start)) is not None:
             return True
         if os.path.isdir(path) and any(map(holds_configuration, _list_entries(path, folders=True))):
@@ -161,6 +159,12 @@ def shows_configuration(asked: Sequence[Path], start: Path) -> bool:
 def is_in(path: str, folder: str) -> bool:
     """Return whether a path is the folder, or lies below it."""
     return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _list_folders(asked: Sequence[Path]) -> list[str]:
+    """Return the paths, files by their folders, each once: a command line may name thousands of files."""
+    paths = map(os.path.abspath, asked)
+    return list(dict.fromkeys(os.path.dirname(path) if os.path.isfile(path) else path for path in paths))
 
 
 def _find_outermost(path: str, top: str, start: str) -> str | None:
