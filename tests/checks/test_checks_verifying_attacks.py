@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.verifier_bench import BAD, GOOD, HELD, KINDS, VerifierBench, open_bench
+from support.verifier_bench import BAD, GOOD, HELD, HIDDEN, KINDS, VerifierBench, open_bench
 
 pytestmark = pytest.mark.slow
 everywhere = pytest.mark.parametrize("kind", KINDS)
@@ -46,6 +46,34 @@ def test_planted_conftest(bench: VerifierBench) -> None:
     bench.left({"solution.py": BAD})
     assert bench.tests().message == RAN
     assert bench.tests(keep=["conftest.py"]).outcome == "passed"  # so it would have worked
+
+
+PASSES = """
+import _pytest.python as python
+python.Function.runtest = lambda self: None
+"""
+"""Code that makes every test of the process pass once it is imported."""
+
+
+@everywhere
+@pytest.mark.parametrize("name", ["__init__.py", "conftest.py", "conftest/__init__.py", "__init__/__init__.py"])
+def test_planted_packages_on_the_way_to_tests_in_process(bench: VerifierBench, name: str) -> None:
+    """At the root, above the tests and beside them; a template's own file is there as the case has it."""
+    text = HIDDEN.replace("from solution", "from src.solution")
+    hidden = [bench.hidden("pkg/tests/test_deep.py", text)]
+    wanted = {"tests": ["pkg/tests/test_deep.py"], "pythonpath": ["."]}
+    bench.left({"src/solution.py": BAD})
+    bench.template = bench.folder / "workspace"
+    (bench.template / "pkg").mkdir(parents=True)
+    (bench.template / "pkg" / "__init__.py").write_text("own = 1\n")
+    for folder in ("", "pkg/", "pkg/tests/"):
+        bench.left({f"{folder}{name}": PASSES})
+    result = bench.verify(pytest=wanted, files=hidden)
+    assert result.message == "2 of 3 tests passed: pkg/tests/test_deep.py::test_odd failed", result
+    assert result.outputs["graded"] == "in process"
+    if name == "__init__.py":
+        kept = bench.verify(pytest=wanted, files=hidden, keep=["pkg/__init__.py"])
+        assert kept.outcome == "passed", "the case may leave it to the agent"
 
 
 @everywhere

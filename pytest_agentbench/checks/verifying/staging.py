@@ -152,16 +152,14 @@ def _copy_allowed(case: Case, verifier: Verifier, left: Workspace | None, target
 
 
 def _deciding_paths(verifier: Verifier, root: Path) -> Iterator[str]:
-    """Yield the paths of the tests that the verifier names, of its configuration, and of packages that only tests
-    import."""
+    """Yield the paths of the tests that the verifier names, of its configuration, and of what makes packages of the
+    folders from the workspace's root to these tests: pytest imports that before a test."""
     if verifier.pytest is None:
         return
     tests = {_normalize_path(name.partition("::")[0]) for name in verifier.pytest.ids}
     yield from sorted(tests)
     if verifier.pytest.config is not None:
         yield _normalize_path(verifier.pytest.config)
-    if verifier.pytest.pythonpath:
-        return
     for folder in sorted({above for path in tests for above in PurePosixPath(path).parents}):
         for package in sorted((root / folder).glob("__init__.*")):
             yield str(package.relative_to(root))
