@@ -58,8 +58,22 @@ def pytest_load_initial_conftests(
 ) -> Generator[None, None, None]:
     """Add the short option `--model`, once every plugin and conftest has had its chance to own it."""
     early_config.stash[BEGAN] = time.time_ns()
+    _keep_grants(early_config)
     yield
     add_short_model(parser, args)
+
+
+def _keep_grants(config: pytest.Config) -> None:
+    """Write no bytecode in a session near a granted folder: a file that is new there ends the grant."""
+    from pytest_agentbench.user_folder import TRUST_FILE, user_folder
+
+    if sys.dont_write_bytecode or not (user_folder() / TRUST_FILE).exists():
+        return
+    from pytest_agentbench.config.grants import has_grant_near
+
+    if has_grant_near(config.rootpath):
+        sys.dont_write_bytecode = True
+        config.add_cleanup(functools.partial(setattr, sys, "dont_write_bytecode", False))
 
 
 def pytest_configure(config: pytest.Config) -> None:

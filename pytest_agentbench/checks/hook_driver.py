@@ -102,9 +102,11 @@ def _load(hook: Mapping[str, str | None]) -> Callable[..., Any]:
 def _from_file(path: Path) -> ModuleType:
     sys.path.append(str(path.parent))  # for modules beside it
     name = f"agentbench_hook_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+    from pytest_agentbench.config.source_imports import import_sources_below, source_spec  # which is on the path by now
+
+    import_sources_below([os.path.realpath(path.parent)])
+    spec = source_spec(name, path)
+    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -46,7 +46,12 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
     """Return the configuration roots of a command that is given these paths: those of a pytest session of them."""
     from pytest_agentbench.sources.discovery import has_cases
 
-    return decide_roots(paths, Path.cwd(), has_cases=has_cases)
+    roots = decide_roots(paths, Path.cwd(), has_cases=has_cases)
+    if roots.trust.folders:
+        from pytest_agentbench.config.source_imports import import_sources_below
+
+        import_sources_below(roots.trust.folders)
+    return roots
 
 
 def enclosing_root(path: Path) -> ConfigRoot:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from pytest_agentbench.cli.output import printable
 
-_ACTING = (".py", ".sh", ".js", ".mjs", ".ts", ".so", "Dockerfile", "compose.yaml", "compose.yml")
+_ACTING = (
+    *(".py", ".pyc", ".pyd", ".pth", ".so", ".dll", ".dylib", ".sh", ".js", ".mjs", ".cjs", ".ts"),
+    *("Dockerfile", "compose.yaml", "compose.yml"),
+)
 _ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
 """The beginning of what messages say that this command does."""
 _FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
@@ -24,7 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="let a folder of somebody else's name programs, models and more; list and revoke that",
         description="Grant folders what a config root of your own may: name programs, models and where keys go, choose "
         "sandboxes, networks and images. A grant is kept in your own configuration folder, and ends when a file of the "
-        "folder changes. What is granted is shown first, and asked for on a terminal.",
+        "folder changes, but for cassettes that your sessions record there. What is granted is shown first, and asked "
+        "for on a terminal.",
     )
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a config root, or a folder of several")
     parser.add_argument("--list", action="store_true", help="show what is granted, and what of it has ended")
@@ -93,8 +97,9 @@ def _can_act(name: str) -> bool:
 
 
 def _print_grants() -> None:
-    from pytest_agentbench.config.grants import read_grants
+    from pytest_agentbench.config.grants import read_grants, written_folders
 
+    written = written_folders(Path.cwd())
     for grant in read_grants():
-        reason = grant.find_change()
+        reason = grant.find_change(written)
         print(printable(f"{grant.folder}: {len(grant.files):,} files{f', ended: {reason}' if reason else ''}"))

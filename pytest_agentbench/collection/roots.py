@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.grants import written_folders
 from pytest_agentbench.config.root_search import NamedRoot, find_user_folder, is_in, search_root
 from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
@@ -32,6 +33,10 @@ def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
             config.stash[ROOTS] = SessionRoots.unpack(told[SENT]) if SENT in told else _decide_roots(config, settings)
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
+        if trusted := config.stash[ROOTS].trust.folders:
+            from pytest_agentbench.config.source_imports import import_sources_below
+
+            config.add_cleanup(import_sources_below(trusted))
     return config.stash[ROOTS]
 
 
@@ -45,7 +50,8 @@ def _decide_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
         search = search_root(asked, start, named)
         inner = search.own or find_user_folder(os.path.abspath(asked[0]), str(start), search.tops[0])
         trusted += settings.added_trust if is_in(str(inner), str(config.inipath.parent)) else ()
-    return decide_roots(asked, start, named, trusted=trusted, has_cases=has_cases)
+    written = written_folders(config.rootpath, settings.output)
+    return decide_roots(asked, start, named, trusted=trusted, written=written, has_cases=has_cases)
 
 
 def describe_roots(config: pytest.Config, settings: Settings) -> list[str]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.files import open_file
+from pytest_agentbench.config.base import is_inside
+from pytest_agentbench.config.folders import MAX_DEPTH, describe_depth
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
 _VERSION = 1
-_WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "cassettes": (".yaml",)}
-"""What git, Python and sessions themselves write: in a folder of this name files that end so."""
+_RECORDED = "recorded.txt"
+"""The file next to the grants that names the cassettes which sessions recorded in granted folders."""
+_CASSETTE = re.compile(r"(^|/)cassettes/([^/]+/)?[^/]+-r[0-9]+\.yaml$")
 _MAX_FILES = 100_000
 
 
@@ -30,20 +35,38 @@ class Grant(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> Grant:
-        """Return the grant of a folder as it is now. Raises ConfigError."""
+        """Return the grant of a folder as it is now. Raises ConfigError, also for a link to a folder elsewhere."""
         real = os.path.realpath(folder)
-        return cls(real, digest_files(Path(real)))
+        files = digest_files(Path(real))
+        for name in files:
+            path = os.path.join(real, name)
+            if os.path.isdir(path) and not is_inside(os.path.realpath(path), real):
+                raise ConfigError(
+                    f"{path}: found a link to a folder elsewhere, expected a folder: a grant covers what lies in "
+                    "the folder that is granted; copy there what it leads to, or remove it"
+                )
+        return cls(real, files)
 
-    def find_change(self) -> str | None:
-        """Return why the grant holds no longer; None where every file is as it was."""
+    def find_change(self, written: Iterable[str] = ()) -> str | None:
+        """Return why the grant holds no longer; None if every file is as it was, or recorded by a session.
+
+        `written` are the folders that the session itself writes to, links resolved: those below the granted folder are
+        left out.
+        """
+        own = [f"{path}{os.sep}" for path in written if path != self.folder and is_inside(path, self.folder)]
         try:
-            now = digest_files(Path(self.folder))
+            now = digest_files(Path(self.folder), own)
+            recorded = _read_recorded()
         except (ConfigError, OSError) as error:
             return str(error)
         for name in sorted({*now, *self.files}):
-            if now.get(name) != self.files.get(name):
-                word = "is new" if name not in self.files else "has changed" if name in now else "is gone"
-                return f"{name} {word}"
+            path, digest = os.path.join(self.folder, name), now.get(name)
+            if digest == self.files.get(name) or path.startswith(tuple(own)):
+                continue
+            if _CASSETTE.search(name) and digest is not None and _recorded_line(path, digest) in recorded:
+                continue
+            word = "is new" if name not in self.files else "is gone" if digest is None else "has changed"
+            return f"{name} {word}"
         return None
 
 
@@ -58,17 +81,9 @@ def read_grants() -> list[Grant]:
     :raises ConfigError: their file cannot be read, or others may write it.
     """
     path = find_trust_file()
-    try:
-        with open_file(path) as file:
-            status = os.fstat(file.fileno())
-            text = file.read()
-    except FileNotFoundError:
+    text = _read_own(path)
+    if text is None:
         return []
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    # Asked of the open file: whoever can write it can grant themselves to run programs on this machine.
-    if sys.platform != "win32" and (status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022):
-        raise ConfigError(f"{path}: found a file that others may write, expected your own, with mode 600: chmod 600")
     try:
         data: Any = json.loads(text)
         if data["version"] != _VERSION:
@@ -76,6 +91,66 @@ def read_grants() -> list[Grant]:
         return [Grant(str(each["folder"]), dict(each["files"])) for each in data["grants"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: is no list of grants ({error}); remove it, and grant again") from error
+
+
+def _read_own(path: Path) -> bytes | None:
+    """Return the content of a file of the user's, None if there is none. Raises ConfigError if others may write it."""
+    try:
+        with open_file(path) as file:
+            status = os.fstat(file.fileno())
+            text: bytes = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    # Asked of the open file: whoever can write it can grant themselves to run programs on this machine.
+    if sys.platform != "win32" and (status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022):
+        raise ConfigError(f"{path}: found a file that others may write, expected your own, with mode 600: chmod 600")
+    return text
+
+
+def note_recording(path: Path, content: bytes) -> None:
+    """Note a cassette that the session is about to write: it does not end the grant of the folder that it lies in.
+
+    Only if what lies there now is known too: `auto` writes what it replayed again, and could make a planted cassette
+    one of the session's. Nothing is noted if the user's folder cannot be written: then the cassette ends the grant.
+    """
+    if not find_trust_file().exists():
+        return
+    real = os.path.realpath(path)
+    with suppress(ConfigError, OSError):
+        grants = [grant for grant in read_grants() if is_inside(real, grant.folder)]
+        now = _digest_file(real) if os.path.lexists(real) else None
+        known = _read_recorded() if grants else frozenset()
+        granted = (grant.files.get(os.path.relpath(real, grant.folder)) for grant in grants)
+        if not grants or (now is not None and now not in granted and _recorded_line(real, now) not in known):
+            return
+        line = _recorded_line(real, hashlib.sha256(content).hexdigest())
+        # One write to the end of the file: sessions and workers record at the same time.
+        descriptor = os.open(user_folder() / _RECORDED, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, f"{line}\n".encode("ascii"))
+        finally:
+            os.close(descriptor)
+
+
+def _recorded_line(path: str, digest: str) -> str:
+    return f"{digest} {hashlib.sha256(os.fsencode(path)).hexdigest()}"
+
+
+def _read_recorded() -> frozenset[str]:
+    """Return the lines of all cassettes that sessions recorded in granted folders. Raises ConfigError."""
+    return frozenset((_read_own(user_folder() / _RECORDED) or b"").decode("ascii", "replace").splitlines())
+
+
+def has_grant_near(folder: Path) -> bool:
+    """Return whether the user granted a folder in or around this one, if the grants can be read."""
+    if not find_trust_file().exists():
+        return False
+    real = os.path.realpath(folder)
+    with suppress(ConfigError):
+        return any(is_inside(grant.folder, real) or is_inside(real, grant.folder) for grant in read_grants())
+    return False
 
 
 def save_grant(grant: Grant) -> None:
@@ -105,20 +180,24 @@ def _write_grants(grants: list[Grant]) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def digest_files(folder: Path) -> dict[str, str]:
+def digest_files(folder: Path, left_out: Iterable[str] = ()) -> dict[str, str]:
     """Return the digest of each file below a folder, links with what they lead to; no link is walked into.
 
-    :raises ConfigError: there are too many, or one cannot be read.
+    `left_out` are paths of folders, with a slash at the end.
+
+    :raises ConfigError: there are too many, they are nested too deep, or one cannot be read.
     """
     found: dict[str, str] = {}
-    for path in _walk_files(str(folder), ()):
+    for path in _walk_files(str(folder), frozenset(left_out), 0):
         found[os.path.relpath(path, folder)] = _digest_file(path)
         if len(found) > _MAX_FILES:
             raise ConfigError(f"{folder}: found more than {_MAX_FILES:,} files, expected a folder of cases")
     return found
 
 
-def _walk_files(folder: str, written: tuple[str, ...]) -> Iterator[str]:
+def _walk_files(folder: str, left_out: frozenset[str], depth: int) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        raise ConfigError(describe_depth(folder))
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
@@ -126,20 +205,21 @@ def _walk_files(folder: str, written: tuple[str, ...]) -> Iterator[str]:
         raise ConfigError(f"{folder}: cannot be read: {error.strerror or error}") from error
     for entry in ordered:
         # A link counts by its target's text below: walking into one could leave the folder, or never end.
-        if entry.is_dir(follow_symlinks=False):
-            if (below := _WRITTEN.get(entry.name, written)) != ("",):
-                yield from _walk_files(entry.path, below)
-        elif not entry.name.endswith(written):
+        if not entry.is_dir(follow_symlinks=False):
             yield entry.path
+        elif f"{entry.path}{os.sep}" not in left_out:
+            yield from _walk_files(entry.path, left_out, depth + 1)
 
 
 def _digest_file(path: str) -> str:
+    """Return the SHA-256 of a file; of a link its text too, of other things their kind."""
     try:
         link = f"{os.readlink(path)} " if os.path.islink(path) else ""
         if not os.path.isfile(path):  # a folder's link, a link to nothing, a FIFO: reading it may never end
-            return f"{link}{stat.filemode(os.lstat(path).st_mode)}"
+            return f"{link}{stat.filemode(os.stat(path).st_mode) if os.path.exists(path) else 'nothing'}"
         with open_file(path, None) as file:
-            return link + hashlib.file_digest(file, "sha256").hexdigest()
+            mark = " executable" if os.fstat(file.fileno()).st_mode & 0o111 else ""
+            return f"{link}{hashlib.file_digest(file, 'sha256').hexdigest()}{mark}"
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -162,21 +242,31 @@ class Trust(NamedTuple):
 NO_TRUST = Trust()
 
 
-def decide_trust(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
+def written_folders(rootdir: Path, output: Path | None = None) -> tuple[str, ...]:
+    """Return the folders that a session at `rootdir` itself writes to, and that of the Python which runs it.
+
+    A session that stands in a granted folder has them there. It collects nothing from them.
+    """
+    places = (output or rootdir / "outputs", rootdir / ".pytest_cache", sys.prefix)
+    return tuple(os.path.realpath(place) for place in places)
+
+
+def decide_trust(rootdir: Path, named: Iterable[Path] = (), written: Iterable[str] = ()) -> Trust:
     """Return what a session at `rootdir` may trust.
 
     That is the folders that it names, and those granted before in or around it, which are read to see whether they are
-    as they were.
+    as they were. `written` are the folders that the session itself writes to.
 
     :raises ConfigError: the user's grants cannot be read.
     """
+    written = tuple(written)
     folders, ended = [os.path.realpath(path) for path in named], []
     top = Path(os.path.realpath(rootdir))
     for grant in read_grants():
         folder = Path(grant.folder)
         if not (folder.is_relative_to(top) or top.is_relative_to(folder)):
             continue
-        reason = grant.find_change()
+        reason = grant.find_change(written)
         if reason is None:
             folders.append(grant.folder)
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pytest_agentbench.config.base import Guest
-from pytest_agentbench.config.grants import NO_TRUST, Trust, decide_trust
+from pytest_agentbench.config.grants import NO_TRUST, Trust, decide_trust, written_folders
 from pytest_agentbench.config.root_search import (
     NamedRoot,
     find_base,
@@ -128,6 +128,7 @@ def decide_roots(
     *,
     trust: Trust | None = None,
     trusted: Iterable[Path] = (),
+    written: Iterable[str] | None = None,
     has_cases: HasCases = lambda folder, without: without is None,
 ) -> SessionRoots:
     """Return the roots of a session that is started in `start` and asked for the cases of some paths.
@@ -135,6 +136,7 @@ def decide_roots(
     The session's root is that of `search_root`; else the only outermost one with cases at most three folders below the
     paths, or below the start directory's project, if all cases there are its own. All processes of a session come to
     the same answer. `trust` is what a worker was told, else `trusted` folders and the user's grants decide.
+    `written` are the folders that the session writes to; None: those of a session whose rootdir is `start`.
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
@@ -148,7 +150,8 @@ def decide_roots(
     elif not search.configured and _follows_cases(paths, own, has_cases):
         own, reason = None, _UNDECIDED
     if trust is None:
-        trust = decide_trust(Path(os.path.commonpath(search.tops)), [*trusted, *search.trusted])
+        written = written_folders(start) if written is None else written
+        trust = decide_trust(Path(os.path.commonpath(search.tops)), [*trusted, *search.trusted], written)
     return SessionRoots(start, own, search.configured, trust, search.tops, reason)
 
 
@@ -168,7 +171,7 @@ def _decide_for_one(folder: Path, start: Path, configured: Path | None) -> Sessi
     roots = SessionRoots(start, search.own, search.configured, NO_TRUST, search.tops, search.reason)
     if not roots.of(folder / "any").is_guest:
         return roots
-    return roots._replace(trust=decide_trust(Path(search.tops[0]), search.trusted))
+    return roots._replace(trust=decide_trust(Path(search.tops[0]), search.trusted, written_folders(start)))
 
 
 def _follows_cases(paths: Sequence[Path], own: Path, has_cases: HasCases) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from pytest_agentbench.config.grants import note_recording
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnwritableError
 from pytest_agentbench.models.cassette_file import (
     Answer,
@@ -419,7 +420,9 @@ class Tape:
         slots = merge_slots(self._read_kept_slots(), self._fresh)
         cassette = replace(self.label, duration_seconds=self._duration, exchanges=tuple(number_exchanges(slots)))
         try:
-            write_atomically(str(self.path.parent), self.path.name, dump_cassette(cassette))
+            content = dump_cassette(cassette)
+            note_recording(self.path, content)
+            write_atomically(str(self.path.parent), self.path.name, content)
         except OSError as error:
             raise self._make_unwritable(error.strerror or str(error)) from error
         self._unsaved = False

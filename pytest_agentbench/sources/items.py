@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_agentbench.config.dataset_file import AnswerRule, RowFields
+from pytest_agentbench.config.source_imports import source_spec
 from pytest_agentbench.records.gold import Gold, gold_reply, json_text, read_gold
 
 
@@ -294,8 +295,7 @@ def _import_file(file: Path) -> ModuleType:
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None  # it ends in .py
+    spec = source_spec(name, file)
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:

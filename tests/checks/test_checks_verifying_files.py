@@ -95,10 +95,11 @@ def test_tests_that_are_named_are_the_templates_or_gone(staging):
     assert staging.staged() == {"tests/test_a.py": "ours", "settings.ini": "ours"}
 
 
-def test_packages_stay_where_tests_import_from_the_workspace(staging):
-    fill(staging.left.path, {"tests/__init__.py": "mine", "tests/test_a.py": "mine"})
-    staging.stage(staging.verifier(pytest={"tests": ["tests/test_a.py"]}))
-    assert staging.staged() == {"tests/__init__.py": "mine"}
+def test_packages_beside_the_way_to_tests_stay_where_tests_import_from_the_workspace(staging):
+    packages = dict.fromkeys(["__init__.py", "a/__init__.py", "a/b/__init__.so"], "mine")
+    fill(staging.left.path, {**packages, "a/b/test_a.py": "mine", "a/solved/__init__.py": "mine"})
+    staging.stage(staging.verifier(pytest={"tests": ["a/b/test_a.py"]}))
+    assert staging.staged() == {"a/solved/__init__.py": "mine"}
 
 
 def test_hidden_files_come_in_place_of_whatever_the_agent_had(staging):

@@ -10,6 +10,9 @@ import pytest
 from support.bench import Bench, Finished, case_yaml
 from support.fault_endpoint import FaultEndpoint
 
+from pytest_agentbench.cli import main
+from pytest_agentbench.config.grants import decide_trust
+
 VENDOR = "cases/vendor"
 
 
@@ -184,3 +187,27 @@ def test_a_grant_holds_for_workers_and_ends_with_an_edited_file(project: Bench) 
     project.write("pytest.ini", f"[pytest]\nagentbench_trust = {VENDOR}\n")
     finished = project.run("--agentbench-run-profile=wide")
     assert outcomes(finished) == {"own": "passed", "theirs": "passed"}
+
+
+@pytest.mark.slow
+def test_a_session_that_records_in_a_granted_folder_does_not_end_the_grant(
+    project: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its cassettes nor by bytecode of the folder's conftest; a planted cassette does."""
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    project.write(f"{VENDOR}/conftest.py", "import pytest\n")
+    guest = project.path / VENDOR
+    (guest / "suites").mkdir(exist_ok=True)
+    with FaultEndpoint(answer=says_paris) as users:
+        write_models(project, "cases", mine=users.base_url)
+        assert main(["trust", str(guest)]) == 0
+        for _ in range(2):
+            finished = project.run("--model=mine", "--agentbench-cassettes=record", "--agentbench-no-reuse", "cases")
+            assert outcomes(finished) == {"own": "passed", "theirs": "passed"}, finished.text
+            assert decide_trust(project.path).covers(str(guest)), decide_trust(project.path).ended
+        assert not (guest / "__pycache__").exists()
+        cassette = guest / "theirs/cassettes/mine-r1.yaml"
+        cassette.write_text(cassette.read_text().replace("Paris", "Lyon"))
+        project.run("--model=mine", "--agentbench-cassettes=auto", "--agentbench-no-reuse", "cases")
+        assert decide_trust(project.path).ended[0][1] == "theirs/cassettes/mine-r1.yaml is new"
+        assert not decide_trust(project.path).covers(str(guest))

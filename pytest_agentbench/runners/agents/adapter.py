@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.agent_file import AgentProgram, Content, Reading, ToolCall, UsageReading
 from pytest_agentbench.config.base import load, suggest
+from pytest_agentbench.config.source_imports import source_spec
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import extension_names, find_extension
 from pytest_agentbench.records.base import PortableName
@@ -201,8 +202,7 @@ def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
 def _load_reader(path: Path) -> Read:
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location(f"agentbench_reader_{path.parent.name}", path)
-    assert spec is not None
+    spec = source_spec(f"agentbench_reader_{path.parent.name}", path)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
