@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, or write it where asked to."""
     from pytest_agentbench.cli.output import Standard
-    from pytest_agentbench.reports.comparison.campaigns import read_campaign
+    from pytest_agentbench.reports.comparison.campaigns import read_campaign, split_report_name
     from pytest_agentbench.reports.comparison.comparing import compare
     from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures
 
@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
         _write_markdown(found, report, args.markdown)
     if args.html is not None:
         from pytest_agentbench.reports.html.page import write_page
+        from pytest_agentbench.reports.reading import complete_report
 
-        write_page(report, args.html, comparison=found)
+        write_page(complete_report(report, split_report_name(args.current)[0]), args.html, comparison=found)
     if args.json:
         print(json.dumps(found, indent=2, allow_nan=False))
     else:

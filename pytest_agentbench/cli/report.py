@@ -104,12 +104,11 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     """
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal
-    from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.reading import complete_report, read_report
 
     if not source.is_dir():
-        return source, read_journal(source) if source.suffix == ".journal" else _complete_report(
-            read_report(source), source
-        )
+        is_journal = source.suffix == ".journal"
+        return source, read_journal(source) if is_journal else complete_report(read_report(source), source)
     path = source / "report.json"
     found = read_report(path) if path.is_file() else None
     # The newest journal: a killed session has no report.json, or an older session's lies there.
@@ -127,19 +126,7 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
             f"{source}: holds neither report.json nor the journal of a session; run pytest first, or name the "
             "report.json or the output folder"
         )
-    return path, _complete_report(found, path)
-
-
-def _complete_report(found: dict[str, Any], path: Path) -> dict[str, Any]:
-    from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports.report import build_report, spent_of
-
-    kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
-    try:
-        # Figures follow from the runs: those that an older version wrote may lack newer ones.
-        return {**build_report(found["runs"], found["session"], spent_of(found["totals"])), **kept}
-    except OverflowError as error:
-        raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
+    return path, complete_report(found, path)
 
 
 def _find_runs_folder(source: Path) -> Path:

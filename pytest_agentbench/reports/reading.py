@@ -98,7 +98,10 @@ _MOST_DIGITS = 100
 
 
 def read_report(path: Path) -> Report:
-    """Return a report.json. Raises ConfigError for a file that is none of this version."""
+    """Return the checked members of a report.json: those that do not follow from its runs, and the runs.
+
+    `complete_report` adds the others. Raises ConfigError for a file that is no report.json of this version.
+    """
     try:
         found = parsed(read_file(path, MAX_DOCUMENT))
     except OSError as error:
@@ -108,8 +111,21 @@ def read_report(path: Path) -> Report:
         raise ConfigError(f"{path}: is no JSON: {error}") from error
     if (problem := _problem(found)) is not None:
         raise ConfigError(f"{path}: {problem}")
-    report: Report = found
-    return report
+    return {name: found[name] for name in (*_HEAD, *_KEPT, "runs") if name in found}
+
+
+def complete_report(found: Report, path: Path) -> Report:
+    """Return a report that was read, with the figures that follow from its runs. Raises ConfigError for numbers that
+    are too large to add up.
+    """
+    from pytest_agentbench.reports.report import build_report
+
+    kept: dict[str, Any] = {name: found[name] for name in _KEPT if name in found}
+    try:
+        # Those in the file may lack newer figures, and are not checked
+        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
+    except OverflowError as error:
+        raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 
 
 def parsed(text: bytes) -> Any:
