@@ -7,6 +7,8 @@ import sys
 
 from pytest_agentbench.terminal_text import visible
 
+WINDOWS = "pytest-agentbench runs cases on Linux and macOS; on Windows, use WSL"
+"""What sessions with cases and commands say on Windows."""
 _VARYING = r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*"
 
 

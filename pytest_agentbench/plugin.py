@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SETTINGS = pytest.StashKey[Settings]()
 CASES = pytest.StashKey[bool]()
 DESCRIBED = pytest.StashKey[bool]()
+_REFUSED = pytest.StashKey[bool]()
+"""The session has met cases on Windows."""
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 _GARBAGE = 20_000
@@ -178,9 +180,8 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Return a collector for a case file or a dataset, else None."""
-    if not _may_hold_cases(file_path, parent):
+    if not _may_hold_cases(file_path, parent) or not _prepare_cases(parent.config):
         return None
-    _prepare_cases(parent.config)
     from pytest_agentbench.collection.items import collect_file
 
     return collect_file(file_path, parent)
@@ -188,8 +189,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize hand-written tests that name a case by model and repetition."""
-    if metafunc.definition.get_closest_marker("agentbench") is not None:
-        _prepare_cases(metafunc.config)
+    if metafunc.definition.get_closest_marker("agentbench") is not None and _prepare_cases(metafunc.config):
         from pytest_agentbench.collection.marks import parametrize
 
         parametrize(metafunc)
@@ -222,8 +222,11 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     collecting = gc.isenabled()
     _ask_plugins(session.config, "case_sources")
     try:
-        return (yield)
+        collected = yield
+        _refuse_windows(session.config)
+        return collected
     except pytest.UsageError as error:
+        _refuse_windows(session.config)
         raise pytest.UsageError(*error.args, *_describe_tables(session.config, str(error))) from error
     finally:
         if collecting and not gc.isenabled():
@@ -320,10 +323,13 @@ def _sharding(config: pytest.Config, settings: Settings) -> Sharding | None:
     return sharding
 
 
-def _prepare_cases(config: pytest.Config) -> None:
-    """Prepare the session, once, when the first file with cases is met."""
+def _prepare_cases(config: pytest.Config) -> bool:
+    """Prepare the session, once, when the first file with cases is met. False on Windows, where no case can run."""
     if CASES in config.stash:
-        return
+        return True
+    if sys.platform == "win32":
+        config.stash[_REFUSED] = True  # pytest would make an error of collection of what is raised here
+        return False
     gc.disable()  # until pytest_collection ends; before the imports, a fifth of whose time looking for garbage took
     with _import_plainly():
         from pytest_agentbench.collection.items import PLANNER
@@ -333,6 +339,14 @@ def _prepare_cases(config: pytest.Config) -> None:
     if (report := config.pluginmanager.get_plugin(SESSION)) is not None:
         report.warnings += planner.unasked  # before files are read: it may be why they are refused
     config.stash[CASES] = True
+    return True
+
+
+def _refuse_windows(config: pytest.Config) -> None:
+    if _REFUSED in config.stash:
+        from pytest_agentbench.errors import WINDOWS
+
+        raise pytest.UsageError(WINDOWS)
 
 
 @contextmanager

@@ -51,9 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser(arguments).parse_args(arguments)
     from contextlib import redirect_stderr, redirect_stdout
 
-    from pytest_agentbench.errors import AgentbenchError
+    from pytest_agentbench.errors import WINDOWS, AgentbenchError
     from pytest_agentbench.terminal_text import DefusingStream, visible
 
+    if sys.platform == "win32":
+        print(WINDOWS, file=sys.stderr)
+        return 2
     streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
     shown: Any = [stream and DefusingStream(stream) for stream in streams]
     command = COMMANDS.get(args.command) or find_commands(COMMANDS)[args.command]
