@@ -329,3 +329,19 @@ def test_hostile_text_in_both_reports_stays_text(bench, session):
     compared(finished)
     assert "\x1b[31m" not in finished.text
     assert "\u202e" not in finished.text
+
+
+@pytest.mark.slow
+def test_cases_pair_though_their_root_has_come_since(bench):
+    """The ids of a dataset's rows are below the root, which models.yaml makes of the folder that it lies in."""
+    bench.agent()
+    bench.write("pyproject.toml", "[project]\nname = 'p'\n")
+    bench.questions(3, name="cases/many.jsonl")
+    bench.case("one")
+    before = bench.run("--agentbench-json=outputs/report.json", "cases")
+    bench.write("baseline.json", json.dumps(before.report))
+    bench.models({"model_id": "demo", "requested_model": "demo", "scripted": True})
+    after = bench.spawn("--agentbench-compare=baseline.json", "cases")  # a process remembers which folders are roots
+    there, here = ({row["case_id"] for row in finished.report["runs"]} for finished in (before, after))
+    assert (there - here, here - there) == ({f"cases/many.q{n}" for n in range(3)}, {f"many.q{n}" for n in range(3)})
+    assert compared(after)["cases"] == {"paired": 4, "unjudged": [], "only_baseline": [], "only_current": []}

@@ -41,7 +41,8 @@ class CaseRuns:
     `judged` are those that passed or failed, by repetition. `prints` are (repetition, fingerprint) of its runs,
     `reused` of those that came from the store; `replayed` counts those from cassettes. `judges` and `rubrics` are (who
     asked, hash) of what models judged it by, `measures` hashes of all that decided it. `failure` is the node id and the
-    message of the first run that failed, `dropped` are parameters that the endpoint did not take.
+    message of the first run that failed, `dropped` are parameters that the endpoint did not take. `dataset` is the
+    name that begins the case's id, None if no dataset has the case.
     """
 
     key: CaseKey
@@ -56,6 +57,7 @@ class CaseRuns:
     rubrics: frozenset[tuple[str, str]]
     failure: tuple[str, str] | None
     dropped: frozenset[str] = frozenset()
+    dataset: str | None = None
 
     @property
     def pass_rate(self) -> float | None:
@@ -147,6 +149,7 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
         judges=frozenset((verdict["by"], verdict["judge"]) for verdict in verdicts),
         rubrics=frozenset((verdict["by"], verdict["rubric"]) for verdict in verdicts),
         dropped=frozenset(list_dropped(rows)),
+        dataset=rows[0]["dataset"],
         failure=None if failed is None else (failed["nodeid"], (failed["message"] or "").partition("\n")[0][:_MESSAGE]),
     )
 

@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 
 from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample
+from pytest_agentbench.reports.comparison.pairing import describe_renamed, pair_renamed
 from pytest_agentbench.reports.comparison.results import (
     BETTER,
     NOTHING,
@@ -99,8 +100,8 @@ def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelCompar
     first = models[0]
     there, here = (names[0] if names else "none" for names in (first.only_baseline, first.only_current))
     return (
-        f"no case is in both, for example {there} there and {here} here; cases pair by node id, so start both sessions "
-        "in the same folder."
+        f"no case is in both, for example {there} there and {here} here; cases pair by node id, or by case id if their "
+        "file or its root has moved."
     )
 
 
@@ -176,12 +177,14 @@ def compare(
 ) -> Comparison:
     """Pair the cases of both sides by node id and model, and test each model's pass rate and mean score.
 
+    Cases that have other node ids on both sides pair as the store finds them (`pairing`).
     Models pair by id; where each side has a single one, these do whatever their names. A case counts once, by the mean
     of its judged repetitions: infrastructure errors and skips are left out and counted. Of a case that was judged more
     often on one side only as many runs count there as on the other: the mean of many runs scatters less than that of
     few, so where nothing differs their differences are not as often positive as negative, which the test rests on.
     """
     matched = _match_models(baseline, current)
+    baseline, renamed = pair_renamed(baseline, current, matched)
     compared = [
         _compare_model(baseline.models[old], current.models[new], old, new, len(matched)) for old, new in matched
     ]
@@ -194,6 +197,7 @@ def compare(
         only_current=tuple(model for model in current.models if model not in {new for _, new in matched}),
         notes=(
             *notes(baseline, current, matched),
+            *describe_renamed(renamed, baseline),
             *(said for model in models for said in model_notes(model, baseline, current)),
         ),
         unpaired=unpaired(baseline, current, models),
