@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         _write_markdown(found, report, args.markdown)
     if args.html is not None:
         from pytest_agentbench.reports.html.page import write_page
-        from pytest_agentbench.reports.reading import complete_report
+        from pytest_agentbench.reports.report import complete_report
 
         write_page(complete_report(report, split_report_name(args.current)[0]), args.html, comparison=found)
     if args.json:

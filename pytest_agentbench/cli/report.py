@@ -104,7 +104,8 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     """
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal
-    from pytest_agentbench.reports.reading import complete_report, read_report
+    from pytest_agentbench.reports.reading import read_report
+    from pytest_agentbench.reports.report import complete_report
 
     if not source.is_dir():
         is_journal = source.suffix == ".journal"

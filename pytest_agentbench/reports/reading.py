@@ -100,7 +100,7 @@ _MOST_DIGITS = 100
 def read_report(path: Path) -> Report:
     """Return the checked members of a report.json: those that do not follow from its runs, and the runs.
 
-    `complete_report` adds the others. Raises ConfigError for a file that is no report.json of this version.
+    `report.complete_report` adds the others. Raises ConfigError for a file that is no report.json of this version.
     """
     try:
         found = parsed(read_file(path, MAX_DOCUMENT))
@@ -112,20 +112,6 @@ def read_report(path: Path) -> Report:
     if (problem := _problem(found)) is not None:
         raise ConfigError(f"{path}: {problem}")
     return {name: found[name] for name in (*_HEAD, *_KEPT, "runs") if name in found}
-
-
-def complete_report(found: Report, path: Path) -> Report:
-    """Return a report that was read, with the figures that follow from its runs. Raises ConfigError for numbers that
-    are too large to add up.
-    """
-    from pytest_agentbench.reports.report import build_report
-
-    kept: dict[str, Any] = {name: found[name] for name in _KEPT if name in found}
-    try:
-        # Those in the file may lack newer figures, and are not checked
-        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
-    except OverflowError as error:
-        raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 
 
 def parsed(text: bytes) -> Any:

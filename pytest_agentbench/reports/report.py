@@ -88,6 +88,19 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
     }
 
 
+def complete_report(found: Report, path: Path) -> Report:
+    """Return a report that was read from `path`, with the figures that follow from its runs.
+
+    Raises ConfigError for numbers that are too large to add up.
+    """
+    kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
+    try:
+        # Those in the file may lack newer figures, and are not checked
+        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
+    except OverflowError as error:
+        raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
+
+
 def write_report(report: Report, path: Path) -> None:
     """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
     from pytest_agentbench.store.files import replace_file
