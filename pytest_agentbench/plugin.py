@@ -169,7 +169,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Return a collector that is an error for a folder that is nested too deep, else None."""
-    if len(path.parts) - len(parent.config.rootpath.parts) <= MAX_DEPTH:
+    if sys.platform == "win32" or len(path.parts) - len(parent.config.rootpath.parts) <= MAX_DEPTH:
         return None
     _prepare_cases(parent.config)  # so that the error ends no session
     from pytest_agentbench.collection.walk import DeepFolder
