@@ -57,8 +57,7 @@ def _rename(case: CaseRuns, found: Mapping[CaseKey, CaseKey]) -> CaseRuns:
     if (key := found.get(case.key)) is None:
         return case
     # Fingerprints cover the id, so that those of another id cannot be compared
-    same_id = key[1] == case.key[1]
-    return replace(case, key=key, **({} if same_id else {"prints": frozenset[tuple[int, str]]()}))
+    return replace(case, key=key, prints=case.prints if key[1] == case.key[1] else frozenset())
 
 
 def _find_renamed(old: Mapping[CaseKey, CaseRuns], new: Mapping[CaseKey, CaseRuns]) -> dict[CaseKey, CaseKey]:
@@ -68,8 +67,8 @@ def _find_renamed(old: Mapping[CaseKey, CaseRuns], new: Mapping[CaseKey, CaseRun
     # Files whose paths end alike come first: several may have cases of one id
     found = _match(before, after, lambda a, b: _is_same_case(a, b) and _ends_alike(a.file, b.file))
     taken = {*found, *found.values()}
-    rest = [[each for each in side if each.key not in taken] for side in (before, after)]
-    return found | _match(*rest, _is_same_case)
+    before, after = ([each for each in side if each.key not in taken] for side in (before, after))
+    return found | _match(before, after, _is_same_case)
 
 
 def _match(
