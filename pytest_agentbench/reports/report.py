@@ -96,7 +96,7 @@ def complete_report(found: Report, path: Path) -> Report:
     kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
     try:
         # Those in the file may lack newer figures, and are not checked
-        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
+        return {**build_report(found["runs"], found["session"], spent_of(found["totals"])), **kept}
     except OverflowError as error:
         raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 
