@@ -20,8 +20,9 @@ def project(bench: Bench) -> Bench:
     """A case of the user's, and below it a guest with one."""
     bench.agent()
     bench.case("own")
-    (bench.path / "cases/suites").mkdir()
-    (bench.path / VENDOR / "suites").mkdir(parents=True)
+    for root in ("cases", VENDOR):
+        profile = {"schema_version": 1, "run_profile_id": "safe", "title": "Safe"}
+        bench.write(f"{root}/run_profiles/safe.yaml", profile)
     bench.case("theirs", folder=VENDOR)
     return bench
 
