@@ -23,7 +23,7 @@ class Answered:
         self.models: set[tuple[str | None, ApiName, str]] = set()
         """Addresses (base_url), protocols and models."""
         self.keys: set[tuple[str | None, tuple[str, ...]]] = set()
-        """Addresses (base_url) and the variables that hold the key."""
+        """Addresses (base_url) and the variables that hold the key; without a key the protocol and the model."""
 
 
 class Standing:
@@ -37,7 +37,8 @@ class Standing:
     def __init__(self, model: Model, answered: Answered) -> None:
         self._answered = answered
         self._address = model.base_url, model.api, model.requested_model
-        self._key = model.base_url, tuple(model.variables)
+        # Without a key an answer to one model says nothing of another's
+        self._key = model.base_url, tuple(model.variables) or (model.api, model.requested_model)
         self._refused: set[Hashable] = set()
         self._in_flight = self._waiting = self._successes = 0
         self._changed = asyncio.Event()
