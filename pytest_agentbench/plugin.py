@@ -149,10 +149,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     folders are followed as pytest does, but those of guests, and those that lead to a folder around them.
     """
     if collection_path.is_symlink() and collection_path.is_dir():
-        from pytest_agentbench.collection.walk import leads_astray
+        from pytest_agentbench.config.folders import leads_around
+        from pytest_agentbench.config.root_search import find_nearest
 
-        if leads_astray(collection_path, config, config.stash[SETTINGS]):
+        if leads_around(collection_path):
             return True
+        if find_nearest(str(collection_path.parent), None) is not None:  # else there is no guest
+            from pytest_agentbench.collection.walk import is_in_guest
+
+            if is_in_guest(collection_path, config, config.stash[SETTINGS]):
+                return True
     if collection_path.name in ("verify", "workspace"):
         return True if any((collection_path.parent / name).is_file() for name in ("test.yaml", "test.yml")) else None
     if collection_path.name.endswith(".artifacts"):  # what agents left, whatever folder it was stored in

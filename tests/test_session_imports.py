@@ -24,7 +24,7 @@ engine: running services subject user_code
 metrics: registry
 records: base case check_specs evaluation gold run
 reports: failure_lists gate journal kept_rows report rows sections table terminal
-runners: base kinds subjects
+runners: asking base kinds subjects
 sources: case_source discovery names test_yaml
 statistics: estimates
 store: artifacts connection database documents encodings files fingerprints redaction

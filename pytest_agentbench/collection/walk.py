@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_agentbench.collection.roots import session_roots
-from pytest_agentbench.config.base import is_inside
 from pytest_agentbench.config.folders import describe_depth
 from pytest_agentbench.options import Settings
 
@@ -22,14 +20,8 @@ class DeepFolder(pytest.Directory):
         raise self.CollectError(describe_depth(self.path))
 
 
-def leads_astray(link: Path, config: pytest.Config, settings: Settings) -> bool:
-    """Return whether a link to a folder is not to be followed: it leads to a folder around it, or lies in a guest.
-
-    Two links to `..` in one folder are 2^n paths of n links. Links in a guest can do so without leading around.
-    """
-    real = os.path.realpath(link)
-    if any(is_inside(os.path.realpath(folder), real) for folder in link.parents):
-        return True
+def is_in_guest(link: Path, config: pytest.Config, settings: Settings) -> bool:
+    """Return whether a link lies in a guest, whose links to folders are not followed."""
     try:
         return session_roots(config, settings).of(link).is_guest
     except pytest.UsageError:

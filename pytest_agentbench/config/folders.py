@@ -29,6 +29,16 @@ def walk_folders(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], 
         levels |= {os.path.join(place, name): level + 1 for name in folders}
 
 
+def leads_around(link: str | os.PathLike[str]) -> bool:
+    """Return whether a link leads to a folder around it: two links to `..` in one folder are 2^n paths of n links."""
+    target = os.path.realpath(link).rstrip(os.sep) + os.sep
+    folder = os.path.dirname(os.path.abspath(link))
+    while not f"{os.path.realpath(folder)}{os.sep}".startswith(target):
+        if folder == (folder := os.path.dirname(folder)):
+            return False
+    return True
+
+
 def describe_depth(folder: str | os.PathLike[str]) -> str:
     """Return the message for a folder that is nested too deep."""
     return f"{os.fspath(folder)}: lies more than {MAX_DEPTH} folders deep, expected fewer; move it up, or remove it"

@@ -131,8 +131,8 @@ def find_user_folder(path: str, start: str, top: str) -> str:
     return base if _is_project(base) else path
 
 
-def find_nearest(folder: str, top: str) -> str | None:
-    """Return the nearest folder with configuration, from `folder` up to `top`; None if there is none."""
+def find_nearest(folder: str, top: str | None) -> str | None:
+    """Return the nearest folder with configuration, from `folder` up to `top` (None: `/`); None if there is none."""
     return next((each for each in climb(folder, top) if holds_configuration(each)), None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from attacks_support import rows
 
 TESTS = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parents[1].rglob("test_*.py"))
-OUTCOMES = {"held", "limits only", "not isolated"}
+OUTCOMES = {"held", "limits only", "not isolated", "shown"}
 HELD_IN_LOCAL = {"everywhere": True, "isolated": False, "by_version": True, "once": True}
 """What tests of verifiers show of `local` by their decorators; the last two: the kind of sandbox has no part in it."""
 

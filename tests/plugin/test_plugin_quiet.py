@@ -12,7 +12,7 @@ import sys
 
 def pytest_unconfigure(config):
     heavy = ("pydantic", "openai", "yaml", "jsonschema", "rich", "asyncio", "pytest_agentbench.records",
-             "pytest_agentbench.config", "pytest_agentbench.collection", "pytest_agentbench.engine")
+             "pytest_agentbench.config.base", "pytest_agentbench.collection", "pytest_agentbench.engine")
     print("loaded:", [name for name in heavy if name in sys.modules])
 """
 
@@ -61,7 +61,8 @@ def test_a_session_on_scripts_imports_no_http_client(bench):
 def test_the_plugin_is_imported_without_its_rooms(bench):
     code = "import sys; import pytest_agentbench.plugin; print(sorted(m for m in sys.modules if 'agentbench' in m))"
     loaded = bench.pytester.run(sys.executable, "-c", code).stdout.str()
-    names = ("errors", "fixtures", "hookspecs", "options", "plugin", "session", "terminal_text")
+    names = ["config", "config.folders", "errors", "fixtures", "hookspecs", "options", "plugin", "reports"]
+    names += ["reports.failure_lists", "session", "terminal_text"]
     assert loaded.strip() == str(["pytest_agentbench", *(f"pytest_agentbench.{name}" for name in names)])
 
 

@@ -9,6 +9,7 @@ import pytest
 from reports_samples import make_row
 from support.small_disk import small_disk
 
+from pytest_agentbench.reports import journal
 from pytest_agentbench.reports.journal import Journal
 from pytest_agentbench.reports.kept_rows import KeptRow, encode_row
 from pytest_agentbench.reports.reading import run_mistake
@@ -152,9 +153,9 @@ def test_a_row_with_a_number_that_json_lacks_is_refused(number):
 
 def test_a_row_that_was_changed_to_one_of_the_same_python_hash_is_not_accepted(tmp_path, monkeypatch):
     # PYTHONHASHSEED=0 gives hash() a key that everybody knows, and then rows of the same hash can be computed
-    monkeypatch.setattr("pytest_agentbench.reports.journal.hash", lambda text: 0, raising=False)
-    journal = Journal(tmp_path, {}, print)
-    kept = [journal.row(make_row("failed", name, message="wrong"), at, SPENT) for at, name in enumerate("ab")]
-    journal.path.write_bytes(journal.path.read_bytes().replace(b'"wrong"', b'"right"'))
+    monkeypatch.setattr(journal, "hash", lambda text: 0, raising=False)
+    written = Journal(tmp_path, {}, print)
+    kept = [written.row(make_row("failed", name, message="wrong"), at, SPENT) for at, name in enumerate("ab")]
+    written.path.write_bytes(written.path.read_bytes().replace(b'"wrong"', b'"right"'))
     assert all("the row of this run in the session's journal was changed" in row["message"] for row in kept)
-    journal.close()
+    written.close()
