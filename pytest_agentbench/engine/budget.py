@@ -142,16 +142,17 @@ class Budget:
 
     def gaps(self) -> Iterator[str]:
         """Yield a sentence for each limit that could not count everything, or counted an estimate."""
-        estimates = []
+        counted = []
         if self.max_cost is not None and self.unsettled > self.unpriced:
-            estimates.append(f"--agentbench-max-cost counted {self.estimated_usd:.4f} USD")
+            counted.append(f"--agentbench-max-cost counted {self.estimated_usd:.4f} USD")
         if self.max_tokens is not None and self.unsettled:
-            estimates.append(f"--agentbench-max-tokens counted {self.estimated_tokens} tokens")
-        if estimates:
+            counted.append(f"--agentbench-max-tokens counted {self.estimated_tokens} tokens")
+        if self.unsettled > self.unpriced or counted:
             which = "1 request" if self.unsettled == 1 else f"{self.unsettled} requests"
+            estimate = " and ".join(counted) or f"up to {self.estimated_usd:.4f} USD"
             yield (
-                f"{which} returned no usage and may have been billed: {' and '.join(estimates)} by estimate; figures "
-                "leave the estimate out and are shown as >="
+                f"{which} returned no usage and may have been billed: {estimate} by estimate; figures leave the "
+                "estimate out and are shown as >="
             )
         if self.max_cost is not None and (unknown := self.unknown + self.unpriced):
             yield (

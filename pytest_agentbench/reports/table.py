@@ -314,13 +314,22 @@ def skipped_lines(runs: Sequence[Any]) -> list[str]:
 
 
 def _paid_now_text(totals: Any, style: Style) -> str:
-    """Return what of it this session paid, where that is not all."""
+    """Return what this session paid, if that is not what its results have cost.
+
+    It is less if results are reused, and more if runs were cancelled or failed after they had asked their model.
+    """
     exact = totals["spent_usd"]
     known = totals["at_least"].get("spent_usd", exact)
-    if not (totals["reused"] or totals["replayed"]) or None in known.values():
+    if None in known.values():
         return ""
-    at_least = style.at_least if None in exact.values() else ""
-    return f"; of that paid now: {at_least}{format_money(sum(known.values()))}"
+    paid, at_least = sum(known.values()), style.at_least if None in exact.values() else ""
+    if totals["reused"] or totals["replayed"]:
+        return f"; of that paid now: {at_least}{format_money(paid)}"
+    is_exact = None not in totals["cost_usd"].values()
+    cost = sum(value or 0.0 for value in totals["at_least"]["cost_usd"].values())
+    if paid <= cost * 1.001 and not (at_least and is_exact):
+        return ""
+    return f"; paid in this session, cancelled runs included: {at_least}{format_money(paid)}"
 
 
 def clip_cells(text: str, width: int, dots: str = "...") -> str:

@@ -222,6 +222,14 @@ async def agent(case, context):
         assert len(endpoint.requests) == 3
         assert totals["spent_usd"]["run"] is None
         assert totals["at_least"]["spent_usd"]["run"] == pytest.approx(2 * PRICE)
+        assert "cost: run $0.2000; paid in this session, cancelled runs included: >=$0.4000" in finished.text
+
+
+def test_a_session_without_a_limit_says_too_why_its_figures_are_a_lower_bound(bench):
+    with FaultEndpoint(in_order("malformed"), answer=lambda _: PARIS) as endpoint:
+        project(bench, endpoint)
+        [warning] = estimates(session(bench))
+        assert "1 request returned no usage and may have been billed: up to 2.0000 USD by estimate" in warning
 
 
 def test_lost_replies_of_judges_are_a_lower_bound_too_and_stay_one_when_reused(bench):
