@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,8 +57,16 @@ python.Function.runtest = lambda self: None
 """Code that makes every test of the process pass once it is imported."""
 
 
+def compile_module(source: str) -> bytes:
+    """Return the `.pyc` file of a module: magic number, flags, time and size of the source, code."""
+    return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(compile(source, "planted", "exec"))
+
+
 @everywhere
-@pytest.mark.parametrize("name", ["__init__.py", "conftest.py", "conftest/__init__.py", "__init__/__init__.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["__init__.py", "__init__.pyc", "conftest.py", "conftest.pyc", "conftest/__init__.py", "__init__/__init__.py"],
+)
 def test_planted_packages_on_the_way_to_tests_in_process(bench: VerifierBench, name: str) -> None:
     """At the root, above the tests and beside them; a template's own file is there as the case has it."""
     text = HIDDEN.replace("from solution", "from src.solution")
@@ -67,7 +77,7 @@ def test_planted_packages_on_the_way_to_tests_in_process(bench: VerifierBench, n
     (bench.template / "pkg").mkdir(parents=True)
     (bench.template / "pkg" / "__init__.py").write_text("own = 1\n")
     for folder in ("", "pkg/", "pkg/tests/"):
-        bench.left({f"{folder}{name}": PASSES})
+        bench.left({f"{folder}{name}": compile_module(PASSES) if name.endswith(".pyc") else PASSES})
     result = bench.verify(pytest=wanted, files=hidden)
     assert result.message == "2 of 3 tests passed: pkg/tests/test_deep.py::test_odd failed", result
     assert result.outputs["graded"] == "in process"

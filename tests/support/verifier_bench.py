@@ -57,9 +57,9 @@ class VerifierBench:
         """The run's final answer."""
         self.spec = SandboxSpec(kind, image=IMAGE if kind == "docker" else None)  # type: ignore[arg-type]
 
-    def left(self, files: Mapping[str, str]) -> None:
-        for path, text in files.items():
-            self.workspace.write_text(path, text)
+    def left(self, files: Mapping[str, str | bytes]) -> None:
+        for path, content in files.items():
+            self.workspace.write_bytes(path, content.encode() if isinstance(content, str) else content)
 
     def hidden(self, path: str, text: str) -> dict[str, Any]:
         """A hidden file, as `files` of a verifier lists it."""
