@@ -25,6 +25,7 @@ MARKS = {"docker": [needs_docker, pytest.mark.slow], "bubblewrap": [needs_bubble
 class Row:
     """An attack of the page's tables: its outcome by sandbox, or by `outcome` where there is no choice of sandboxes."""
 
+    section: str
     attack: str
     outcomes: dict[str, str]
     test: str
@@ -33,12 +34,15 @@ class Row:
 def rows() -> Iterator[Row]:
     """The attacks of docs/security.md: the rows of tables whose last column is `test`."""
     head: list[str] = []
+    section = ""
     for line in SECURITY.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            section = line.lstrip("# ")
         cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else []
         if not cells or cells[-1] == "test":
             head = cells or (head if line.startswith("|-") else [])
         elif head:
-            yield Row(cells[0], dict(zip(head[1:-1], cells[1:-1], strict=True)), cells[-1].strip("`"))
+            yield Row(section, cells[0], dict(zip(head[1:-1], cells[1:-1], strict=True)), cells[-1].strip("`"))
 
 
 def attack(test: Callable[..., None]) -> Callable[..., None]:
