@@ -49,8 +49,5 @@ def test_the_numbers_of_attacks_are_those_of_the_tables() -> None:
     ]
     head = f"| table | attacks | {' | '.join(OUTCOMES)} |"
     _, _, numbers = SECURITY.read_text(encoding="utf-8").partition("## Attacks in numbers\n")
-    assert re.findall(r"^\|.*$", numbers.partition("\n#")[0], re.MULTILINE) == [
-        head,
-        "|---|---|---|---|---|---|",
-        *lines,
-    ]
+    table = re.findall(r"^\|.*$", numbers.partition("\n#")[0], re.MULTILINE)
+    assert table == [head, "|---|---|---|---|---|---|", *lines]
