@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +70,7 @@ class Server:
         self._app, self._connections, self._strangers, self._tell = app, connections, strangers, tell
         self._answering: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        self._dropped: set[asyncio.Task[None]] = set()  # their connections are open until the tasks have ended
         self._room = asyncio.Event()
         self._bound: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -101,7 +103,7 @@ class Server:
         while True:
             try:
                 await self._make_room()
-                accepted, _ = await loop.sock_accept(bound)
+                accepted = await _accept_one(bound)
             except ConnectionError:  # the client has gone
                 continue
             except Exception as error:
@@ -115,17 +117,18 @@ class Server:
             task = asyncio.create_task(self._answer(accepted))
             self._waiting[task] = loop.call_later(_HEAD_SECONDS, task.cancel)
             self._answering.add(task)
-            task.add_done_callback(self._forget)
+            task.add_done_callback(partial(self._forget, accepted))
 
     async def _make_room(self) -> None:
         """Wait until a further connection may be open."""
         loop = asyncio.get_running_loop()
         while True:
-            pressed = self._strangers is not None and len(self._waiting) >= self._strangers
+            unknown = len(self._waiting) + len(self._dropped)
+            pressed = self._strangers is not None and unknown >= self._strangers
             if not pressed and len(self._answering) < self._connections:
                 return
             left: float | None = None
-            if pressed:
+            if pressed and not self._dropped:
                 # Others wait: the oldest connection without a run goes, once it has had the time to send a head
                 left = next(iter(self._waiting.values())).when() - _HEAD_SECONDS + _PRESSED_SECONDS - loop.time()
                 if left <= 0:
@@ -139,17 +142,20 @@ class Server:
     def _drop_oldest(self) -> None:
         if (task := next(iter(self._waiting), None)) is not None:
             self._waiting.pop(task).cancel()
+            self._dropped.add(task)
             task.cancel()
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        accepted.close()  # here, for a task that is cancelled before its first step closes nothing
         self._answering.discard(task)
+        self._dropped.discard(task)
         if (timer := self._waiting.pop(task, None)) is not None:
             timer.cancel()
         self._room.set()
 
     async def _answer(self, accepted: socket.socket) -> None:
         """Answer the one request of a connection, from its first byte to the end of the connection."""
-        with accepted, contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError):
             loop = asyncio.get_running_loop()
             reader = asyncio.StreamReader(MOST_HEAD, loop)
             protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -176,6 +182,27 @@ class Server:
             self._tell(f"answering a request failed: {type(error).__name__}: {error}")
             _logger.exception("answering an agent's request failed")
             await exchange.send_status(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def _accept_one(bound: socket.socket) -> socket.socket:
+    """Return the next connection.
+
+    `loop.sock_accept` loses one, and leaves it open, if its caller is cancelled just after it was accepted.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            accepted, _ = bound.accept()
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(bound, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(bound)
+        else:
+            accepted.setblocking(False)
+            return accepted
 
 
 def _bind(path: Path) -> socket.socket:
