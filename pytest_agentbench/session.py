@@ -466,8 +466,11 @@ def _read_baseline(config: pytest.Config, settings: Settings) -> Campaign | None
 
 
 def _has_line(entry: Any) -> bool:
-    """Return whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line."""
+    """Return whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line.
+
+    Its number is None, or -1 in the first versions of 3.11; pytest counts from 0.
+    """
     try:
-        return isinstance(entry.lineno, int)
+        return isinstance(entry.lineno, int) and entry.lineno >= 0
     except TypeError:  # pytest subtracts 1 from it
         return False

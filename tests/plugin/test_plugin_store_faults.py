@@ -146,8 +146,8 @@ def test_a_database_that_cannot_be_opened_is_one_line(project, kind):
         (output(project) / "store.sqlite-journal").touch()
     done = project.spawn()
     expected = "agentbench store repair --output" if kind == "header" else "found a rollback journal"
-    print(done.text)
-    assert done.text.count(expected) == 1
+    # pytest's short summary has it once more where lines are not cut, as in CI
+    assert done.text.partition("short test summary info")[0].count(expected) == 1
     assert "Traceback" not in done.text
 
 

@@ -35,6 +35,16 @@ def resize(descriptor, columns):
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
+def read_drawn(master, stream):
+    """Return all that was written: one read of a terminal may return a part of it."""
+    stream.write("\0")
+    stream.flush()
+    drawn = b""
+    while not drawn.endswith(b"\0"):
+        drawn += os.read(master, 4096)
+    return drawn[:-1].decode()
+
+
 def test_draws_below_and_puts_the_cursor_back(terminal):
     master, stream = terminal
     line = StatusLine(stream, colour=False, interval=0)
@@ -42,7 +52,7 @@ def test_draws_below_and_puts_the_cursor_back(terminal):
     line.clear()
     line.clear()
     line.close()
-    seen = os.read(master, 4096).decode()
+    seen = read_drawn(master, stream)
     assert DRAWN.sub("", seen) == ""
     assert DRAWN.findall(seen) == ["━━━━━━━━──────── 50/100 done · 8 in flight · 2:00 left · $1.25", ""]
 
@@ -53,7 +63,7 @@ def test_follows_the_terminals_width(terminal):
     for columns in (40, 20, 5):
         resize(stream.fileno(), columns)
         line.show(lambda: HALFWAY)
-        (drawn,) = DRAWN.findall(os.read(master, 4096).decode())
+        (drawn,) = DRAWN.findall(read_drawn(master, stream))
         assert count_cells(drawn) < columns
     line.close()
 
