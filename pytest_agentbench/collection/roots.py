@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config.folders import is_inside
 from pytest_agentbench.config.grants import written_folders
-from pytest_agentbench.config.root_search import NamedRoot, find_user_folder, is_in, search_root
+from pytest_agentbench.config.root_search import NamedRoot, find_user_folder, search_root
 from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.options import Settings
@@ -49,7 +50,7 @@ def _decide_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
         # From `addopts` of a pytest file: a guest's may not trust the guest.
         search = search_root(asked, start, named)
         inner = search.own or find_user_folder(os.path.abspath(asked[0]), str(start), search.tops[0])
-        trusted += settings.added_trust if is_in(str(inner), str(config.inipath.parent)) else ()
+        trusted += settings.added_trust if is_inside(str(inner), str(config.inipath.parent)) else ()
     written = written_folders(config.rootpath, settings.output)
     return decide_roots(asked, start, named, trusted=trusted, written=written, has_cases=has_cases)
 

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Document, Loc, Problem, read_document
+from pytest_agentbench.config.folders import is_inside
 from pytest_agentbench.config.request_fields import REQUEST_FIELDS
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import find_extension
@@ -229,11 +230,6 @@ DATA_SUFFIXES = (".json", ".jsonl")
 def is_path(name: str) -> bool:
     """Return whether what names a configuration file is its path, and no id."""
     return name.endswith(YAML_SUFFIXES) or "/" in name or os.sep in name
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Return whether a path is the folder's or that of something below it; both are resolved."""
-    return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def resolve_file(text: str, scope: Scope) -> Path:

@@ -13,6 +13,11 @@ SKIPPED_FOLDERS = RECORDED_FOLDERS | {"__pycache__", "node_modules", "venv", "bu
 """Folders in which neither cases nor configuration are looked for."""
 
 
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path is the folder's or that of something below it; both are absolute and spelled alike."""
+    return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
+
+
 def visited_folders(folders: list[str]) -> list[str]:
     """Return the folders that may hold configuration, sorted: none that is hidden, built, recorded or a workspace."""
     return sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
@@ -31,9 +36,8 @@ def walk_folders(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], 
 
 def leads_around(link: str | os.PathLike[str]) -> bool:
     """Return whether a link leads to a folder around it: two links to `..` in one folder are 2^n paths of n links."""
-    target = os.path.realpath(link).rstrip(os.sep) + os.sep
-    folder = os.path.dirname(os.path.abspath(link))
-    while not f"{os.path.realpath(folder)}{os.sep}".startswith(target):
+    target, folder = os.path.realpath(link), os.path.dirname(os.path.abspath(link))
+    while not is_inside(os.path.realpath(folder), target):
         if folder == (folder := os.path.dirname(folder)):
             return False
     return True

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.files import open_file
-from pytest_agentbench.config.base import is_inside
-from pytest_agentbench.config.folders import MAX_DEPTH, describe_depth
+from pytest_agentbench.config.folders import MAX_DEPTH, describe_depth, is_inside
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 

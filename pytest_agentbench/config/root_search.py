@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
+from pytest_agentbench.config.folders import is_inside
 from pytest_agentbench.config.pytest_files import PYTEST_FILES, read_pytest_options
 from pytest_agentbench.extensions import find_extension, installed_names
 
@@ -102,7 +103,7 @@ def _find_project_beside(path: str, common: str | None) -> str:
 
     Folders above the start directory do not count, but a project file there shows that all below belongs together.
     """
-    folders = [folder for folder in climb(path, None) if common is None or not is_in(common, folder)]
+    folders = [folder for folder in climb(path, None) if common is None or not is_inside(common, folder)]
     folders = _own_folders(folders)
     shared = [] if common is None else _own_folders(climb(common, None))
     if not any(_is_project(folder) for folder in shared):
@@ -117,7 +118,7 @@ def find_base(path: str, start: str, top: str) -> str:
     It is the nearest project of the folder that the path shares with the start directory, at or below `top`.
     """
     common = _common_folder(path, _find_start_above(path, start) or start)
-    if common is None or not is_in(common, top):
+    if common is None or not is_inside(common, top):
         return top
     return next((folder for folder in climb(common, top) if _is_project(folder)), top)
 
@@ -156,11 +157,6 @@ def shows_configuration(asked: Sequence[Path], start: Path) -> bool:
     return False
 
 
-def is_in(path: str, folder: str) -> bool:
-    """Return whether a path is the folder, or lies below it."""
-    return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
-
-
 def _list_folders(asked: Sequence[Path]) -> list[str]:
     """Return the paths, files by their folders, each once: a command line may name thousands of files."""
     paths = map(os.path.abspath, asked)
@@ -182,7 +178,7 @@ def _common_folder(path: str, start: str) -> str | None:
 @lru_cache(maxsize=100_000)
 def _find_start_above(path: str, start: str) -> str | None:
     """Return the folder above a path that is the start directory by another name: one of them leads through a link."""
-    if is_in(path, start):
+    if is_inside(path, start):
         return start
     real = os.path.realpath(start)
     return next((folder for folder in climb(path, None) if os.path.realpath(folder) == real), None)
@@ -204,7 +200,7 @@ def _own_folders(folders: Iterator[str] | Sequence[str]) -> list[str]:
     homes = {home, os.path.realpath(home)} if os.path.isabs(home) else set()
     found: list[str] = []
     for folder in folders:
-        if _is_shared(folder) or any(is_in(each, folder) for each in homes):
+        if _is_shared(folder) or any(is_inside(each, folder) for each in homes):
             break
         found.append(folder)
     return found
@@ -304,7 +300,7 @@ def _read_trusted(path: str, top: str, inner: str) -> list[Path]:
 
 
 def _list_pytest_folders(path: str, top: str, inner: str) -> list[str]:
-    at_or_below = [folder for folder in climb(path, top) if is_in(inner, folder)][::-1]
+    at_or_below = [folder for folder in climb(path, top) if is_inside(inner, folder)][::-1]
     above = _own_folders(climb(os.path.dirname(top), None))
     return [*at_or_below, *[folder for folder in above if any(map(os.path.isfile, _pytest_files(folder)))][:1]]
 

@@ -17,12 +17,12 @@ from pytest_agentbench.config.base import (
     Known,
     Origin,
     Scope,
-    is_inside,
     is_path,
     load_in,
     suggest,
 )
 from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.config.folders import is_inside
 from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind
 from pytest_agentbench.errors import ConfigError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.folders import is_inside
 from pytest_agentbench.config.grants import NO_TRUST, Trust, decide_trust, written_folders
 from pytest_agentbench.config.root_search import (
     NamedRoot,
@@ -18,7 +19,6 @@ from pytest_agentbench.config.root_search import (
     find_project,
     find_top,
     holds_configuration,
-    is_in,
     search_root,
 )
 from pytest_agentbench.config.roots import ConfigRoot, has_file
@@ -90,7 +90,7 @@ class SessionRoots(NamedTuple):
     def top_of(self, folder: str) -> str:
         """Return the outermost folder that may be a root of a folder's files."""
         # That of a path that was asked for: the folders inside of it could show another, deeper one.
-        tops = [top for top in self.tops if is_in(folder, top)]
+        tops = [top for top in self.tops if is_inside(folder, top)]
         return min(tops, key=len) if tops else find_top(folder, str(self.start))
 
     def around(self, path: Path) -> ConfigRoot:
@@ -176,7 +176,7 @@ def _decide_for_one(folder: Path, start: Path, configured: Path | None) -> Sessi
 
 def _follows_cases(paths: Sequence[Path], own: Path, has_cases: HasCases) -> bool:
     """Return whether a path without configuration around it comes first and has cases: a guest may come second."""
-    before = itertools.takewhile(lambda path: not is_in(str(path), str(own)), paths)
+    before = itertools.takewhile(lambda path: not is_inside(str(path), str(own)), paths)
     return any(path.exists() and has_cases(path, None) for path in before)
 
 
