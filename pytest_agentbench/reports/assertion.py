@@ -1,4 +1,4 @@
-"""What a reader sees of a run that failed, and of a case file that could not be read."""
+"""Failure texts for a run that failed and for a case file that could not be read."""
 
 from __future__ import annotations
 
@@ -59,11 +59,9 @@ def _path_from_root(file: str, root: Path) -> str:
     return Path(os.path.relpath(root / file, root)).as_posix()
 
 
-# What a reader sees of a run that failed: what was expected, what came, the answer's end, what the agent did to its
-# files, where the trace lies.
-#
-# Plain text of at most some fifty lines. All that the agent, its tools and the case files wrote is made visible first,
-# so that it cannot steer the terminal.
+# The text of a failed run: expected and actual values, the end of the answer, the agent's changes to its
+# files, the path of the trace. It is plain text of about fifty lines at most. Control characters in texts of
+# the agent, its tools and the case files are escaped first, so that they cannot steer the terminal.
 
 
 WIDTH = 160
@@ -80,9 +78,9 @@ _ERROR_LINES = 60
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that failed a run. Either `message`, or both `expected` and `actual`, or all three.
+    """One reason why a run failed. It has `message`, or `expected` and `actual`, or all three.
 
-    `reason` is what a judge said for it.
+    `reason` is the judge's explanation.
     """
 
     kind: str
@@ -100,8 +98,8 @@ class Fault:
 
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
-    """Return everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons
-    given.
+    """Return all reasons why the run failed (status, checks, metrics, judge), or the given reasons if none of these
+    failed.
     """
     found = [*_status_faults(case, artifact)]
     found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
@@ -118,7 +116,7 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
     found = faults(case, artifact, evaluation)
     if not found:
         return "failed"
-    # The number of faults stays, whatever is cut: it is what a summary of many failures is read for
+    # The number of faults is never cut: a summary of many failures is read for it.
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return clip_cells(found[0].sentence, _HEADLINE - len(more)) + more
 
@@ -126,7 +124,7 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
     """Return the assertion report of a run that the agent failed."""
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
-    # A single fault that the first line says whole is not said again
+    # A single fault that fits into the first line is not repeated.
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _describe_fault(found[0])[1:]] if alone else ["", *_align_faults(found)]
     evidence = [
@@ -151,7 +149,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
 
 
 def error_report(error: BaseException, artifact: RunArtifact | None = None, artifact_path: str | None = None) -> str:
-    """Return what pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
+    """Return pytest's text for an infrastructure error: the cause, the remedy, the events recorded until then."""
     code, message = getattr(error, "code", None), _shorten_lines(str(error), _ERROR_LINES)
     lines = [
         f"{type(error).__name__}{f' ({code})' if code else ''}: {message or 'no message'}",
@@ -203,7 +201,7 @@ def _metric_fault(case: Case, artifact: RunArtifact, result: MetricResult) -> Fa
 
 
 def _metric_reason(result: MetricResult) -> str | None:
-    """Return what a judge said, and how many of several votes it speaks for."""
+    """Return the judge's explanation, and how many of several votes agree with it."""
     reason, votes = result.details.get("reason"), result.details.get("votes")
     if not isinstance(reason, str) or not reason.strip():
         return None
@@ -247,7 +245,7 @@ def _describe_unmet(case: Case, judge: JudgeResult) -> str:
 
 
 def _final_score_faults(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator[Fault]:
-    """Yield the final score of a grader where it is too low, with the parts that it is made of."""
+    """Yield a grader's final score if it is too low, with its parts."""
     from pytest_agentbench.judging.verdicts import bar_of
 
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
@@ -264,7 +262,7 @@ def _align_faults(found: list[Fault]) -> list[str]:
     lines: list[str] = []
     for position, (fault, name) in enumerate(zip(found, names, strict=True)):
         block = _describe_fault(fault)
-        # Never cut within a fault, and the first is shown however long it is
+        # Faults are cut only between each other, and the first is shown at any length.
         if lines and len(lines) + len(block) > FAULT_LINES:
             return [*lines, f"... and {len(found) - position} more that failed"]
         lines += [
@@ -312,7 +310,7 @@ def _answer_lines(answer: str | None) -> list[str]:
 
 
 def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
-    """Return what no agent is to blame for: tools whose own code failed in the run."""
+    """Return the tools whose own code failed in the run: not the agent's fault."""
     said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
     return [*map(_shorten_line, said[:3]), ""] if said else []
 
@@ -323,7 +321,7 @@ def _asking_lines(artifact: RunArtifact) -> list[str]:
 
 
 def _change_lines(artifact: RunArtifact) -> list[str]:
-    """Return what the agent did to its files: the first lines of each diff, as far as there is room."""
+    """Return the agent's changes to its files: the first lines of each diff, as far as there is room."""
     changes = artifact.changes or ()
     lines: list[str] = []
     for position, change in enumerate(changes):

@@ -25,7 +25,7 @@ SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right
 """One fewer than colours, so that only the 57th model looks like the first one."""
 MOST_TAGS = 20
 _FAR_APART = 100
-"""How many times the least is the most from which an axis is logarithmic: else most models stand at its left end."""
+"""Ratio of largest to smallest value above which an axis is logarithmic: otherwise most models are at its left end."""
 LONGEST_NAME = 120
 _NAMES = {"labelLimit": 180}
 _BY_MODEL = {"field": "model", "type": "nominal", "sort": None}
@@ -34,7 +34,7 @@ _RATE = {"field": "pass_rate", "type": "quantitative", "title": "Pass rate", "ax
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart; `note` says in sentences what it shows and what it lacks. The table beside it is `spec.data.values`."""
+    """A chart. `note` describes its content and omissions in sentences; its table is `spec.data.values`."""
 
     id: str
     title: str
@@ -55,7 +55,7 @@ def chart_library() -> str | None:
         import vl_convert
     except ImportError:
         return None
-    # In the page itself: it is opened from disks and as an artifact of CI, where nothing may be fetched
+    # The library is embedded: the page is opened from disks and as an artifact of CI, without network.
     script: str = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
     return script
 
@@ -93,9 +93,8 @@ def pass_rates(report: Mapping[str, Any]) -> Chart:
 def score_against(report: Mapping[str, Any], against: str) -> Chart:
     """Return a chart of each model's mean score against its mean `cost` (USD) or `time` (seconds) of a run.
 
-    Means are over the runs whose figure is known. Where no model has a score, it is the pass rate. A model of which
-    either figure is unknown is named in the note, and one of which too few cases were judged for a mean to be worth a
-    look.
+    Means are over the runs whose figure is known. If no model has a score, the pass rate replaces it. The note names
+    the models with an unknown figure and those with too few judged cases for a mean.
     """
     scored = any(model["mean_score"] is not None for model in report["models"])
     y, interval = ("mean_score", "score_ci95") if scored else ("pass_rate", "pass_rate_ci95")
@@ -147,7 +146,7 @@ def _scale_axis(title: str, values: Values, field: str) -> dict[str, Any]:
 
 
 def _list_overlapping(values: Values, x: str, y: str) -> list[str]:
-    """Return the names of models whose marks cover each other, by the point where they are."""
+    """Return the names of models whose marks overlap, by their common point."""
     at: dict[tuple[float, float], list[str]] = defaultdict(list)
     for value in values:
         at[value[x], value[y]].append(value["model"])
@@ -155,9 +154,7 @@ def _list_overlapping(values: Values, x: str, y: str) -> list[str]:
 
 
 def by_tag(report: Mapping[str, Any]) -> Chart:
-    """Return the pass rate by tag and model, for the tags that most judged runs have; one that all have tells
-    nothing.
-    """
+    """Return the pass rate by tag and model, for the tags with most judged runs. A tag of all runs is left out."""
     judged = [row for row in report["runs"] if has_verdict(row)]
     frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
     # A tag of all runs would repeat the chart of models
@@ -214,13 +211,13 @@ def _name_models(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def _shorten_name(name: str) -> str:
-    """Return a name in a chart: whoever draws takes minutes to find that one of a million letters does not fit."""
+    """Return a shortened name for a chart: the library takes minutes to lay out a million letters."""
     # The middle is left out: models of one family begin alike, and differ at the end
     return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}")
 
 
 def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the agent's work on a run cost on average, USD, by model: over the runs whose cost is known."""
+    """Return the mean cost of a run by model (USD, without judges), over the runs whose cost is known."""
     known: dict[str, list[float]] = defaultdict(list)
     for row in report["runs"]:
         if (cost := row["cost_usd"]["run"]) is not None:
@@ -248,13 +245,13 @@ def _spec(description: str, values: Values) -> Spec:
 
 
 def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Spec]:
-    """Return a line from `low` to `high` along x or y for what has an interval, if anything has."""
+    """Return a line from `low` to `high` along x or y for each value with an interval, or [] if none has one."""
     if all(value["low"] is None for value in values):
         return []
     ends = {along: {**channel, "field": "low"}, f"{along}2": {"field": "high"}}
     return [
         {
-            # Without the filter Vega draws what has no interval as a line from 0
+            # Without the filter Vega draws a line from 0 for values without an interval.
             "transform": [{"filter": "isValid(datum.low)"}],
             "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55, "clip": True},
             "encoding": {**ends, "stroke": {**_BY_MODEL, "legend": None}},
@@ -263,7 +260,7 @@ def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Sp
 
 
 def _points(encoding: Mapping[str, Any], *, legend: bool = True) -> Spec:
-    """Return a mark for each value, told apart by colour and shape."""
+    """Return a mark for each value; colour and shape distinguish models."""
     names = {"orient": "bottom", "title": None, "labelLimit": 220, "symbolLimit": 60}
     told = {**_BY_MODEL, "legend": names if legend else None}
     return {

@@ -18,7 +18,7 @@ from pytest_agentbench.statistics.estimates import (
 )
 
 FINAL_SCORE = "final_score"
-"""What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
+"""Name of the score of datasets that a judge scored (0-10). Other datasets are scored by a metric (0-1)."""
 TAG = "tag"
 """The field's name under which tags come."""
 
@@ -99,8 +99,8 @@ def _mean_metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[
 class Entry(NamedTuple):
     """One scored item, or one run of it. None: unknown.
 
-    Entries with the same `case` are repetitions of one case: they resemble each other, so they count as one cluster in
-    the intervals and as one item. An entry without `case` is an item of its own.
+    Entries with the same `case` are repetitions of one case. They resemble each other, so they count as one cluster in
+    the intervals and as one item. An entry without `case` is a separate item.
     """
 
     fields: Mapping[str, str]
@@ -113,16 +113,16 @@ class Entry(NamedTuple):
 def breakdown(entries: Sequence[Entry], scale: Interval | None = None) -> list[dict[str, Any]]:
     """Return pass rate and mean score, each with its 95 % interval, of every group of entries.
 
-    A field groups where it has 2 to 20 values, and no more than half as many as items that have it: more would be an
-    id. Fields and values come in order of first appearance, then tags (field "tag", the 50 most frequent), which may
-    overlap. A tag of all entries is left out, and one that says what a field says already (`easy`, `level-3` of
-    `tags_from`). An entry without a field is in none of its groups. Intervals are over cases, see `statistics`; that of
-    the mean stays on the scores' scale.
+    A field makes groups if it has 2 to 20 values, and at most half as many values as items: more would be an id. Fields
+    and values are in order of first appearance, then tags (field "tag", the 50 most frequent), which may overlap. A tag
+    of all entries is left out, and a tag that repeats a field (`easy`, `level-3` of `tags_from`). An entry without a
+    field is in none of its groups. Intervals are over cases, see `statistics`. The mean's interval stays on the scores'
+    scale.
 
     :returns: `{field, value, items, judged, mean_score, score_ci95, pass_rate, pass_rate_ci95}` each; `judged` of the
         items have a verdict or a score. None: undefined.
     """
-    # Each a cluster of its own, unlike any other
+    # Entries without a case are separate clusters.
     cases = [object() if entry.case is None else entry.case for entry in entries]
     found: list[dict[str, Any]] = []
     said: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What a reader of figures has to know of how runs ended, and of what they were asked with."""
+"""Notes for readers of figures: how runs ended, and how their requests were adapted."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def run_on_text(count: int) -> str:
-    """Return what to say of `count` replies that go on after their answer."""
+    """Return a note on `count` replies that continue after their answer."""
     replies = "1 reply goes" if count == 1 else f"{count:,} replies go"
     return f"{replies} on with a further question: the first answer was scored; a stop sequence would end them there"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""What spreadsheets take a cell for a formula by; the last four are full-width forms of the others."""
+"""First characters of a cell that spreadsheets read as a formula; the last four are full-width forms."""
 _LINES = 1_000
 _NUMBERS: dict[str, type[int] | type[float]] = {"integer": int, "number": float}
 _PLAIN: dict[str, Kind] = {
@@ -52,7 +52,7 @@ _CHECKS = ("passed", "failed", "error", "skipped")
 
 
 class Column(NamedTuple):
-    """A column: where its value lies in a row is `path`."""
+    """Column of the table; `path` is the place of its value in a row."""
 
     name: str
     kind: Kind
@@ -106,10 +106,10 @@ _ACCEPTED: dict[Kind, Callable[[Any], bool]] = {
 
 
 def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table as CSV (RFC 4180, `\\n` as the end of a line), in parts of many lines.
+    r"""Yield the table as CSV (RFC 4180, `\n` as the end of a line), in parts of many lines.
 
-    Text cannot become a formula (a `'` stands before what would) nor break a line: control characters are escaped.
-    Lists and objects are JSON. What is unknown is an empty cell.
+    A text cannot become a formula (a `'` is put in front) nor break a line (control characters are escaped). Lists and
+    objects are JSON. An unknown value is an empty cell.
     """
     found = columns(report)
     buffer = io.StringIO()

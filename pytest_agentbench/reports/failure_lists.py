@@ -21,7 +21,7 @@ SHOWN = 50
 GROUPS = 20
 """Groups of equal failures that are named, the largest ones."""
 _WITH_TEARDOWN = ("passed", "xpassed", "failed", "xfailed")
-"""Categories of which pytest prints what the teardown of each test printed."""
+"""Categories for which pytest prints the output of each test's teardown."""
 
 
 class ShortLists:
@@ -103,10 +103,10 @@ class ShortLists:
         return shown
 
     def _add_teardowns(self, stats: Mapping[str, Any], short: dict[str, Any], names: Sequence[str]) -> None:
-        """Add to the shown reports what their teardowns printed.
+        """Add the output of teardowns to the shown reports.
 
-        For each report that pytest shows, it goes through the reports of all phases to find the teardown's: 650 s for
-        6,000 failures of 30,000 tests. So it finds none, and the output is with the report itself.
+        pytest searches the reports of all phases for the teardown of each shown report: 650 s for 6,000 failures of
+        30,000 tests. So its search gets an empty list, and the output is in the report itself.
         """
         short[""] = []
         printed: dict[str, list[tuple[str, str]]] = {}
@@ -137,7 +137,7 @@ class ShortLists:
 
 
 class FullLists:
-    """A plugin within pytest's own lists, around what other plugins print at the end: they see every report."""
+    """Plugin that shortens pytest's lists around the output of other plugins, which see every report."""
 
     def __init__(self, lists: ShortLists) -> None:
         self._lists = lists
@@ -169,7 +169,7 @@ def _problem_of(report: Any) -> tuple[str, str | None] | None:
 
 
 def _kind_of(report: Any) -> tuple[str, str]:
-    """Return what equal failures have in common: the model, and the message without what differs between runs."""
+    """Return the group of equal failures: the model, and the message without parts that differ between runs."""
     model_id, message = _problem_of(report) or ("", None)
     return model_id, as_alike((message or "").partition("\n")[0])
 

@@ -15,9 +15,9 @@ _VERDICTS = frozenset(("passed", "failed"))
 
 
 def case_key(row: Mapping[str, Any]) -> CaseKey:
-    """Return the case that a row is of, whatever the model and the repetition.
+    """Return the key of a row's case, independent of model and repetition.
 
-    A parametrized test by hand is a case for each of its `variant`s: they ask different things of a run.
+    Each `variant` of a hand-written parametrized test is a case: variants ask different things of a run.
     """
     # The node id and not the case id alone: files of several folders may name their cases alike
     place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
@@ -25,9 +25,9 @@ def case_key(row: Mapping[str, Any]) -> CaseKey:
 
 
 def has_verdict(row: Mapping[str, Any]) -> bool:
-    """Return whether its run passed or failed.
+    """Return whether the run passed or failed.
 
-    Others enter no rate and no mean, whatever was measured before they broke.
+    Runs without a verdict count in no rate and no mean, even if they have measurements.
     """
     return row["outcome"] in _VERDICTS
 
@@ -43,11 +43,11 @@ def judged_cases(report: Mapping[str, Any], model_id: str) -> int:
 
 
 MIN_COMPLETION = 0.95
-"""The share of runs that must reach a verdict, where nobody says otherwise."""
+"""Default share of runs that must reach a verdict for the gate to pass."""
 
 
 class Counts(NamedTuple):
-    """Runs by outcome. A run is judged when it passed or failed: errors and skips say nothing about the agent."""
+    """Number of runs by outcome. A run is judged if it passed or failed: errors and skips do not rate the agent."""
 
     passed: int = 0
     failed: int = 0
@@ -72,18 +72,18 @@ class Counts(NamedTuple):
 
     @property
     def pass_rate(self) -> float | None:
-        """Return passed / (passed + failed), None where nothing was judged."""
+        """Return passed / (passed + failed), or None if no run has a verdict."""
         return self.passed / self.judged if self.judged else None
 
     @property
     def completion(self) -> float | None:
-        """Return (passed + failed) / (passed + failed + errors), None where nothing ran."""
+        """Return (passed + failed) / (passed + failed + errors), or None if nothing ran."""
         ran = self.judged + self.errors
         return self.judged / ran if ran else None
 
 
 class Gate(NamedTuple):
-    """The verdict on a session. `passed` is None where no gate was asked for; `reasons` are sentences."""
+    """Verdict on a session. `passed` is None if no gate was requested; `reasons` are sentences."""
 
     passed: bool | None
     pass_rate: float | None
@@ -105,11 +105,11 @@ def apply_gate(
     *,
     compared: bool = False,
 ) -> Gate:
-    """Decide. Fails below either fraction, where nothing was judged, and for each of `other_failures` (sentences).
+    """Return the gate's verdict: it fails below either fraction, without judged runs, and with any of `other_failures`.
 
-    `other_failures` tell what fails a gated session whatever its pass rate: collection errors, failures of tests that
-    are not cases, cases that must pass (`case_failures`), a session that stopped early, regressions. A session that is
-    `compared` with another is gated without `fail_under` too.
+    `other_failures` are sentences on problems that fail a gated session at any pass rate: collection errors, failures
+    of tests that are not cases, failed cases that must pass (`case_failures`), an early stop, regressions. A session
+    that is `compared` with another one is gated without `fail_under` too.
     """
     if fail_under is None and not compared:
         return Gate(None, counts.pass_rate, counts.completion)
@@ -132,10 +132,7 @@ def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float)
 
 
 def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
-    """Return how far the completion is below what is wanted, the rest of a sentence that names it.
-
-    None where it is not.
-    """
+    """Return by how much the completion is below the minimum, as the end of a sentence, or None if it is not."""
     if counts.completion is None or counts.completion >= min_completion:
         return None
     share, wanted = format_apart(counts.completion, min_completion)

@@ -1,4 +1,4 @@
-"""`human.jsonl`, what people say of runs, and how far judges agree with them: report.json's `human`."""
+"""`human.jsonl`: labels by people, and the agreement of judges with them (report.json's `human`)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from pytest_agentbench.statistics.agreement import (
 )
 from pytest_agentbench.statistics.estimates import mean, mean_of, pair, pass_rate_interval
 
-# `human.jsonl`: what people say of runs, a line for each annotator and run, bound to the judge and the rubric.
-#
-# `agentbench review` writes it; report.json's `human` comes from it.
+# `human.jsonl` has one line for each annotator and run, bound to the judge and the rubric. `agentbench
+# review` writes it; report.json's `human` is computed from it.
 
 
 class Label(Record):
     """Label that one annotator gave one run.
 
-    `judges` maps what judged the run (`judge`, or a metric's name) to the hash of that judge, `rubric` is the hash of
-    what the run was measured by, both as report.json has them. `score` is 0-10, as judges score.
+    `judges` maps each judge of the run (`judge`, or a metric's name) to its hash; `rubric` is the hash of the run's
+    measure, both as in report.json. `score` is 0-10, as judges score.
     """
 
     schema_version: Literal[1] = 1
@@ -106,13 +105,13 @@ class _PeopleVerdict:
 
     @property
     def passed(self) -> bool | None:
-        """Return the verdict of most people; None where as many say the one as the other."""
+        """Return the majority's verdict, or None for a tie."""
         votes = [1 if label.verdict == "passed" else -1 for label in self.labels]
         return None if sum(votes) == 0 else sum(votes) > 0
 
     @property
     def score(self) -> float | None:
-        """Return the mean of their scores, None where nobody gave one."""
+        """Return the mean of the annotators' scores, or None if there is no score."""
         scores = [label.score for label in self.labels if label.score is not None]
         return mean(scores)
 
@@ -130,11 +129,10 @@ class _LabelledJudge:
 
 
 def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
-    """Return how the labels of `file` agree with the judges of a report; None where there is no label.
+    """Return how the labels of `file` agree with the judges of a report, or None if there are no labels.
 
-    A label counts where its run is in the report and was judged by a judge and the rubric that it was given for. Of
-    several by one annotator about one run for one judge the latest counts. `labels` is the sum of those that count and
-    those left out.
+    A label counts if its run is in the report and has the label's judge and rubric. If an annotator labelled a run
+    several times for one judge, the latest label counts. `labels` is the number of counted and omitted labels.
     """
     if not labels:
         return None
@@ -164,7 +162,7 @@ def _counted_labels(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Lab
 
 
 def _latest_labels(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[str, Label]:
-    """Return what each annotator said last of a run for one judge, of labels in order of time."""
+    """Return the latest label of each annotator for a run and judge; `labels` are in order of time."""
     return {label.annotator: label for label in labels if label.is_of(judged)}
 
 
@@ -207,7 +205,7 @@ def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
     by_case: dict[CaseKey, list[Verdicts]] = defaultdict(list)
     disagreements = []
     for opinion in judge.opinions:
-        # Where as many people say the one as the other, there is no verdict for the judge to agree with
+        # A tie between annotators has no verdict to compare with the judge's.
         if (people := opinion.passed) is not None:
             by_case[case_key(opinion.row)].append(Verdicts(people, opinion.judged["passed"]))
             disagreements += [opinion.row["nodeid"]] * (people != opinion.judged["passed"])
@@ -254,7 +252,7 @@ def _why_undefined(table: Table) -> str | None:
 
 
 def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:
-    """Return how scores (0-10) agree where both gave one; None where the judge gives none, or people did not."""
+    """Return the agreement of scores (0-10), or None if the judge or the annotators gave none."""
     both = [(opinion.score, opinion.judged["score"]) for opinion in opinions]
     pairs = [(people, judge) for people, judge in both if people is not None and judge is not None]
     if not pairs:
@@ -270,10 +268,7 @@ def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | Non
 
 
 def _between_annotators(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
-    """Return how far annotators agree among themselves, over the runs that several have labelled;
-
-    None where none has.
-    """
+    """Return the agreement between annotators over runs that several have labelled, or None without such runs."""
     of_runs = [{label.annotator: label for label in labels} for labels in counted]
     shared = [by_annotator for by_annotator in of_runs if len(by_annotator) > 1]
     if not shared:

@@ -1,19 +1,20 @@
-"""The journal: what a session knows so far, one JSON line each, below its output folder.
+"""The journal of a session: JSON lines below its output folder, written while the session runs.
 
-It holds the session's rows: report.json is made of them. `agentbench watch` follows it while the session runs, and
-`agentbench report` reads it where a session was killed before it could write report.json. Every line is an object with
+The journal holds the session's rows, from which report.json is made. `agentbench watch` follows it during the session.
+`agentbench report` reads it if the session was killed before it wrote report.json. Every line is an object with
 `event` and `seconds` (since the session began):
 
-- `begin`: `journal` (1), `session` (what report.json says of it, as far as it is known)
-- `planned`: `runs`, how many the session is to report
-- `progress`: `ended`, how many runs have ended, reported or not, `in_flight`, how many are under way, and `running`,
-  the names of the first of these
-- `run`: `at`, its place in the session's order, `row` as in report.json's `runs[]`, `spent_usd` of the session so far;
-  a later line on the same node id takes the place of the earlier one
-- `end`: `report`, what report.json has that does not follow from its runs (`session`, a comparison), and `spent_usd`;
-  with `rows` "report.json" the lines of the runs are gone, for that file in the output folder has them all
+- `begin`: `journal` (1), `session` (as in report.json, as far as known)
+- `planned`: `runs`, the number of runs that the session will report
+- `progress`: `ended`, the number of runs that have ended, reported or not; `in_flight`, the number of runs in
+  progress; `running`, the names of the first of these
+- `run`: `at`, the position in the session's order; `row` as in report.json's `runs[]`; `spent_usd` of the session so
+  far. A later line with the same node id replaces the earlier one
+- `end`: `report`, the parts of report.json that do not follow from its runs (`session`, a comparison), and
+  `spent_usd`. With `rows` "report.json" the lines of the runs have been removed, because that file contains them
 
-The session holds a lock on its journal as long as it lives, so that one that was killed can be told.
+The session holds a lock on its journal while it lives. A reader that gets the lock knows that the session has ended
+or was killed.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock, write_atomically
 
 FOLDER = ".journals"
-"""The folder of the journals below the output folder. A session removes those of sessions that are over."""
+"""Folder of journals below the output folder. A session removes the journals of sessions that are over."""
 REPORT = "report.json"
 """The name of the session's report in the output folder."""
 VERSION = 1
 PROGRESS_SECONDS = 1.0
-"""How often a session notes what is under way, at most."""
+"""Minimum seconds between two `progress` lines."""
 _FOLLOWS = ("schema_version", "totals", "models", "judges", "datasets", "cases", "runs")
 """Members of report.json that follow from its runs."""
 _SIGNATURE_BYTES = 16
@@ -57,10 +58,10 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOL
 
 
 class Journal:
-    """Writes a session's journal. Safe to use from any thread.
+    """Writer of a session's journal. Safe to use from any thread.
 
-    Nothing of it can fail a session: where a line cannot be written, `warn` is told once and no more are; rows are then
-    kept in memory.
+    A journal cannot fail a session: if a line cannot be written, `warn` is called once and writing stops. Further rows
+    are kept in memory.
     """
 
     def __init__(self, output: Path, session: Mapping[str, Any], warn: Callable[[str], None]) -> None:
@@ -98,9 +99,9 @@ class Journal:
             self._write("planned", runs=runs)
 
     def progress(self, ended: int, in_flight: int, running: Iterable[str]) -> None:
-        """Note what is under way where it changed, and seldom, however often this is called.
+        """Write a `progress` line if the state has changed and the last line is `PROGRESS_SECONDS` old.
 
-        `running` gives the names of the `in_flight` runs, as many as are taken from it.
+        `running` yields the names of the `in_flight` runs; only as many as needed are taken from it.
         """
         now = time.perf_counter()
         if now < self._next:
@@ -112,7 +113,7 @@ class Journal:
             self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
 
     def row(self, row: Mapping[str, Any], at: int, spent_usd: Mapping[str, Any]) -> KeptRow:
-        """Note a run that was reported, or what its report became. Return the row, which is in the journal now."""
+        """Append the row of a reported run, or its replacement. Return the row, whose text is now in the journal."""
         text = encode_row(row)
         if spent_usd != self._spent[0]:
             self._spent = {**spent_usd}, encode_json(spent_usd).encode()
@@ -126,7 +127,7 @@ class Journal:
         return self._rows.keep(row, number, at)
 
     def row_text(self, number: int) -> bytes | None:
-        """Return the text of a row that was noted; None where it is not what was written."""
+        """Return the text of an appended row, or None if the file no longer contains the text that was written."""
         if (unwritten := self._unwritten.get(number)) is not None:
             return unwritten
         with self._lock:
@@ -145,9 +146,9 @@ class Journal:
         return hmac.digest(self._key, text, "sha256")[:_SIGNATURE_BYTES]
 
     def end(self, report: Mapping[str, Any], *, written: bool = False) -> None:
-        """Note that the session's report is complete, with what does not follow from its runs; rows can be read on.
+        """Append the end of the session, with the parts of the report that do not follow from rows. Rows stay readable.
 
-        Where it is `written` to the output folder's report.json, the journal's file leaves the rows to that.
+        If the report was `written` to report.json of the output folder, the rows are removed from the journal's file.
         """
         from pytest_agentbench.reports.report import spent_of
 
@@ -191,12 +192,12 @@ class Journal:
             if not os.path.samestat(os.lstat(self.path), os.fstat(self._descriptor)):
                 return False
             write_atomically(str(self.path.parent), self.path.name, b"".join(line + b"\n" for line in lines))
-        except OSError:  # the disk is full, or the file is gone: what is there is read as it is
+        except OSError:  # the disk is full or the file is gone: the lines read so far count
             return False
         return True
 
     def _append(self, line: bytes) -> int | None:
-        """Return the place of a line in the file, None where it could not be written whole."""
+        """Return the offset of the line in the file, or None if it could not be written whole."""
         line += b"\n"
         with self._lock:
             if self._descriptor is None or self._is_over:
@@ -221,7 +222,7 @@ class Journal:
         )
 
     def _stop(self) -> None:
-        """Write no more, and let go of the lock; what was written can be read on."""
+        """Stop writing and release the lock. Written rows stay readable."""
         with self._lock:
             self._is_over = True
             if self._descriptor is not None:
@@ -230,11 +231,12 @@ class Journal:
 
 
 class JournalReader:
-    """Follows a journal: `read` takes what was added since, and the rest is what is known by then.
+    """Reader that follows a journal: `read` reads the lines added since the last call; the attributes are the state so
+    far.
 
-    `rows` maps node ids to their place in the session's order and their row; `ended` and `in_flight` are None where the
-    session does not tell (pytest-xdist's workers make its runs); `broken` counts lines that cannot be read;
-    `taken` are the bytes that were read.
+    `rows` maps node ids to their position in the session's order and their row. `ended` and `in_flight` are None if the
+    session does not report them (with pytest-xdist, workers make the runs). `broken` counts unreadable lines. `taken`
+    is the number of bytes read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -254,8 +256,10 @@ class JournalReader:
         self._file: os.stat_result | None = None
 
     def read(self) -> int:
-        """Return how many bytes were new. Raises ConfigError for a journal of another version and RowsGoneError where
-        its rows are nowhere, OSError where it is gone.
+        """Return the number of new bytes.
+
+        Raises ConfigError for a journal of another version, RowsGoneError if its rows cannot be found, OSError if the
+        file is gone.
         """
         new = 0
         with open_file(self.path, MAX_DOCUMENT) as file:
@@ -293,7 +297,8 @@ class JournalReader:
 
         try:
             entry = parsed(line)
-            # All of a line or nothing: what raises leaves the reader as it was, and the next lines count
+            # A line is read whole or not at all: an exception leaves the reader as before, and the next lines
+            # count.
             seconds = float(entry["seconds"])
             self._enter(entry["event"], entry)
             self.seconds = max(self.seconds, seconds)
@@ -339,7 +344,7 @@ class JournalReader:
 
 
 class RowsGoneError(ConfigError):
-    """Rows of a session that has ended are not where it left them."""
+    """The rows of an ended session are missing from the file that its journal names."""
 
 
 def _require(mistake: str | None) -> None:
@@ -353,10 +358,10 @@ def _usd(spent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_journal(path: Path) -> dict[str, Any]:
-    """Return the report of a journal's session; of one that runs or was killed as far as it came, with a warning that
-    says so.
+    """Return the report of a journal's session. For a session that runs or was killed it is incomplete and has a
+    warning.
 
-    Raises ConfigError for what is no journal.
+    Raises ConfigError if the file is not a journal.
     """
     reader = JournalReader(path)
     try:
@@ -379,7 +384,7 @@ def journals(output: Path) -> list[Path]:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether the session of a journal lives; where nobody can tell, it does."""
+    """Return whether the journal's session is running; True if unknown."""
     try:
         descriptor = os.open(path, os.O_RDWR)  # to write, for NFS gives no other an exclusive lock
     except OSError as error:
@@ -414,7 +419,7 @@ def _remove_old(folder: Path) -> None:
 
 
 def _journals(folder: Path) -> list[Path]:
-    """Return plain files of a plain folder: what else may lie there is no session's, and reading a FIFO never ends."""
+    """Return the journals in a folder. Only plain files in a plain folder count: reading a FIFO would never end."""
     if folder.is_symlink():
         return []
     try:
@@ -425,7 +430,7 @@ def _journals(folder: Path) -> list[Path]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Take the lock; False where another holds it, None where the file system has no locks."""
+    """Take the lock. Return False if another process holds it, None if the file system has no locks."""
     try:
         return try_lock(descriptor)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What each judge said of a run (`judge_votes` of its row), and how far it can be trusted (report.json's `judges`)."""
+"""Votes of judges on a run (`judge_votes` of its row), and the reliability of each judge (report.json's `judges`)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _NAMES = {
     "Shanghai AI Laboratory": "internlm",
     "Baichuan": "baichuan",
 }
-"""What the models of a maker are called. Words of other uses, such as nova, count with what follows them only."""
+"""Name patterns of each maker's models. Words with other uses, such as nova, count only with a known suffix."""
 _PATTERNS = {maker: re.compile(rf"(?<![a-z0-9])(?:{names})(?![a-z])") for maker, names in _NAMES.items()}
 _TUNED = re.compile(r"\bft:([^:]+)")
-"""The base model of OpenAI's tunes, `ft:gpt-4o:organisation:name:id`: what follows it is free text."""
+"""Base model in a name of OpenAI's fine-tunes, `ft:gpt-4o:organisation:name:id`; the rest is free text."""
 
 
 @cache
 def families(model_name: str) -> frozenset[str]:
-    """Return the makers of the models that a model's name names, with or without a vendor's prefix.
+    """Return the makers of the models in a model's name, with or without a vendor's prefix.
 
-    Several for one model made from another, as `deepseek-r1-distill-llama-70b` is; none where the name says nothing.
+    A model made from another has several (`deepseek-r1-distill-llama-70b`); an unknown name has none.
     Judges favour answers of their own family: Panickssery et al. 2024, "LLM Evaluators Recognize and Favor Their Own
     Generations", arXiv:2404.13076; for the family rather than the model Verga et al. 2024, "Replacing Judges with
     Juries", arXiv:2404.18796.
@@ -67,7 +67,7 @@ def families(model_name: str) -> frozenset[str]:
 
 
 def common_family(one: str, other: str) -> str | None:
-    """Return the maker that two models share, or the name of one that is both; None where none is known."""
+    """Return the maker that two models share, or their name if it is the same model, or None if unknown."""
     return min(families(one) & families(other), default=one if one == other else None)
 
 
@@ -81,21 +81,21 @@ _EVEN = 0.5
 def votes_row(
     case: Case, model: Model | str, evaluation: Evaluation, metrics: Iterable[tuple[str, MetricResult]]
 ) -> dict[str, list[Votes]]:
-    """Return `judge_votes`, where any judge was asked: those of the profile, of metrics that take votes, of graders.
+    """Return `judge_votes` of the judges of the profile, of voting metrics and of graders, or {} if none was asked.
 
-    `model` is what was judged, a name where that is no model; `metrics` come with the names of their scores. Each entry
-    has the `judge` (judge run, metric, or what the grader calls it), its `source`, `model` and `profile`, whether it is
-    `scripted`, the `scores` of its iterations, null for one that failed, and `pass_at`, the least score that is good.
-    `order` says that the iterations saw what they judge in different orders: `shuffled` each in its own, `swapped` by
-    turns the report first and its reference first. `same_family` is the maker of judge and judged, where they share it
-    and neither is scripted.
+    `model` is the judged model, or a name for an own agent; `metrics` come with the names of their scores. Each entry
+    has the `judge` (judge run, metric, or the grader's name for it), its `source`, `model` and `profile`, whether it is
+    `scripted`, the `scores` of its iterations (null for a failed one), and `pass_at`, the minimum good score. `order`
+    is set if the iterations saw the answers in different orders: `shuffled` (random in each), or `swapped` (alternately
+    the report and its reference first). `same_family` is the maker of judge and judged model, if they share it and
+    neither is scripted.
     """
     found = [
         *(_judge_votes(evaluation.judge) if evaluation.judge is not None else ()),
         *_metric_votes(metrics),
         *_section_votes(case, evaluation),
     ]
-    # What answers from a script is of no maker, whatever model it is named like
+    # A scripted model has no maker, even if its name contains one.
     judged = model.requested_model if isinstance(model, Model) and not model.scripted else None
     for votes in found:
         votes["profile"] = evaluation.evaluation_profile_id
@@ -171,9 +171,10 @@ _EQUAL = "all votes are the same, so no disagreement is to be expected"
 
 
 def judge_results(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one entry for each judge, in order of first appearance: how far its votes on a run agree, and with others.
+    """Return one entry for each judge, in order of first appearance: its votes' agreement with each other and with
+    others.
 
-    Over the runs with a verdict. A figure that is undefined is null, and `reasons` says why.
+    Runs without a verdict are left out. An undefined figure is null, with an entry in `reasons`.
     """
     asked: dict[Judge, list[JudgedRun]] = defaultdict(list)
     panels: Panels = defaultdict(list)
@@ -239,7 +240,7 @@ def _judge_entry(judge: Judge, asked: Sequence[JudgedRun], panels: Panels) -> di
 
 
 def _vote_agreement(units: Sequence[Sequence[float]], bar: float | None) -> dict[str, float | None]:
-    """Return how far votes on the same runs agree; `bar` is the score from which they are good, where it is one."""
+    """Return how far votes on the same runs agree; `bar` is the minimum good score, if the judge has one."""
     if all(len(unit) < 2 for unit in units):  # of most sessions: there is nothing to compute, and to import
         return dict.fromkeys(("cv_percent", "spread", "alpha", "agreement"))
     from pytest_agentbench.statistics.agreement import cv_percent, krippendorff_alpha, pairwise_agreement, within_sd
@@ -301,10 +302,10 @@ def _order_swap(asked: Sequence[JudgedRun]) -> dict[str, Any] | None:
 
 
 def _ordered_pairs(votes: Votes) -> Iterator[tuple[bool, float]]:
-    """Yield for each two votes in different orders whether the verdict changed, and the first score less the second.
+    """Yield for each two votes in different orders whether the verdict changed, and the difference of the scores.
 
-    Swapped ones come in pairs, the report first and second; a tie with the reference is a verdict of its own. Without
-    a least score that is good there is no verdict to change.
+    Swapped votes come in pairs, the report first and second; a tie with the reference is a third verdict. Without a
+    minimum good score there is no verdict to change.
     """
     scores, bar = votes["scores"], votes["pass_at"]
     if bar is None:

@@ -1,6 +1,6 @@
-"""Rows of a session: in memory what figures are made of; the rest on disk, in the journal, which is written anyhow.
+"""Rows of a session: the values that figures need are in memory, the rest is on disk in the journal.
 
-A row as a dict takes 2 kB and more, and 10,000 of them are most of what a session would keep until its end.
+A row as a dict takes 2 kB and more. The 10,000 rows of a long session would be most of its memory.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _LOST: dict[str, Any] = {
     "checks": [],
     "message": "the row of this run in the session's journal was changed or cannot be read any more",
 }
-"""Members of a row whose text is lost; what else was on disk it has not."""
+"""Members of a row whose text is lost. Other members that were on disk only are missing."""
 
 
 class RowTexts(Protocol):
     """Rows as JSON, by number."""
 
     def row_text(self, number: int) -> bytes | None:
-        """Return a row as it was written; None where it is not there as it was."""
+        """Return the text of a row, or None if the file no longer contains it unchanged."""
 
 
 class _At(int):
@@ -61,7 +61,7 @@ class _At(int):
 
 
 class _Names:
-    """The names of a row's members by where they are kept: many rows have the same."""
+    """Names of a row's members, grouped by place (in memory, shared, on disk). Many rows share one object."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.every = (*names,)
@@ -95,7 +95,7 @@ class RowKeeper:
 
     def load(self, row: KeptRow) -> Row:
         """Return the row whole."""
-        # What figures and lists ask of one row they ask at once
+        # Figures and lists read several members of one row in succession: the last row is cached.
         if self._last[0] != row.number:
             self._last = row.number, json.loads(self.text(row))
         return self._last[1]
@@ -105,7 +105,7 @@ class RowKeeper:
             return value
         if not value:
             return _NO_MEMBERS if isinstance(value, dict) else _NO_ITEMS
-        text = repr(value)  # tells 1, 1.0 and True apart, which are equal
+        text = repr(value)  # distinguishes 1, 1.0 and True, which are equal
         if len(self._values) < _MOST_SHARED:
             return self._values.setdefault(text, value)
         return self._values.get(text, value)
@@ -125,9 +125,9 @@ class RowKeeper:
 
 
 class KeptRow(Mapping[str, Any]):
-    """A row that looks like any other, with what figures ask for in memory; anything else is read from disk.
+    """Read-only row: the members that figures need are in memory, any other member is read from disk.
 
-    `number` is that of its text, `at` its place in the session's order.
+    `number` is the number of its text, `at` its position in the session's order.
     """
 
     __slots__ = ("_keeper", "_own", "_shape", "at", "number")
@@ -142,7 +142,7 @@ class KeptRow(Mapping[str, Any]):
         return self._keeper.load(self).get(name) if value is _ON_DISK else value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a member, `default` where the row has none of this name."""
+        """Return a member, or `default` if the row has no member of this name."""
         if name not in self._shape:
             return default
         return self._keeper.load(self).get(name, default) if self._shape[name] is _ON_DISK else self[name]
@@ -163,5 +163,5 @@ class KeptRow(Mapping[str, Any]):
         return self._keeper.text(self)
 
     def without_text(self) -> Row:
-        """Return what is known of a row whose text is lost."""
+        """Return the row without the members on disk, for a row whose text is lost."""
         return {name: self[name] for name, value in self._shape.items() if value is not _ON_DISK} | _LOST

@@ -1,4 +1,4 @@
-"""What a session shows before and while it runs: the forecast of a dry run, one live line below pytest's output."""
+"""Output before and during a session: the forecast of a dry run, and a live line below pytest's output."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ BAR = 16
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a session. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known.
+    """Progress of a session. `reused` of the `done` runs took no time; `cost_usd` is None while unknown.
 
-    `waiting_for` says what runs wait for, where they do.
+    `waiting_for` is the reason why runs wait, if they do.
     """
 
     done: int
@@ -133,7 +133,8 @@ class StatusLine:
     def show(self, progress: Callable[[], Progress]) -> None:
         """Draw, if the last drawing is old enough; `progress` is called only then."""
         now = time.monotonic()
-        # Before `progress()`, which walks what is in flight: pytest asks more often than people can read
+        # Check the time before `progress()`, which visits all runs in flight: pytest calls this more often
+        # than people read.
         if self._terminal is None or now < self._next:
             return
         self._next = now + self._interval

@@ -1,4 +1,4 @@
-"""Read report.json back: rows are checked in bulk by compiled validators, what they refuse is worded by jsonschema."""
+"""Read report.json: compiled validators check rows in bulk, and jsonschema words the errors of refused rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from pytest_agentbench.extensions import cache_extensions, load_extensions
 from pytest_agentbench.reports.rows import Report
 from pytest_agentbench.statistics.estimates import finite
 
-# Rows of report.json checked in bulk: jsonschema takes 1 ms for a row, pydantic's compiled validators 10 µs.
-#
-# The validator is made from the JSON Schema itself, of the keywords that the schema of rows uses, and never accepts
-# what the schema refuses. What it refuses may be right all the same (1.0 for an integer): jsonschema says then.
+# jsonschema takes 1 ms for a row, pydantic's compiled validators 10 µs. The validator is built from the JSON
+# Schema itself, from the keywords that the schema of rows uses, and never accepts a value that the schema
+# refuses. It may refuse a correct value (1.0 for an integer): jsonschema then decides.
 
 
 _SILENT = frozenset({"description"})
@@ -42,7 +41,7 @@ def _core(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> CoreSche
         return _done(rules, core_schema.literal_schema(rules.pop("enum")))
     kinds = rules.pop("type")
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    # Each takes its own keywords out of `rules`; what is left at the end is a keyword that nobody checks
+    # Each builder removes its own keywords from `rules`. A keyword that remains at the end is not supported.
     choices = [_kind(kind, rules, definitions) for kind in kinds if kind != "null"]
     made = choices[0] if len(choices) == 1 else core_schema.union_schema(list(choices))
     return _done(rules, core_schema.nullable_schema(made) if "null" in kinds else made)
@@ -90,9 +89,9 @@ def _done(rules: Mapping[str, Any], made: CoreSchema) -> CoreSchema:
 
 
 _HEAD = ("schema_version", "session", "totals")
-"""Beside the runs, what is shown rests on these; the rest follows, and older versions have less of it."""
+"""Members that a report must have. The rest is computed from its runs, and older versions have less of it."""
 _KEPT = ("comparison", "human")
-"""What does not follow from the runs, and is shown as it stands where it is there."""
+"""Members that do not follow from the runs and are shown unchanged if present."""
 
 _MOST_DIGITS = 100
 
@@ -120,7 +119,7 @@ def parsed(text: bytes) -> Any:
 
 
 def run_mistake(run: Any, place: str = "row") -> str | None:
-    """Return what keeps a value from being one of report.json's runs: a quick check finds it, jsonschema words it."""
+    """Return why a value is not a valid run of report.json, or None; jsonschema words the reason."""
     from pydantic_core import ValidationError
 
     check, schema = _run_check()
@@ -132,9 +131,7 @@ def run_mistake(run: Any, place: str = "row") -> str | None:
 
 
 def facts_mistake(facts: Any) -> str | None:
-    """Return what keeps a value from being what a journal tells beside the runs: `session`, as far as known, and the
-    rest.
-    """
+    """Return why a value is not a valid report without runs (`session` and the rest, as far as known), or None."""
     schema = report_schema()
     definitions = {**schema["$defs"], "session": {**schema["$defs"]["session"], "required": []}}
     properties = {name: schema["properties"][name] for name in ("session", *_KEPT)}
@@ -150,7 +147,7 @@ def _run_check() -> tuple[Callable[[Any], Any], dict[str, Any]]:
 
 
 def _problem(found: Any) -> str | None:
-    """Return what keeps a document from being a report, None where it is one."""
+    """Return why a document is not a report, or None if it is one."""
     if not isinstance(found, dict) or "runs" not in found:
         return "is no report.json"
     schema = report_schema()
@@ -170,7 +167,7 @@ def _bad_run(runs: Any) -> str | None:
 
 
 def _mistake(value: Any, schema: dict[str, Any], place: str) -> str | None:
-    """Return the first that jsonschema finds in what stands at a place, in words."""
+    """Return the first error that jsonschema finds at a place of the document, as text."""
     from jsonschema import Draft202012Validator  # noqa: TID251 - the schema is our own
 
     error = next(Draft202012Validator(schema).iter_errors(value), None)

@@ -1,4 +1,4 @@
-"""report.json, with `report.schema.json` beside this file, and what a session writes beside it."""
+"""Build report.json (its schema is `report.schema.json` next to this file) and write a session's other outputs."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _SESSION: dict[str, Any] = {
 
 
 def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, Any] | None = None) -> Report:
-    """Return the whole report of rows from `run_row`, in the order given, one per run.
+    """Build the whole report from rows of `run_row`, one per run, in the given order.
 
-    `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
-    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
-    `uncollected` (`collection_problems`), `shard`, `selection`, `merged`. What it lacks is null or empty. `spent_usd`
-    is what the session itself paid, `run` and `judge` (USD, None: unknown), with the known parts as `at_least` if
-    requests returned no usage.
+    `session` contains JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command`
+    (arguments), `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
+    `uncollected` (`collection_problems`), `shard`, `selection`, `merged`. A missing member becomes null or empty.
+    `spent_usd` is the amount that this session paid, `run` and `judge` (USD, None: unknown), with the known parts as
+    `at_least` if requests returned no usage.
     """
     spent = dict(spent_usd or _UNKNOWN_COST)
     usage = _sum_usage(rows)
@@ -135,7 +135,7 @@ def _write_json(report: Report) -> Iterator[str]:
 
 
 def suite_properties(report: Report) -> list[tuple[str, object]]:
-    """Return JUnit's test-suite properties: totals, gate and per-model means. What is unknown has no property."""
+    """Return JUnit's test-suite properties: totals, gate and per-model means. An unknown value has no property."""
     verdict, totals = report["session"]["gate"], report["totals"]
     properties: list[tuple[str, object]] = [
         ("agentbench.pass_rate", totals["pass_rate"]),
@@ -164,7 +164,8 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
 
 
 def _judges(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    # Here and below: what a session has nothing for is not imported, which is half of its modules
+    # Here and below: a session without judges, datasets or scores does not import their modules, half of all
+    # modules.
     if not any(row.get("judge_votes") for row in rows):
         return []
     from pytest_agentbench.reports.judges import judge_results
@@ -214,7 +215,9 @@ def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return money and tokens of what ran: null where any part is unknown; `at_least` sums the known parts."""
+    """Return the money and tokens of all runs that started: null if any part is unknown. `at_least` sums the known
+    parts.
+    """
     ran = [row for row in rows if row["outcome"] != "skipped"]
     usages = [row["usage"] or {} for row in ran]
     parts = {
@@ -246,9 +249,9 @@ _NOTHING: Mapping[str, Any] = {
 
 
 def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return how far a model's provider read input from its cache, where it did: over the runs whose tokens are known.
+    """Return the share of input that a model's provider read from its cache, or {} if it used none.
 
-    `uncached_cost_usd` is what the runs would have cost without it, None where that is not known of all.
+    Runs with unknown tokens are left out. `uncached_cost_usd` is the cost without a cache, None if unknown for any run.
     """
     usages = [row["usage"] for row in rows if row["usage"] and row["usage"]["input_tokens"]]
     if not any(usage["cached_tokens"] or usage.get("cache_write_tokens") for usage in usages):
@@ -310,19 +313,19 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
 
 
 def _count_ends(rows: Sequence[Row]) -> dict[str, int]:
-    """Return how often runs ended for each reason that any ended for; those of older versions tell none."""
+    """Count runs by end reason. Runs of older versions have no reason and are left out."""
     reasons = Counter(reason for row in rows if (reason := row.get("end_reason")) is not None)
     return dict(sorted(reasons.items()))
 
 
 def _adaptations(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return how requests were adapted to what the endpoint takes, where any were."""
+    """Return the adaptations of requests to their endpoint, or {} if there were none."""
     found = sorted({each for row in rows for each in row.get("adapted") or ()})
     return {"adapted": found} if found else {}
 
 
 def _find_usage_source(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return who counted what agents used, where a gateway did: all of it, unless some could ask elsewhere."""
+    """Return who counted the usage of agents behind a gateway; `gateway_partial` if any agent could bypass it."""
     found = {source for row in rows if (source := row.get("usage_source")) is not None}
     return {"usage_source": max(found)} if found else {}
 
@@ -338,7 +341,7 @@ def _vote_agreement(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _mean_by_name(rows: Iterable[Row], part: str) -> dict[str, float | None]:
-    """Return means by name over the runs with a verdict that have the score; null where none has."""
+    """Return mean scores by name over the runs with a verdict; null if no run has the score."""
     columns: dict[str, list[float]] = {}
     for row in rows:
         for name, score in (row.get(part) or {}).items():
@@ -364,7 +367,9 @@ def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | No
 
 
 def _spread_stream_times(rows: Iterable[Row]) -> dict[str, Any] | None:
-    """Return median and 95th percentile of each measurement over all streamed replies; None where there are none."""
+    """Return median and 95th percentile of each measurement over all streamed replies, or None if no reply was
+    streamed.
+    """
     streamed = [times for row in rows if (times := row.get("streaming")) is not None]
     if not streamed:
         return None
@@ -400,7 +405,7 @@ def _case_entry(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> dict[str, Any] | None:
-    """Return what the case asks of its repetitions together, and what came; pass^k with k = all judged repetitions."""
+    """Return the thresholds and values over all repetitions of a case; pass^k with k = judged repetitions."""
     actual = {"pass_rate": counts.pass_rate, "pass_hat_k": pass_hat_k(counts.judged, counts.passed, counts.judged)}
     facts = {
         name: {
@@ -428,9 +433,10 @@ def add_session_labels(report: Report, folder: Path) -> None:
 
 
 def write_outputs(report: dict[str, Any], settings: Settings, root: Path) -> tuple[dict[str, Path], bool]:
-    """Write the page, chart and job summary that are asked for. Return the files by what they are, and whether all are.
+    """Write the requested page, chart and job summary. Return the written files by kind, and whether all could be
+    written.
 
-    The report gets a warning for each that cannot be written. `root` is pytest's root directory.
+    A failed output adds a warning to the report. `root` is pytest's root directory.
     """
     written, complete = {}, True
     for what, path, write in _list_writers(report, settings, root):

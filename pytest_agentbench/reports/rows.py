@@ -1,7 +1,7 @@
-"""One run as one row: what report.json's `runs[]` and JUnit's properties are made of.
+"""One run as one row: the data for `runs[]` in report.json and for JUnit's properties.
 
-Rows cross process borders by execnet and end up in JSON, so they hold plain primitives only; scores, hashes and paths,
-never transcripts.
+Rows cross process borders by execnet and are written as JSON. They contain plain primitives only: scores, hashes and
+paths, never transcripts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Row = Mapping[str, Any]
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
 GRADED = ("apart", "beside", "in process")
-"""Where the solution of a verifier's run was."""
+"""Place of the solution during a verifier's run: another sandbox, the same sandbox, or the process of the tests."""
 
 _ABSURD = 10**15
 
 ARTIFACT_PROPERTY = "agentbench.artifact"
-"""The user property that says where a run is stored."""
+"""The user property with the path of the stored run."""
 
 
 def run_row(
@@ -60,12 +60,12 @@ def run_row(
 ) -> dict[str, Any]:
     """Return one entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
-    `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
-    pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
-    what stands for a model. A run may be `reused` and its evaluation new: judged again. The paths of both are relative
-    to the output folder. `measure` is a hash of what decided the run, `variant` which of a parametrized
-    test's it is. `line`, from 1, is the case's in the node id's file. `judged` are models' verdicts on it, see
-    `engine.judged_by`. `end_reason` is why there is no artifact, where that is an end of its own.
+    `model` is the model that answered, or the name of the user's own agent. `outcome` is pytest's: passed, failed,
+    error or skipped. `predictions` is the file with the answer; `model` is then a placeholder. A `reused` run may have
+    a new evaluation (judged again). Paths of runs and evaluations are relative to the output folder. `measure` is a
+    hash of the checks, metrics and judges that decided the run. `variant` identifies the parameters of a parametrized
+    test. `line`, from 1, is the line of the case in the node id's file. `judged` contains verdicts of models, see
+    `engine.judged_by`. `end_reason` replaces the artifact's if there is no artifact.
     """
     thresholds = case.thresholds
     metrics = [*name_metrics(evaluation.metrics)] if evaluation is not None else []
@@ -123,7 +123,7 @@ def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
-    """Return what is known of a run's end beside its reason, and of how its model was asked; nothing for most."""
+    """Return details of a run's end and of its requests; {} for most runs."""
     found: dict[str, Any] = {}
     if artifact is None:
         return found
@@ -157,7 +157,7 @@ def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | No
 
 
 def user_properties(row: Row) -> list[tuple[str, object]]:
-    """Return pytest's user properties of a row, which JUnit shows too. What is unknown has no property."""
+    """Return pytest's user properties of a row, which JUnit's file contains too. An unknown value has no property."""
     properties: list[tuple[str, object]] = [
         ("agentbench.case_id", row["case_id"]),
         ("agentbench.model", row["model_id"]),
@@ -233,7 +233,7 @@ STREAM_TIMES = ("ttft_seconds", "first_text_seconds", "output_tokens_per_second"
 
 
 def _stream_times(artifact: RunArtifact | None) -> dict[str, Any]:
-    """Return the measurements of a run's streamed replies, one by one; nothing where none was streamed."""
+    """Return each measurement of a run's streamed replies, or {} if no reply was streamed."""
     events = artifact.trace if artifact is not None else ()
     replies = [event.data for event in events if isinstance(event, RunnerEvent) and event.name == "reply"]
     streamed = [data for data in replies if "ttft_seconds" in data]
@@ -249,7 +249,7 @@ def _measured(value: object) -> float | None:
 def _votes(
     case: Case, model: Model | str, evaluation: Evaluation | None, metrics: Sequence[tuple[str, MetricResult]]
 ) -> dict[str, Any]:
-    """Return `judge_votes`, where anything that may have asked a judge had a say."""
+    """Return `judge_votes`, or {} if nothing in the evaluation can have asked a judge."""
     if evaluation is None or not (
         evaluation.judge or case.parts or evaluation.parts or any(m.details for _, m in metrics)
     ):
@@ -279,7 +279,7 @@ def _metric_scores(results: Sequence[tuple[str, MetricResult]]) -> dict[str, Any
 
 
 def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what models said of the run, and its id, by which people's labels name it; nothing where none judged."""
+    """Return the verdicts of models and the run's id, to which people's labels refer; {} if no model judged the run."""
     if artifact is None or not judged:
         return {}
     verdicts = [
@@ -297,9 +297,9 @@ def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[s
 
 
 def _token_counts(usage: Usage) -> dict[str, float | None]:
-    """Return tokens; fewer than none, and what no model has ever used, are unknown.
+    """Return token counts. Negative and absurdly large counts become None (unknown).
 
-    Of a provider's cache only where it was used: also what was written to it, and the cost without it.
+    The tokens written to a provider's cache, and the cost without cache, are included only if the cache was used.
     """
     counts = {
         "input_tokens": usage.input_tokens,
@@ -319,9 +319,10 @@ def _token_counts(usage: Usage) -> dict[str, float | None]:
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
-    """Return what judges and metrics that ask models cost: 0 only where none was asked, None where one is unknown."""
+    """Return the cost of judges and of metrics that ask models: 0 if none was asked, None if any cost is unknown."""
     if evaluation is None:
-        # A run that a provider ended was never judged; of any other it is unknown what judges took before they failed
+        # A run that a provider ended was never judged. For any other run without evaluation the judges' cost
+        # is unknown.
         return 0.0 if artifact is None or artifact.status == "provider_error" else None
     costs = [_known_cost(usage) for usage in _judge_usages(evaluation)]
     known = [cost for cost in costs if cost is not None]
@@ -372,9 +373,9 @@ _LARGEST_NUMBER = 10**15
 
 
 def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a row's metadata is worth grouping by, as text: the first 8 short texts, numbers and booleans.
+    """Return the first 8 values of a row's metadata that are useful to group by: short texts, numbers and booleans.
 
-    Texts have up to 40 characters. Equal keys and values of many rows are one object each.
+    Texts have up to 40 characters. Equal keys and values of many rows share one object.
     """
     found: dict[str, str] = {}
     for key, value in metadata.items():
@@ -417,4 +418,4 @@ Report = dict[str, Any]
 
 
 HUMAN_FILE = "human.jsonl"
-"""Where labels lie: in the folder that sessions are started for (pytest's rootdir)."""
+"""File of human labels, in the folder that sessions start in (pytest's rootdir)."""

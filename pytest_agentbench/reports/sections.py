@@ -1,7 +1,7 @@
-"""Sections of reports: what packs and plugins add to rows, models, terminal, JUnit, tables and the page; file formats.
+"""Report sections and file formats: parts that packs and plugins add to rows, models, terminal, JUnit, tables and page.
 
-A section is an entry point `report_section NAME`, imported with the first case or evaluation that has a part NAME; NAME
-is its key in rows and models too. A format is an entry point `report_format NAME`.
+A section is an entry point `report_section NAME`. It is imported with the first case or evaluation that has a part
+NAME. NAME is its key in rows and models too. A format is an entry point `report_format NAME`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.evaluation import Evaluation
 
 Kind = Literal["text", "texts", "integer", "number", "boolean"]
-"""What a column holds."""
+"""Type of a column's values."""
 
 
 class PageTable(NamedTuple):
-    """Titles and figures that the page shows of a section: `row` in a run's verdict, `model` among the mean scores.
+    """Titles and figures of a section on the page: `row` in a run's verdict, `model` among the mean scores.
 
-    `row_figures` and `model_figures` map the names of figures to what they are called, in their order; those of `sums`
-    stand out.
+    `row_figures` and `model_figures` map names of figures to labels, in display order. Figures in `sums` are
+    highlighted.
     """
 
     row: str
@@ -38,54 +38,55 @@ class PageTable(NamedTuple):
 
 
 class ReportSection:
-    """Section that a system adds to reports. A subclass overwrites what it has; values are JSON values."""
+    """Base class of report sections. A subclass overrides the parts that it needs; values are JSON values."""
 
     column_kinds: Mapping[str, Kind] = {}
     """The kinds of its columns in tables, by the figures of a row; others are numbers. A column with a value that its
     kind cannot hold becomes text."""
     page: PageTable | None = None
-    """What the page shows of it."""
+    """The section's table on the page."""
 
     def page_script(self) -> str | None:
-        """Return a module of the page's script that adds to `added` of `static/added.js`; None: it adds none.
+        """Return a script module that adds to `added` of `static/added.js`, or None if the section needs no script.
 
-        It may import what the page's own modules export, as they do; text of others only through `el` and `textOf`.
+        The module may import the exports of the page's own modules. It must insert untrusted text only by `el` and
+        `textOf`.
         """
         return None
 
     def schema(self) -> dict[str, Any]:
-        """Return JSON Schemas of what it adds: `row`, `model`, and `$defs` that they refer to (`#/$defs/NAME`).
+        """Return the JSON Schemas of the section: `row`, `model`, and the `$defs` that they refer to (`#/$defs/NAME`).
 
-        A report with keys that no schema has is refused where it is read.
+        A report with a key that no schema has is refused when it is read.
         """
         return {}
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any] | None:
-        """Return what `runs[]` has of a run under the section's name; None: nothing."""
+        """Return the section's entry in `runs[]`, or None for no entry."""
         return None
 
     def model(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return what `models[]` has under its name; `rows` are the model's with a verdict. None: nothing."""
+        """Return the section's entry in `models[]`, from the model's rows with a verdict, or None for no entry."""
         return None
 
     def figures(self, found: Mapping[str, Any]) -> Mapping[str, float | None]:
-        """Return the figures that the page shows of what `model` returned."""
+        """Return the figures for the page from an entry of `model`."""
         return {}
 
     def row_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
-        """Return JUnit's properties of what `row` returned, by their names after the section's."""
+        """Return JUnit properties of a `row` entry, named without the section's prefix."""
         return found
 
     def model_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
-        """Return JUnit's properties of what `model` returned, by their names after the section's."""
+        """Return JUnit properties of a `model` entry, named without the section's prefix."""
         return {}
 
     def summary(
         self, models: Sequence[tuple[str, Mapping[str, Any]]], dash: str
     ) -> tuple[str, Mapping[str, str]] | None:
-        """Return a title for the terminal and a line for each model's id; `dash` stands for what is unknown.
+        """Return a title for the terminal and a line for each model's id. `dash` is shown for unknown values.
 
-        `models` are those that `model` returned something for.
+        `models` contains the models with an entry of `model`.
         """
         return None
 
@@ -94,23 +95,27 @@ class ReportSection:
         return ()
 
     def votes(self, case: Case, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
-        """Return what judges that the grader asked have voted, as `judge_votes` of a run's row has it."""
+        """Return the votes of the judges that the grader asked, in the format of `judge_votes`."""
         return ()
 
     def shortfall(self, evaluation: Evaluation) -> str | None:
-        """Return what a final score that is too low is made of, for the assertion; None: it is no final score."""
+        """Return the parts of a final score that is too low, for the assertion, or None if the section has no final
+        score.
+        """
         return None
 
 
 class ReportFormat(NamedTuple):
-    """A file that `agentbench report --format NAME PATH` makes of report.json. `summary` says what it is for people."""
+    """File format that `agentbench report --format NAME PATH` writes from report.json. `summary` describes it to
+    people.
+    """
 
     summary: str
     write: Callable[[Mapping[str, Any], Path], object]
 
 
 def find_sections(names: Iterable[str]) -> dict[str, ReportSection]:
-    """Return the sections of these names that there are, by name, imported. Raises ConfigError where one cannot be."""
+    """Return the imported sections by name; unknown names are left out. Raises ConfigError if an import fails."""
     if not (names := {*names}):  # most runs have none
         return {}
     # Sorted, so that reports of equal runs are equal, whichever run came first
@@ -119,7 +124,7 @@ def find_sections(names: Iterable[str]) -> dict[str, ReportSection]:
 
 
 def sections_of(case: Case, evaluation: Evaluation | None) -> dict[str, ReportSection]:
-    """Return the sections that have something to say of a run."""
+    """Return the sections that may have an entry for a run."""
     return find_sections([*case.parts, *(evaluation.parts if evaluation is not None else ())])
 
 
@@ -130,13 +135,13 @@ def sections_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, ReportSection
 
 
 def row_sections(case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
-    """Return what all sections say of a run: the keys that a row adds for them."""
+    """Return the entries of all sections for a run: keys to add to its row."""
     found = {name: section.row(case, evaluation) for name, section in sections_of(case, evaluation).items()}
     return _defaults()["row"] | {name: value for name, value in found.items() if value is not None}
 
 
 def model_sections(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what all sections say of a model's rows with a verdict: the keys that its entry adds for them."""
+    """Return the entries of all sections for a model's rows with a verdict: keys to add to the model."""
     found = {name: section.model(rows) for name, section in sections_in(rows).items()}
     return _defaults()["model"] | {name: value for name, value in found.items() if value is not None}
 
@@ -149,7 +154,7 @@ def own_keys() -> frozenset[str]:
 
 
 def find_format(name: str) -> ReportFormat:
-    """Return the format of this name. Raises ConfigError where there is none."""
+    """Return the format of this name. Raises ConfigError if it does not exist."""
     found: ReportFormat | None = find_extension("report_format", name)
     if found is None:
         known = ", ".join(sorted(extension_names("report_format"))) or "none is installed"
@@ -163,7 +168,7 @@ def _known() -> frozenset[str]:
 
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
-    """Return what entries have of sections with nothing to say: version 1 of the schema has null for some."""
+    """Return the default entries of sections without data: version 1 of the schema requires null for some."""
     text = Path(__file__).with_name("section_defaults.json").read_text("utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found

@@ -17,12 +17,12 @@ Segment = tuple[str, Markup]
 
 BAR = 10
 GOOD, FAIR = 0.8, 0.5
+"""Least pass rates of a green and of a yellow bar, if no gate has a minimum."""
 _MOST_SKIPPED = 5
-"""Pass rates from which a bar is green and yellow where no gate says what is wanted."""
 
 
 class Terminal(Protocol):
-    """Output of a summary: pytest's TerminalReporter, or what has as much. Marks are `bold`, `red`, ..."""
+    """Output of a summary: pytest's TerminalReporter, or an object with these methods. Marks are `bold`, `red`, ..."""
 
     @property
     def hasmarkup(self) -> bool:
@@ -34,7 +34,7 @@ class Terminal(Protocol):
 
     @property
     def no_summary(self) -> bool:
-        """Return whether only what is wrong is to be said."""
+        """Return whether the summary shows problems only."""
 
     def write(self, content: str, *, flush: bool = ..., **markup: bool) -> None:
         """Write text that others follow in the same line."""
@@ -43,7 +43,7 @@ class Terminal(Protocol):
         """Write a line to its end."""
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """Write a line of its own."""
+        """Write one line."""
 
     def write_sep(self, sep: str, title: str | None = ..., **markup: bool) -> None:
         """Write a line of `sep` around a title."""
@@ -57,7 +57,7 @@ class Style(NamedTuple):
 
     @property
     def dash(self) -> str:
-        """Return the sign for what is unknown."""
+        """Return the sign for unknown values."""
         return "–" if self.fancy else "-"
 
     @property
@@ -72,7 +72,7 @@ class Style(NamedTuple):
 
 
 def style_of(reporter: Terminal) -> Style:
-    """Return what the terminal can show."""
+    """Return the style that the terminal's encoding supports."""
     columns = shutil.get_terminal_size().columns
     return Style(
         width=columns if columns >= 40 else 80,
@@ -136,9 +136,9 @@ def fit_columns(columns: list[Column], width: int, *, gap: int = 2) -> list[Colu
 
 
 def line_up(rows: Sequence[Sequence[str]], *, least: Sequence[int] = (), gap: int = 2) -> Iterator[str]:
-    """Yield a line for each row of a plain table: the first column on the left, all others on the right.
+    """Yield the lines of a plain table: the first column is left-aligned, the others are right-aligned.
 
-    A column is as wide as its widest cell, and not narrower than `least` says; `gap` blanks lie between two.
+    A column is as wide as its widest cell and at least `least`; `gap` spaces separate columns.
     """
     widest = [max(map(count_cells, cells)) for cells in zip(*rows, strict=True)]
     widths = [max(pair) for pair in zip_longest(widest, least, fillvalue=0)]
@@ -148,7 +148,7 @@ def line_up(rows: Sequence[Sequence[str]], *, least: Sequence[int] = (), gap: in
 
 
 def rate_colour(rate: float, wanted: float | None) -> Markup:
-    """Return green, yellow or red; green or red where the gate says what is wanted."""
+    """Return green, yellow or red; only green or red if the gate has a minimum."""
     if wanted is not None:
         return {"green" if rate >= wanted else "red": True}
     return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
@@ -160,7 +160,7 @@ def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Se
 
 
 def format_percent(fraction: float) -> str:
-    """Return one decimal; 100.0 % and 0.0 % only where it is exactly that."""
+    """Return one decimal. 100.0 % and 0.0 % are exact: other values are not rounded to them."""
     # 99.96 % is not 100: somebody looks for the one that failed
     rounded = round(fraction * 100, 1)
     if 0 < fraction < 1:
@@ -187,7 +187,7 @@ _TAPED = {"recorded": "on", "replayed": "from"}
 
 
 def subject_title(models: Sequence[Any]) -> str:
-    """Return what the rows of the table are."""
+    """Return the title of the table's first column."""
     names = {"predictions": "predictions", "own_agent": "agent"}
     return next((title for mark, title in names.items() if all(model[mark] for model in models)), "model")
 
@@ -195,7 +195,7 @@ def subject_title(models: Sequence[Any]) -> str:
 def cost_text(entry: Any, style: Style) -> str:
     """Return run and judge together; at least that where some of it is unknown."""
     known = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
-    # A sum of known zeros and unknown parts says nothing: no `>= $0`
+    # A sum of known zeros and unknown parts has no information: `>= $0` is not shown.
     exact = None not in entry["cost_usd"].values()
     if not exact and not any(known):
         return style.dash
@@ -212,15 +212,13 @@ def tokens_text(model: Any, style: Style) -> str:
 
 
 def judged_text(model: Any) -> str:
-    """Return how many of a model's cases its mean score is about; nothing where that is none, or not known."""
+    """Return the number of cases behind a model's mean score, or "" if it is zero or unknown."""
     found, cases = model.get("scored_cases"), model.get("cases")
     return "" if not found else str(found) if found == cases else f"{found} of {cases}"
 
 
 def model_marks(model: Any) -> list[str]:
-    """Return what a reader of a model's figures has to know: who answered, what is from earlier, what is from
-    cassettes.
-    """
+    """Return notes on a model's figures: who answered, and which runs are reused or from cassettes."""
     marks = [mark for name, mark in _MARKS.items() if model[name]]
     marks += [f"predictions from {visible_line(model['predictions'])}"] if model["predictions"] else []
     marks += [f"{model['reused']} of {model['runs']} runs reused{_rejudged_text(model)}"] if model["reused"] else []
@@ -256,7 +254,7 @@ _ENDS = {
 
 
 def ends_line(ends: Mapping[str, int]) -> str | None:
-    """Return how a model's runs ended that were not simply answered; None where all were."""
+    """Return how a model's runs ended that have no normal answer, or None if all have one."""
     told = [f"{count} {_ENDS[reason]}" for reason, count in ends.items() if reason in _ENDS]
     return f"ended: {', '.join(told)}" if told else None
 
@@ -267,7 +265,7 @@ def _rejudged_text(entry: Any) -> str:
 
 
 def totals_lines(totals: Any, style: Style) -> list[str]:
-    """Return runs by outcome, and what they cost where that is known."""
+    """Return the number of runs by outcome, and their cost if known."""
     parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
     parts += [f"{totals['reused']} reused{_rejudged_text(totals)}"] if totals["reused"] else []
     if totals["errors"]:
@@ -314,7 +312,7 @@ def skipped_lines(runs: Sequence[Any]) -> list[str]:
 
 
 def _paid_now_text(totals: Any, style: Style) -> str:
-    """Return what this session paid, if that is not what its results have cost.
+    """Return the amount that this session paid, if it differs from the cost of its results.
 
     It is less if results are reused, and more if runs were cancelled or failed after they had asked their model.
     """
@@ -333,7 +331,7 @@ def _paid_now_text(totals: Any, style: Style) -> str:
 
 
 def clip_cells(text: str, width: int, dots: str = "...") -> str:
-    """Return at most `width` terminal cells of a text, `dots` in place of what is cut."""
+    """Return at most `width` terminal cells of a text; a longer text ends with `dots`."""
     if count_cells(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -408,7 +406,7 @@ def format_seconds(value: float | None, dash: str = "-") -> str:
 
 
 class CommandFreeTerminal:
-    """A terminal, no line of which a CI takes for a command, whatever it holds."""
+    """Terminal whose lines no CI takes for a command, even if their text contains one."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -421,5 +419,5 @@ class CommandFreeTerminal:
         self._terminal.write(defuse_ci_commands(content), flush=flush, **markup)
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """Write a line of its own."""
+        """Write one line."""
         self._terminal.write_line(defuse_ci_commands(line), **markup)

@@ -46,11 +46,11 @@ _SHORTEST = 0.01
 
 
 def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[str, Path] | None = None) -> None:
-    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, and the
-    files that were written, by what they are.
+    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, written
+    files.
 
-    `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed; a session without a run has that
-    and its warnings.
+    `-q` omits the lists. `-qq` and `--no-summary` omit everything but a failed gate, and, for a session without a run,
+    its warnings.
     """
     style = style_of(terminalreporter)
     # A session whose files could not be read has no run, but reasons that nobody else prints
@@ -85,7 +85,7 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
 
 
 def write_verdict(reporter: Terminal, report: Report, written: Mapping[str, Path]) -> None:
-    """Write what the session came to, before anything that takes long to print."""
+    """Write the session's verdict before all output that takes long to print."""
     reporter.write_sep("=", "agentbench", cyan=True)
     for line in totals_lines(report["totals"], style_of(reporter)):
         reporter.write_line(line)
@@ -100,7 +100,7 @@ def _write_files(reporter: Terminal, written: Mapping[str, Path]) -> None:
 
 
 def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write groups of datasets, what sections of packs say, repetitions, judges, agreement with people."""
+    """Write groups of datasets, packs' sections, repetitions, judges, and the agreement with people."""
     repeated = any(model.get("flaky_cases") is not None for model in report["models"])
     if not (repeated or report["datasets"] or report.get("judges") or report.get("human")):
         _write_sections(reporter, report, style)
@@ -114,7 +114,7 @@ def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _list_other_faults(session: Any) -> list[str]:
-    """Return what went wrong beside the cases, as far as neither the gate nor a warning says it."""
+    """Return problems outside the cases that neither the gate nor a warning mentions."""
     told = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
     return [fault for fault in session.get("faults") or () if not any(said and said in fault for said in told)]
 
@@ -134,7 +134,7 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write what sections of packs say of each model."""
+    """Write the summary of each pack's section for each model."""
     for key, section in sections_in(report["models"]).items():
         models = [(model["model_id"], model[key]) for model in report["models"] if model.get(key) is not None]
         if (summary := section.summary(models, style.dash)) is None:
@@ -237,7 +237,7 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, int]]:
-    """Return the cases, those that came to nothing by equal errors only once, and how many more each stands for."""
+    """Return cases and the number of further cases with the same error: equal errors are shown once."""
     errors = [case for case in bad if not case["failed"]]
     messages = _messages(report, set(map(_key_of_case, errors)))
     kept: list[Any] = []
@@ -256,7 +256,7 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
 
 
 def _key_of_case(case: Any) -> tuple[CaseKey, str]:
-    """Return which entry of `cases[]` it is, as its runs say it; of a report that is older than `case`, none."""
+    """Return the key of an entry of `cases[]`, equal to that of its runs. Reports older than `case` have "" in it."""
     return (case.get("case", ""), case["case_id"]), case["model_id"]
 
 
@@ -286,6 +286,6 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
 
 
 def _format_share(share: float | None, wanted: float | None) -> str:
-    """Return a share, and what was wanted of it; a stranger's report may lack either."""
+    """Return a share with its minimum; in other people's reports either may be missing."""
     shown = "unknown" if share is None else f"{share:.3f}"
     return shown if wanted is None else f"{shown} (wanted {wanted:g})"

@@ -23,7 +23,7 @@ from pytest_agentbench.reports.table import (
 from pytest_agentbench.terminal_text import visible_line
 
 SHOWN = 12
-"""How many groups are named; the weakest where there are more."""
+"""Maximum number of groups shown; the weakest if there are more."""
 
 _Line = tuple[dict[str, Any], dict[str, Any]]
 """A dataset's result and one group of its breakdown."""
@@ -61,7 +61,7 @@ def _weakness(line: _Line) -> tuple[float, float, float]:
 
 
 def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
-    """Return the columns; dataset and model have one where the report has several."""
+    """Return the columns. Dataset and model have a column if the report has several."""
     wanted, narrow = report["session"]["gate"]["fail_under"], max(10, style.width // 7)
     columns = [
         make_column(title, 2, [style.clip(result[key], narrow) for result, _ in lines], "<")
@@ -101,7 +101,7 @@ def _format_score(value: float | None, style: Style) -> str:
 
 
 def write_human(reporter: Terminal, report: Report, style: Style) -> None:
-    """Write two lines for each judge that people have labelled runs of, and what is left out."""
+    """Write two lines for each judge with labelled runs, and the number of omitted labels."""
     human = report.get("human")
     if human is None:
         return
@@ -204,7 +204,7 @@ def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
     """Yield a line for each profile whose judges scored the same runs, by the first of these."""
     told: set[str | None] = set()
     for judge in judges:
-        # Each judge of a panel has its figures, which are the same: said once
+        # A panel's figures are the same for each of its judges: shown once.
         if (panel := judge["between"]) is not None and judge["profile"] not in told:
             told.add(judge["profile"])
             runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"

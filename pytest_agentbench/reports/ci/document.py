@@ -37,9 +37,10 @@ _TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p"
 def comparison_blocks(
     found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
 ) -> list[Block]:
-    """Return the `comparison_blocks` of report.json. `rows` are its runs by node id: where cases stand.
+    """Return the Markdown blocks of report.json's `comparison`. `rows` are its runs by node id, for the place of each
+    case.
 
-    What the gate's `reasons` say already is not said again.
+    Sentences that the gate's `reasons` contain are not repeated.
     """
     name = found["baseline"]["report"] or "the baseline"
     started = found["baseline"]["started_at"]
@@ -107,7 +108,7 @@ def _unpaired_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _count_cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """Count cases, on however many models."""
+    """Return the number of cases, each counted once for all models."""
     number = len({change["case"] for change, _ in changes})
     return f"{number:,} case{'' if number == 1 else 's'}"
 
@@ -130,9 +131,10 @@ def comparison_markdown(found: Mapping[str, Any], report: Mapping[str, Any], pla
 
 
 def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) -> str:
-    """Return the verdict, the models, what changed, what failed and why, in at most `limit` bytes of UTF-8.
+    """Return the verdict, the models, the changes and the failures with their reasons, in at most `limit` bytes of
+    UTF-8.
 
-    Parts come in the order of their weight: where it gets tight, the last ones are cut first, and say so.
+    Parts are in order of importance. If there is no room for all, the last ones are cut, with a note.
     """
     found = report.get("comparison")
     rows = {row["nodeid"]: row for row in report["runs"]}
@@ -159,9 +161,9 @@ SUMMARY = 1_000_000
 
 
 def write_job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
-    """Add the report to the step's summary ($GITHUB_STEP_SUMMARY), beside what others wrote there.
+    """Append the report to the step's summary ($GITHUB_STEP_SUMMARY).
 
-    Raises UnwritableError, also where those have left no room.
+    Raises UnwritableError, also if earlier content leaves no room.
     """
     try:
         taken = path.stat().st_size if path.exists() else 0
@@ -183,11 +185,12 @@ def write_annotations(terminal: Terminal, report: Mapping[str, Any], root: Path)
 
 
 def case_annotations(report: Mapping[str, Any], places: Places) -> list[str]:
-    """Return workflow commands that mark what could not be read or did not pass: at most ten, and a notice on the rest.
+    """Return workflow commands for files that could not be read and cases that did not pass: at most ten, then a
+    notice.
 
-    They are errors where the session failed. Where it did not (a gate lets some cases fail), they are warnings.
+    They are errors if the session failed, and warnings if it passed (a gate may accept failures).
     """
-    # An error in a job that passed would make people look for what is wrong
+    # An error annotation in a job that passed would be misleading.
     level = "warning" if report["session"]["exit_status"] == 0 else "error"
     notes = [*_gate_notes(report), *_unread_notes(report, places), *_case_notes(report, places)]
     lines = [workflow_command(level, message, **properties) for message, properties in notes[:MOST]]
@@ -211,7 +214,7 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
 
 
 def _describe_problem(problem: Mapping[str, Any], shown: int | None) -> str:
-    """Describe what is wrong, with its line unless that is where it is `shown`."""
+    """Describe the problem, with its line unless the line is `shown` already."""
     line = problem["line"]
     return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
 

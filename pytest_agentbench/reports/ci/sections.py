@@ -35,11 +35,11 @@ _MEANT = re.compile(r"[\\`*_{}\[\]<>#!|~&@:$^]|(?<=www)\.", re.IGNORECASE)
 
 
 def code(text: str, limit: int = NAME) -> str:
-    """Return the text in `<code>`, on one line, also in a table's cell.
+    """Return the text in `<code>`, on one line, safe for a table's cell.
 
-    What Markdown could read as markup becomes character references, which never are. GitHub and GitLab look for
-    mentions, issues and emoji in the finished page, but not in `<code>`; for mail addresses even there, in texts that
-    no element or comment divides.
+    Markdown's special characters become character references, which are never markup. GitHub and GitLab look for
+    mentions, issues and emoji in the finished page, but not in `<code>`. They look for mail addresses there too, in
+    texts that no element or comment divides.
     """
     return f"<code>{_MEANT.sub(_reference, visible_line(shorten_text(text, limit)))}</code>"
 
@@ -50,7 +50,7 @@ def _reference(match: re.Match[str]) -> str:
 
 
 _NOTE = 80
-"""Bytes that the note on what is left out takes at most."""
+"""Maximum bytes of the note on omitted parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Block:
     tail: str = ""
 
     def within(self, room: int) -> str | None:
-        """Return the block in at most `room` bytes; None where its head and one line do not fit."""
+        """Return the block in at most `room` bytes, or None if its head and one line do not fit."""
         kept, left = [], room - _size(self.head) - _size(self.tail) - _NOTE
         for item in self.items:
             left -= _size(item) + 1  # bytes, for GitHub counts these; one for the end of the line
@@ -94,8 +94,7 @@ def folded(summary: str, block: Block) -> Block:
 
 
 def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
-    """Return a list of which the first `shown` items are open, and the others behind a line that says how many they
-    are."""
+    """Return a list whose first `shown` items are open; the others are folded behind a line with their number."""
     if not items:
         return []
     blocks = [Block(f"{head}\n" if head else "", items[:shown])]
@@ -105,8 +104,8 @@ def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list
 
 
 def join_blocks(blocks: Iterable[Block], last: str, limit: int) -> str:
-    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. What does not fit is left out."""
-    # Room for the last line and the note is kept back: they say what the reader does not see
+    """Join the blocks, then `last`, in at most `limit` bytes of UTF-8. A note counts omitted blocks."""
+    # Reserve room for the last line and the note, so that the reader learns of omitted blocks.
     room = limit - _size(last) - 1 - _NOTE
     texts, dropped = [], 0
     for block in blocks:
@@ -139,12 +138,12 @@ class Trouble:
 
     @property
     def often(self) -> str:
-        """Return how often it came to that, empty where the case ran once."""
+        """Return how many of a case's runs had this outcome, or "" if the case ran once."""
         return "" if self.ran == 1 else f"{self.runs} of {self.ran} runs"
 
     @property
     def reason(self) -> str:
-        """Return what the first such run says of it."""
+        """Return the message of the first such run."""
         message: str | None = self.row["message"]
         return message or "no reason is known"
 
@@ -198,13 +197,13 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
 
 
 def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
-    """Return the verdict that pytest's exit status says; None where the session was killed before it could."""
+    """Return the verdict by pytest's exit status, or None if the session was killed before it had one."""
     status: int | None = session["exit_status"]
     return None if status is None else status == 0
 
 
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """Return the case files that could not be collected as a whole, with what is wrong in them."""
+    """Return the case files that could not be collected, with their errors."""
     found = group_by_file(report["session"].get("uncollected") or ())
     head = f"### Collection errors in {_count_text(len(found), 'file')}"
     lines = [_unread_file(file, problems, places) for file, problems in found.items()]
@@ -248,7 +247,7 @@ def models(report: Mapping[str, Any]) -> list[Block]:
 
 
 def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """Return the cases that agents failed, with what was wrong, where they stand and where the run is kept."""
+    """Return the cases that agents failed: the reason, the place in the case file, the path of the stored run."""
     found = troubles(report, "failed")
     head = f"### {_count_text(len(found), 'case')} failed"
     return folding_list(head, [_case_lines(each, "❌", places) for each in found], SHOWN, "more failed")
@@ -316,7 +315,7 @@ def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
 
 
 def facts(report: Mapping[str, Any]) -> str:
-    """Return the last line: when, how long, what it cost, and by what."""
+    """Return the last line: date, duration, cost and versions."""
     session = report["session"]
     parts = [
         code(session["started_at"]) if session["started_at"] else "",
@@ -404,7 +403,7 @@ class Places:
         return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
 
     def line(self, row: Mapping[str, Any]) -> int | None:
-        """Return the line of the case, from 1; None where an older version wrote the report."""
+        """Return the case's line, from 1, or None if an older version wrote the report."""
         line: int | None = row.get("line")
         return line
 

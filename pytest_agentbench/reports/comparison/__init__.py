@@ -1,1 +1,1 @@
-"""Comparison of two reports: paired by case, tested exactly, and honest about what so many runs can tell."""
+"""Compare two reports: pair cases, test the differences exactly, and state what the number of runs can show."""

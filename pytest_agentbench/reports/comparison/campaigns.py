@@ -1,4 +1,4 @@
-"""One side of a comparison: what a report.json, of this session or on disk, says of its cases."""
+"""One side of a comparison: the cases of a report.json, of this session or on disk."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Sample(NamedTuple):
 class CaseRuns:
     """The repetitions of one case on one model.
 
-    `judged` are those that passed or failed, by repetition. `prints` are (repetition, fingerprint) of its runs,
-    `reused` of those that came from the store; `replayed` counts those from cassettes. `judges` and `rubrics` are (who
-    asked, hash) of what models judged it by, `measures` hashes of all that decided it. `failure` is the node id and the
-    message of the first run that failed, `dropped` are parameters that the endpoint did not take. `dataset` is the
-    name that begins the case's id, None if no dataset has the case.
+    `judged` contains the runs that passed or failed, by repetition. `prints` are the (repetition, fingerprint) of its
+    runs, `reused` those from the store; `replayed` counts runs from cassettes. `judges` and `rubrics` are (judge, hash)
+    of the models that judged it; `measures` are hashes of its checks, metrics and judges together. `failure` is the
+    node id and message of the first failed run; `dropped` contains request parameters that the endpoint refused.
+    `dataset` is the dataset name at the start of the case's id, or None if the case is not in a dataset.
     """
 
     key: CaseKey
@@ -61,7 +61,7 @@ class CaseRuns:
 
     @property
     def pass_rate(self) -> float | None:
-        """Return the pass rate over its judged runs, None where there are none."""
+        """Return the pass rate over the judged runs, or None if no run was judged."""
         return self.counts.pass_rate
 
     def first(self, runs: int) -> Sample:
@@ -92,7 +92,7 @@ class Campaign:
 
     @cached_property
     def label(self) -> str:
-        """Return what it is called in sentences."""
+        """Return the campaign's name for sentences."""
         shown = self.name or "this session"
         return shown if self.model is None else f"{shown}#{self.model}"
 
@@ -107,9 +107,9 @@ class Campaign:
 
 
 def build_campaign(report: Mapping[str, Any], name: str | None = None, model: str | None = None) -> Campaign:
-    """Return what of a report is compared, of one `model` or of all.
+    """Return the comparable data of a report, of one `model` or of all.
 
-    Raises ConfigError for a model it does not have.
+    Raises ConfigError if the report does not contain the model.
     """
     groups: dict[str, dict[CaseKey, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
@@ -155,7 +155,7 @@ def _gather_case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
 
 
 def _list_figures(row: Row) -> dict[str, float]:
-    """Return what is known of a run, by name."""
+    """Return the known figures of a run by name."""
     figures = {
         "score": row["final_score"],
         **{f"metric.{name}": value for name, value in row["metrics"].items()},
@@ -171,14 +171,14 @@ def _list_figures(row: Row) -> dict[str, float]:
 def split_report_name(text: str) -> tuple[Path, str | None]:
     """Return the file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
     path, mark, model = text.rpartition("#")
-    # A file whose name holds a `#` is meant as it stands
+    # If a file with a `#` in its name exists, the argument is that file's path.
     return (Path(path), model) if mark and path and model and not Path(text).exists() else (Path(text), None)
 
 
 def read_campaign(text: str, here: Path) -> tuple[Campaign, dict[str, Any]]:
-    """Return a side and its whole report. It is named as seen from `here`, where it lies below.
+    """Return a campaign and its whole report. Its name is the path relative to `here` if the file is below it.
 
-    Raises ConfigError for a file that is no report.json, and for a model without a run in it.
+    Raises ConfigError for a file that is not a report.json, and for a model without a run in it.
     """
     path, model = split_report_name(text)
     report = read_report(path)

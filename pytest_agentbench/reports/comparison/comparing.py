@@ -59,7 +59,7 @@ def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, st
 
 
 def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -> Iterator[str]:
-    """Return sentences about one model: what was left out, and whether both sides ran the same."""
+    """Return sentences about one model: omitted cases, and differences between the two sides' runs."""
     old, new = baseline.models[model.baseline_model_id], current.models[model.model_id]
     labels = baseline.label, current.label
     if model.baseline_model_id == model.model_id:
@@ -89,7 +89,7 @@ def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -
 
 
 def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelComparison]) -> str | None:
-    """Return why not a single case could be compared, None where one was."""
+    """Return why no case could be compared, or None if at least one could."""
     if any(model.pass_rate.cases for model in models):
         return None
     if not models:
@@ -116,7 +116,7 @@ def _describe_reuse(model_id: str, taken: int, runs: int) -> str:
 
 
 def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -> Iterator[str]:
-    """Return sentences on what the cases on both sides are measured by, where it is not the same."""
+    """Return sentences on differences between the two sides' checks, metrics and judges."""
     both = [(before, after) for before, after in pairs if before.judges and after.judges]
     for what, changed in (
         ("judge", sum(before.judges != after.judges for before, after in both)),
@@ -128,7 +128,7 @@ def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, Case
                 "differs may be that."
             )
     measured = [(before, after) for before, after in pairs if before.measures and after.measures]
-    # Another judge or rubric changes the measure too, and has been said above
+    # A changed judge or rubric changes the measure too. It is reported above, so it is left out here.
     same_judged = [each for each in measured if each[0].judges == each[1].judges and each[0].rubrics == each[1].rubrics]
     if changed := sum(before.measures != after.measures for before, after in same_judged):
         yield (
@@ -177,11 +177,11 @@ def compare(
 ) -> Comparison:
     """Pair the cases of both sides by node id and model, and test each model's pass rate and mean score.
 
-    Cases that have other node ids on both sides pair as the store finds them (`pairing`).
-    Models pair by id; where each side has a single one, these do whatever their names. A case counts once, by the mean
-    of its judged repetitions: infrastructure errors and skips are left out and counted. Of a case that was judged more
-    often on one side only as many runs count there as on the other: the mean of many runs scatters less than that of
-    few, so where nothing differs their differences are not as often positive as negative, which the test rests on.
+    Cases with different node ids on both sides are paired by the store's rules (`pairing`). Models are paired by id; if
+    each side has a single model, these are paired. Each case counts once, by the mean of its judged repetitions.
+    Infrastructure errors and skips are left out and counted. If one side judged a case more often, only as many of its
+    runs count as on the other side. The mean of many runs varies less than the mean of few, so without this rule
+    positive and negative differences would not be equally likely under the null hypothesis, as the test assumes.
     """
     matched = _match_models(baseline, current)
     baseline, renamed = pair_renamed(baseline, current, matched)
@@ -209,7 +209,7 @@ def compare(
 def _match_models(baseline: Campaign, current: Campaign) -> list[tuple[str, str]]:
     common = [(model, model) for model in current.models if model in baseline.models]
     if not common and len(baseline.models) == len(current.models) == 1:
-        # Renaming the one model, or trying another, is what people compare most
+        # A single model on each side: most comparisons rename the model or try another one.
         return [(*baseline.models, *current.models)]  # type: ignore[list-item]
     return common
 
@@ -220,7 +220,8 @@ def _compare_model(old: Cases, new: Cases, old_model: str, new_model: str, model
     both = [(old[key], new[key]) for key in common]
     counted = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
     pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in counted]
-    # Holm begins with the smallest p value against ALPHA / models: what a model alone can be sure to reach
+    # Holm compares the smallest p value with ALPHA / models. A model below this bound is significant on its
+    # own.
     alpha = paired.ALPHA / models
     rates = [(before.pass_rate, after.pass_rate) for before, after in pairs]
     single = all(runs == 1 for _, runs in counted)
@@ -294,9 +295,7 @@ def _measure_difference(values: Sequence[tuple[float, float]]) -> Measure:
 def _test_difference(
     values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
 ) -> Measure:
-    """Return the same with its test, and what so many cases could show at `alpha`: of a pass `rate`, maybe of single
-    runs.
-    """
+    """Return the measure with its test and the detectable difference at `alpha`; `rate` marks pass rates."""
     told = _measure_difference(values)
     if not values:
         return told
@@ -319,7 +318,7 @@ def _test_difference(
 
 
 def _rank_change(change: Change) -> tuple[bool, float]:
-    """Return what must pass comes first, then the largest change."""
+    """Return a sort key: cases that must pass first, then the largest change."""
     return not change.must_pass, -abs(change.difference)
 
 
@@ -329,7 +328,7 @@ def _make_change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
     old, new = before.counts, after.counts
     difference = after.pass_rate - before.pass_rate
     nodeid, message = (after if difference < 0 else before).failure or (None, None)
-    # One run each has p = 1 at best, whatever changed
+    # With one run on each side, p is 1 for any change.
     repeated = min(old.judged, new.judged) > 1
     return Change(
         case=after.key[0],
@@ -357,15 +356,16 @@ def _conclude(models: Sequence[ModelComparison]) -> list[ModelComparison]:
 
 
 def _drop_chance(model: ModelComparison) -> ModelComparison:
-    """Return the model with those changes as regressions and gains that the test supports.
+    """Return the model with only those changes as regressions and gains that the test supports.
 
-    Where it finds the pass rate worse, these are the cases that it goes by, and the other way round. Else a case has to
-    stand alone: by Fisher's test of its repetitions, adjusted (Holm) for all cases that could. What must pass is named
-    whatever chance can do.
+    If the pass rate is significantly worse, the worse cases are regressions; if it is better, the better ones are
+    gains. Otherwise a case needs its own significance: Fisher's test of its repetitions, adjusted (Holm) for all cases
+    that could reach it. Cases that must pass are always named.
     """
     changes = [*model.regressions, *model.gains]
     alone = [change for change in changes if change.p_value is not None]
-    # Cases of one run cannot be told apart by themselves, but they are looked through too: they count in Holm's number
+    # Cases with one run cannot be significant on their own, but they are looked through too, so Holm counts
+    # them.
     others = [1.0] * (model.pass_rate.cases - len(alone))
     adjusted = paired.holm([*(change.p_value or 0.0 for change in alone), *others])
     certain = {id(change) for change, p_value in zip(alone, adjusted, strict=False) if p_value <= paired.ALPHA}

@@ -1,7 +1,7 @@
-"""Pair cases that have other ids in the baseline, as their file or the root of its name has moved since.
+"""Pair cases whose ids differ from the baseline because their file, or the root in its name, has moved.
 
-The store finds stored runs of such cases by the same rules: the id of a test.yaml is its own, wherever the file lies,
-and the name of a dataset is its path below a root, which may be any folder above it.
+The store finds stored runs of such cases by the same rules. The id of a test.yaml does not depend on its place. The
+name of a dataset is its path below a root, which may be any folder above it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def describe_renamed(renamed: Mapping[CaseKey, CaseKey], baseline: Campaign) -> 
 def _rename(case: CaseRuns, found: Mapping[CaseKey, CaseKey]) -> CaseRuns:
     if (key := found.get(case.key)) is None:
         return case
-    # Fingerprints cover the id, so that those of another id cannot be compared
+    # Fingerprints contain the id, so they cannot be compared between different ids.
     return replace(case, key=key, prints=case.prints if key[1] == case.key[1] else frozenset())
 
 
 def _find_renamed(old: Mapping[CaseKey, CaseRuns], new: Mapping[CaseKey, CaseRuns]) -> dict[CaseKey, CaseKey]:
-    """Return the keys in `new` of cases that have other keys in `old`: of those that can be told for certain."""
+    """Return the keys in `new` of cases that have other keys in `old`; only pairs without ambiguity."""
     before = [_identify(case) for key, case in old.items() if key not in new]
     after = [_identify(case) for key, case in new.items() if key not in old]
     # Files whose paths end alike come first: several may have cases of one id

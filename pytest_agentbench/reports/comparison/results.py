@@ -1,4 +1,4 @@
-"""What a comparison found, as frozen records and as JSON."""
+"""Results of a comparison: frozen records and their JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WORSE, BETTER, SAME, UNCLEAR, NOTHING = "worse", "better", "no_difference_seen",
 class Measure:
     """A figure on both sides: means over `cases` paired cases, each case counting once. None: undefined.
 
-    `ci95` is the interval of the difference that agrees with the test, `bootstrap_ci95` that of resampled cases.
-    `detectable` is the smallest difference that this many cases show with 80 % power at 5 % for all models together,
-    `cases_needed` how many would show the difference that was found, where these do not. `p_adjusted` is Holm's over
-    the models of the comparison; figures that are only told have neither test nor verdict.
+    `ci95` is the interval of the difference that agrees with the test; `bootstrap_ci95` is from resampled cases.
+    `detectable` is the smallest difference that this many cases show with 80 % power at 5 % for all models together.
+    `cases_needed` is the number of cases that would show the observed difference, if these do not. `p_adjusted` is
+    Holm's over the models of the comparison. Untested figures have neither test nor verdict.
     """
 
     cases: int
@@ -46,9 +46,8 @@ class Measure:
 class Change:
     """A case whose pass rate differs. Sides are (passed, judged) runs.
 
-    `tested` is the difference over as many runs as both sides have, which the test goes by. `p_value` is Fisher's, of
-    this case alone, where both sides repeated it. `nodeid` and `message` are those of the first run that failed on the
-    side that is worse.
+    `tested` is the difference over equally many runs of both sides, which the test uses. `p_value` is Fisher's for this
+    case alone, if both sides repeated it. `nodeid` and `message` are from the first failed run on the worse side.
     """
 
     case: str
@@ -73,12 +72,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """A model of the current side against one of the baseline's, mostly itself.
+    """A model of the current side against a model of the baseline, usually the same one.
 
-    Cases are node ids without brackets: `unjudged` ones are on both sides, but all their runs on one of them were
-    infrastructure errors or skips. `runs` counts all runs of both sides by outcome. `others` are figures that are told
-    and not tested, by name. `regressions` and `gains` are the cases that the test supports, `by_chance` the others
-    whose rate differs: the worse ones first.
+    Cases are node ids without brackets. `unjudged` cases are on both sides, but all their runs on one side were
+    infrastructure errors or skips. `runs` counts all runs of both sides by outcome. `others` are untested figures by
+    name. `regressions` and `gains` are the cases that the test supports, `by_chance` the others whose rate differs,
+    worse ones first.
     """
 
     baseline_model_id: str
@@ -127,8 +126,8 @@ class ModelComparison:
 class Comparison:
     """Two campaigns side by side. `only_baseline` and `only_current` are models without a partner.
 
-    `unpaired` says why not a single case could be compared, None where one was. `min_completion` is the share of the
-    baseline's runs that must have a verdict for it to be one.
+    `unpaired` is the reason why no case could be compared, or None. `min_completion` is the share of the baseline's
+    runs that must have a verdict.
     """
 
     baseline: Campaign
@@ -143,9 +142,9 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """Return sentences on what fails a gate: a significant regression, too many worse cases, nothing to compare.
+        """Return reasons to fail a gate: a significant regression, too many worse cases, nothing to compare.
 
-        How complete a current side of a single model is, its session's own gate says.
+        The completion of a single current model is checked by its session's own gate.
         """
         return [*self._failures(), *(self.incomplete if len(self.current.models) > 1 else ())]
 
@@ -169,7 +168,7 @@ class Comparison:
                 yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
             if model.pass_rate.verdict == WORSE:
                 yield f"Significant regression: {model.summary}"
-        # All that fell, not only what the test supports: who sets this limit counts cases
+        # All worse cases count here, not only significant ones: the user of this limit counts cases.
         worse = sum(len(model.worse) for model in self.models)
         if self.max_regressions is not None and worse > self.max_regressions:
             named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.worse]
@@ -179,7 +178,7 @@ class Comparison:
             yield f"{cases} worse than in {self.baseline.label}, {allowed}: {', '.join(named[:5])}{more}."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the `comparison` of report.json, and what `agentbench compare --json` prints."""
+        """Return the `comparison` of report.json, which `agentbench compare --json` prints too."""
         return {
             "baseline": self.baseline.as_dict(),
             "current": self.current.as_dict(),

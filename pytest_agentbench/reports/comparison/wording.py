@@ -49,7 +49,7 @@ def chance_text(changes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def summary(model: ModelComparison, models: int) -> str:
-    """Return what the pass rate of one of `models` says, in up to three sentences."""
+    """Return the result for the pass rate of one of `models`, in up to three sentences."""
     same = model.baseline_model_id == model.model_id
     name = model.model_id if same else f"{model.model_id} against {model.baseline_model_id}"
     measure = model.pass_rate
@@ -64,7 +64,7 @@ def summary(model: ModelComparison, models: int) -> str:
 
 
 def compared_with(comparison: Mapping[str, Any]) -> str:
-    """Return the title: what is compared with what."""
+    """Return the title with both campaigns."""
     current, baseline = comparison["current"], comparison["baseline"]
     named = "This session" if current["report"] is None else side_name(current)
     return f"{named} compared with {side_name(baseline)}"
@@ -77,18 +77,19 @@ def side_name(side: Mapping[str, Any]) -> str:
 
 
 def change_text(change: Mapping[str, Any]) -> str:
-    """Return how a case's runs went on both sides, and what that alone says."""
+    """Return the case's outcomes on both sides, and their significance."""
     sides = [f"{side['passed']}/{side['judged']}" for side in (change["baseline"], change["current"])]
     p_value = change["p_value"]
     return " -> ".join(sides) + ("" if p_value is None else f" ({p_text(p_value)})")
 
 
 def measure_cells(name: str, measure: Mapping[str, Any]) -> list[str]:
-    """Return baseline, current, difference, interval and p value of a figure; a dash for what is undefined."""
+    """Return baseline, current, difference, interval and p value of a figure; a dash for undefined values."""
     rate = name == "pass_rate"
     sides = [_level(name, measure[side], rate=rate) for side in ("baseline", "current")]
     signed = [_signed(name, value, rate=rate) for value in (measure["difference"], *(measure["ci95"] or ()))]
-    # Adjusted where there is a verdict, for that is what it goes by; other figures are shown but not tested
+    # A verdict uses the adjusted p value, so that is shown if there is a verdict; other figures are shown
+    # untested.
     p_value = measure["p_value"] if measure["p_adjusted"] is None else measure["p_adjusted"]
     return [
         *sides,
@@ -166,7 +167,7 @@ def _evidence(measure: Measure, models: int) -> str:
 
 
 def _limits(measure: Measure) -> Sequence[str]:
-    """Return what the cases could have shown, where they showed nothing."""
+    """Return the difference that the cases could have shown, if they showed none."""
     if measure.verdict in ("worse", "better"):
         return []
     cases = _cases(measure.cases)
@@ -180,7 +181,7 @@ def _limits(measure: Measure) -> Sequence[str]:
 
 
 def _rounded_up(cases: int) -> str:
-    """Return two digits of an estimate, which says no more."""
+    """Return an estimate rounded up to two digits, its precision."""
     step: int = 10 ** max(0, len(str(cases)) - 2)
     return f"{-(-cases // step) * step:,}"
 
@@ -224,7 +225,7 @@ def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bo
 
 
 def write_failures(reporter: Terminal, failures: Sequence[str]) -> None:
-    """Write why the comparison fails a gate; nothing where it does not."""
+    """Write the reasons why the comparison fails a gate, if there are any."""
     if failures:
         reporter.write_line("comparison failed:", red=True, bold=True)
     for reason in failures:

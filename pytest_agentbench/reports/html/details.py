@@ -1,4 +1,4 @@
-"""The details of runs that the page shows beyond their rows, and the scripts beside it that keep them."""
+"""Details of runs on the page beyond their rows, and the script files that contain them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _DECIDING = (
     *("profile", "suite", "run-profile", "evaluation-profile", "repetitions", "metric", "predictions", "cassettes"),
     *("output", "store"),
 )
-"""Options of this package that change what a run is, or where its files lie. The model is named for each run."""
+"""Options that change a run or the place of its files. Commands for single runs repeat them and name the model."""
 _OF_PYTEST = ("-c", "--config-file", "--rootdir", "--confcutdir", "-o", "--override-ini")
 _KEPT = {*(f"--agentbench-{name}" for name in _DECIDING), *_OF_PYTEST}
 
 
 def deciding_options(command: Sequence[str]) -> str:
-    """Return those of a session's arguments that a single run needs too, as a shell takes them."""
+    """Return the session's arguments that a single run needs too, quoted for a shell."""
     return shlex.join(_kept(command))
 
 
@@ -51,26 +51,23 @@ def _kept(command: Sequence[str]) -> Iterator[str]:
             yield value
 
 
-# What the page shows of one run beyond its row: its trace, verdict and files, as they are stored.
-#
-# A detail is `{run, evaluation, notes}`: the two stored documents as their records have them (`records.RunArtifact`,
-# `records.Evaluation`), null where they are not to be had, and sentences that say why. They are read as JSON and not
-# checked against the records, so that a report of 10,000 runs is made in seconds and old and damaged files are shown as
-# far as they go; who shows them must not rely on their form. NaN and infinities are null.
-#
-# Of long texts the beginning stands for the whole: `{"cut": text, "of": characters}`. Of a list that is too long the
-# first items do, then `{"cut": items shown, "of": items}`; of a trace the first and the last events, with such a mark
-# in between.
+# The page shows of one run, beyond its row, its stored trace, verdict and files. A detail is `{run,
+# evaluation, notes}`: the two stored documents (`records.RunArtifact`, `records.Evaluation`), null if
+# unavailable, and sentences with the reasons. They are read as JSON and not validated. So a report of 10,000
+# runs takes seconds, and old and damaged files are shown as far as possible; the page must not rely on their
+# form. NaN and infinities are null. A long text is shortened to its beginning: `{"cut": text, "of":
+# characters}`. A list that is too long keeps its first items and ends with `{"cut": items shown, "of":
+# items}`. A trace keeps its first and last events, with such a mark in between.
 
 
 Detail = dict[str, Any]
 
 ROOM = 500_000
-"""Characters of one run: as much again is for the beginnings of what finds no more room."""
+"""Maximum characters of one run. The beginnings of texts that exceed it may take as many again."""
 TEXT = 40_000
 """Characters of one text."""
 LEAST = 200
-"""Characters of each text where a run has no more room."""
+"""Characters kept of each text once a run has used its room."""
 FIRST_EVENTS, LAST_EVENTS = 5_000, 100
 _LEVELS = 64
 _USAGES = ("usage", "judge_usage")
@@ -81,7 +78,7 @@ REASONING = 20_000
 
 
 def _repeats(event: Any) -> bool:
-    """Return whether an event is a reply as it came, whose text and calls the trace has as events of their own."""
+    """Return whether the event is a raw reply, whose text and calls the trace repeats as separate events."""
     return isinstance(event, dict) and event.get("name") == "reply_message" and event.get("type") == "runner"
 
 
@@ -97,9 +94,9 @@ def _fold_reasoning(event: Any) -> Any:
 
 
 def run_detail(row: Row, output: Path | None, room: int = ROOM) -> Detail:
-    """Return the detail of a row of report.json, of about `2 * room` characters at most. Never raises.
+    """Return the detail of a row of report.json, at most about `2 * room` characters. Never raises.
 
-    `output` is the output folder that the row's paths are relative to, None where nobody knows it.
+    `output` is the output folder that the row's paths are relative to, or None if unknown.
     """
     notes: list[str] = []
     run = _stored_run(row, output, notes)
@@ -127,7 +124,8 @@ def _stored_run(row: Row, output: Path | None, notes: list[str]) -> Stored | Non
     if found is None or not isinstance(wanted, str):
         return found
     if found[0].get("fingerprint") != wanted:
-        # A superseded run is kept beside its place under the first digits of its fingerprint until it is pruned.
+        # A superseded run stays next to its successor, named by the first digits of its fingerprint, until it
+        # is pruned.
         found = _read_document(f"{path.removesuffix('.json')}.{wanted[:8]}.json", output, [])
         if found is None or found[0].get("fingerprint") != wanted:
             notes.append(f"{path}: another run has taken its place since this report was made.")
@@ -168,7 +166,7 @@ def _stored_evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | N
 
 
 def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored | None:
-    """Return the JSON object in a file below the output folder. What keeps it from being shown is noted."""
+    """Return the JSON object in a file below the output folder. If it cannot be read, add the reason to the notes."""
     if output is None:
         notes.append(f"{path}: not shown, as the page was made without the output folder.")
         return None
@@ -208,7 +206,7 @@ class _CharacterBudget:
         self.floor = -characters
 
     def evaluation(self, document: dict[str, Any], size: int) -> dict[str, Any]:
-        """Return a stored verdict without what its judges' providers said of their usage."""
+        """Return a stored verdict without the raw usage data of its judges' providers."""
         _drop_raw(document)
         judge = document.get("judge")
         if isinstance(judge, dict):
@@ -218,8 +216,7 @@ class _CharacterBudget:
         return document if self._has_room_for(size) else self._members(document)
 
     def run(self, document: dict[str, Any], size: int) -> dict[str, Any]:
-        """Return a stored run: where it is long, room goes to its answer first, then to what it changed, then to its
-        trace."""
+        """Return a stored run. If it is long, the answer gets room first, then the changed files, then the trace."""
         _drop_raw(document)
         if isinstance(trace := document.get("trace"), list):
             document["trace"] = [_fold_reasoning(event) for event in trace if not _repeats(event)]
@@ -228,7 +225,8 @@ class _CharacterBudget:
         trace = document.pop("trace", None)
         answer = next((e for e in reversed(_objects(trace)) if e.get("type") == "final_output"), None)
         told = None if answer is None else self._value(answer)
-        # In this order, for each takes of the room that is left: a page without the answer would tell nothing.
+        # The order matters: each part uses the remaining room, and a page without the answer would be
+        # useless.
         shown = {name: self._value(document.pop(name, None)) for name in ("error", "changes")}
         rest = self._members(document)
         if isinstance(trace, list):
@@ -291,21 +289,21 @@ def _objects(values: Any) -> list[dict[str, Any]]:
 
 
 def _drop_raw(document: dict[str, Any]) -> None:
-    """Leave out what a provider said of the usage: the sums are shown."""
+    """Remove the provider's raw usage data: the page shows the sums."""
     for name in _USAGES:
         if isinstance(usage := document.get(name), dict):
             usage.pop("raw", None)
 
 
-# Where the details of runs are kept: in the page while they are few, else in scripts beside it, loaded on demand.
-#
-# Either way they are chunks: gzip in base64 of a JSON array of the details of some runs, in the report's order.
+# Details are embedded in the page if they are few, else they are scripts next to it, loaded on demand. In
+# both forms they are chunks: gzip in base64 of a JSON array with the details of some runs, in the report's
+# order.
 
 
 EMBEDDED = 8 * 2**20
 """Characters of all chunks together that a page may hold."""
 CHUNK = 2**20
-"""Bytes of a chunk's JSON, about: what opening one run of many unpacks."""
+"""Approximate bytes of a chunk's JSON, all of which is unpacked to open one run."""
 TOTAL = 500_000_000
 """Characters of all details together, about: each run of 10,000 has a tenth of the room that each of 1,000 has."""
 
@@ -316,18 +314,20 @@ _NAME = re.compile(r"runs-[0-9a-f]{16}\.js")
 
 @dataclass(frozen=True, slots=True)
 class PlacedDetails:
-    """Details of a page's runs in their place. `facts` tells its script, `blocks` are what the page holds, by id."""
+    """Details of a page's runs after placement. `facts` is data for the page's script; `blocks` are page elements by
+    id.
+    """
 
     facts: dict[str, Any]
     blocks: dict[str, str]
 
 
 def place_details(report: Report, page: Path, output: Path | None) -> PlacedDetails:
-    """Read the details of a report's runs and put them into blocks, or into files in `<page>_files`.
+    """Read the details of a report's runs and write them to blocks, or to files in `<page>_files`.
 
     `facts`: `kind` ("embedded" or "chunks"), `starts` (the number of each chunk's first run), `blocks` or `files` (ids,
-    or addresses relative to the page), `output` (the output folder as it was given) and `base` (its address relative to
-    the page; both null where nobody knows it), `options` (see `deciding_options`). Raises UnwritableError.
+    or addresses relative to the page), `output` (the output folder as given) and `base` (its address relative to
+    the page; both null if unknown), `options` (see `deciding_options`). Raises UnwritableError.
     """
     starts: list[int] = []
     kept: list[str] = []
@@ -338,7 +338,7 @@ def place_details(report: Report, page: Path, output: Path | None) -> PlacedDeta
         starts.append(first)
         kept.append(text)
         size += len(text)
-        # What was kept for the page so far goes to files too: it is one or the other for all runs
+        # All runs are either embedded or in files, so the chunks collected so far are written to files too.
         if size > EMBEDDED:
             files += _write(folder, kept)
             kept.clear()
@@ -358,9 +358,9 @@ def place_details(report: Report, page: Path, output: Path | None) -> PlacedDeta
 
 
 def remove_earlier(page: Path, placed: PlacedDetails) -> None:
-    """Remove the chunks of an earlier page in this place, and their folder where nothing is left in it.
+    """Remove the chunks of an earlier page at this path, and their folder if it is then empty.
 
-    To be called once the page is written: until then the earlier one needs them.
+    Call it after the new page is written: until then the earlier page needs its chunks.
     """
     folder, ours = _folder(page), {address.rpartition("/")[2] for address in placed.facts.get("files", ())}
     if folder.is_symlink():
@@ -389,7 +389,7 @@ def _pack_chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int
 
 def _group_details(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the details of some runs each, as JSON, with the number of the first."""
-    # Less for each where there are many, so that a page of 10,000 runs can be opened
+    # The room of each run shrinks with the number of runs, so that a page of 10,000 runs can be opened.
     room = max(50 * LEAST, min(ROOM, TOTAL // max(1, len(rows))))
     first, group, size = 0, list[bytes](), 0
     for number, row in enumerate(rows):
@@ -431,7 +431,7 @@ def _folder(page: Path) -> Path:
 
 
 def _output_address(page: Path, output: Path | None) -> str | None:
-    """Return the output folder's address relative to the page; None where it has none, as on another drive."""
+    """Return the output folder's address relative to the page, or None if there is none (another drive)."""
     if output is None:
         return None
     try:

@@ -28,10 +28,10 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.
 
 @cache_extensions
 def join_modules(entry: str = "main") -> str:
-    """Join the module and all that it imports, each in a scope of its own, after what it imports itself.
+    """Join a module and its imports into one script. Each module has a separate scope and follows its imports.
 
-    Modules of packs' sections come before it. Modules import names only, as they are, on one line each. Raises
-    ValueError where modules import in a circle.
+    Modules of packs' sections come first. An import must name its members on one line, without aliases. Raises
+    ValueError if modules import each other in a circle.
     """
     texts: dict[str, str] = {}
     sections: Mapping[str, ReportSection] = load_extensions("report_section")
@@ -88,12 +88,12 @@ def write_page(
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
-    """Return what the page's script reads: `{report, comparison, charts, sections, details}`, JSON values only.
+    """Return the data for the page's script: `{report, comparison, charts, sections, details}`, JSON values only.
 
-    `report` lacks the comparison and the runs' single votes. `charts` are those of `reports.charts`; `details` says
-    where the runs' details are, None: nowhere.
+    `report` lacks the comparison and the single votes of runs. `charts` are those of `reports.charts`. `details` are
+    the `PlacedDetails.facts`, or None if the page has no details.
     """
-    # Of votes the page shows only how far they agree, which the report says by judge
+    # The page shows no single votes, only their agreement, which the report has by judge.
     runs = [{name: value for name, value in row.items() if name != "judge_votes"} for row in report["runs"]]
     return {
         "report": {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs},
@@ -105,7 +105,7 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
 
 
 def _sections(report: Report) -> list[dict[str, Any]]:
-    """Return what the page shows of packs' sections; `figures` are by model, in the report's order."""
+    """Return the page's data of packs' sections; `figures` are by model, in the report's order."""
     sections = sections_in([*report["models"], *report["runs"]])
     return [
         {
@@ -127,14 +127,14 @@ def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:
 
 
 def live_page() -> str:
-    """Return the page without data: its script asks for `data.json` (see `page_data`) beside it, again and again."""
+    """Return a page without data: its script polls `data.json` (see `page_data`) from the same folder."""
     return _render({}, chunks=False, live=True)
 
 
 def content_policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
-    """Return the policy by which nothing is loaded, sent or run but the page's own style and scripts.
+    """Return the content security policy: the page loads, sends and runs nothing but its own style and scripts.
 
-    `chunks`: and scripts beside the page, which hold details of runs. `live`: and data from where the page is from.
+    `chunks` also allows scripts next to the page (details of runs). `live` also allows requests to the page's origin.
     """
     allowed = " ".join(f"'{_digest(script)}'" for script in scripts)
     return "; ".join(

@@ -58,9 +58,8 @@ _PROVIDERS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP{signal}_CREDENTIAL_PROVIDER"
 
 
 def collector_session() -> requests.Session | None:
-    """Return the session for an exporter;
-
-    None where a variable names a provider of sessions, which the SDK then asks.
+    """Return the HTTP session for an exporter, or None if a variable names a credential provider, which the SDK then
+    asks.
     """
     if any(name in os.environ for name in _PROVIDERS):
         return None
@@ -94,9 +93,9 @@ class _Guarded(HTTPAdapter):
 
 
 FLUSH_SECONDS = 5.0
-"""How long the end of a session waits for what is not sent yet."""
+"""Maximum seconds that the end of a session waits for unsent data."""
 QUEUE = 16_384
-"""How many spans, or events, may wait to be sent; what comes beyond that is dropped, and counted."""
+"""Maximum number of spans, or events, waiting to be sent. Further ones are dropped and counted."""
 NAME_LIMIT, MESSAGE_LIMIT = 200, 500
 """Characters of a span's name, of a status or a reason."""
 
@@ -109,10 +108,10 @@ _SDK_LOGGERS = (
 
 
 class Telemetry:
-    """Sends what a process's runs came to; registered with pytest, it sees to the rest when the session ends.
+    """Sender of a process's runs as spans. A pytest plugin: it flushes when the session ends.
 
-    `warn` is told once where something could not be sent. What OTEL_* variables say of endpoint, headers, sampling,
-    limits and resource attributes holds. `run` belongs to one thread.
+    `warn` is called once if data could not be sent. The OTEL_* variables set endpoint, headers, sampling, limits and
+    resource attributes. Call `run` from one thread only.
     """
 
     def __init__(self, session_id: str, redactor: Redactor, warn: Callable[[str], None]) -> None:
@@ -135,9 +134,9 @@ class Telemetry:
         self._logger = self._loggers.get_logger(_PACKAGE, version(_PACKAGE))
 
     def run(self, artifact: RunArtifact, evaluation: Evaluation | None, model: Model | None, *, reused: bool) -> None:
-        """Take a run with its verdict, both without secrets. Of a `reused` run only the verdict is new.
+        """Queue a run with its verdict, both free of secrets. For a `reused` run only the verdict is sent.
 
-        `model` is how the session reaches the model, None where the user's own agent is the subject.
+        `model` is the session's model entry, or None for the user's own agent.
         """
         with self._complaints.heard():
             self._ids.begin(artifact.run_id)
@@ -148,7 +147,7 @@ class Telemetry:
 
     @pytest.hookimpl(tryfirst=True)  # the report is written next, with the warning
     def pytest_sessionfinish(self) -> None:
-        """Send what is left, for a while."""
+        """Flush the queue, for at most `FLUSH_SECONDS`."""
         # In threads: a provider's shutdown joins its own, which may be in a request that nobody answers
         ending = [
             threading.Thread(target=provider.shutdown, daemon=True) for provider in (self._tracers, self._loggers)
@@ -252,7 +251,7 @@ class _Counted:
         return result
 
     def shutdown(self) -> None:
-        """Give up on what is not sent."""
+        """Drop unsent data."""
         if not self._is_over:
             self._is_over = True
             self._exporter.shutdown()
@@ -271,7 +270,9 @@ class _Events(_Counted, LogRecordExporter):
 
 
 class _Complaints(logging.Filter):
-    """Keeps what the SDK logs in this session's threads out of the items' logs, and the first of it as the reason."""
+    """Log handler that keeps the SDK's messages in this session's threads out of the items' logs, and stores the first
+    one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +283,7 @@ class _Complaints(logging.Filter):
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Take what is logged in this thread meanwhile as said of this session's spans."""
+        """Attribute log messages of this thread to the session's spans within the context."""
         self._threads.add(here := threading.get_ident())
         try:
             yield
@@ -303,8 +304,8 @@ class _Complaints(logging.Filter):
 
 
 def _resource(session_id: str) -> Resource:
-    """Return what all spans of the process have; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
-    # `create` lets what it is given win over the variables, and people's word is to win over ours
+    """Return the resource of all spans. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence."""
+    # `Resource.create` would prefer its arguments to the variables; the user's variables must win.
     ours = {
         "service.name": _PACKAGE,
         "service.version": version(_PACKAGE),

@@ -35,7 +35,7 @@ _EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_LOGS_EXPORTER")
 
 
 def otel_problem(environ: Mapping[str, str]) -> str | None:
-    """Return why no spans can be sent, None where they can: the extra is missing, or another exporter is asked for."""
+    """Return why spans cannot be sent (missing extra, unsupported exporter), or None."""
     if find_spec("opentelemetry") is None or any(
         find_spec(name) is None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
     ):
@@ -58,7 +58,7 @@ def sends(signal: str, environ: Mapping[str, str]) -> bool:
 
 
 def captures_content(environ: Mapping[str, str]) -> bool:
-    """Return whether what people, models and tools wrote may be sent."""
+    """Return whether texts of people, models and tools may be sent."""
     return environ.get(CONTENT, "").strip().lower() == "true"
 
 
@@ -78,10 +78,10 @@ _NAMES = {
 
 
 def provider_name(model: Model) -> str:
-    """Return the `gen_ai.provider.name` of a model: who answers, as far as its address tells.
+    """Return a model's `gen_ai.provider.name`, derived from its address.
 
-    An address that nobody knows speaks OpenAI's protocol, and the conventions name the protocol then. A model that
-    answers from scripts is `agentbench`, one that a plugin provides has the plugin's name.
+    For an unknown address it is `openai`, the protocol's name, as the conventions demand. A scripted model is
+    `agentbench`; a model of a plugin has the plugin's name.
     """
     if model.scripted:
         return "agentbench"
@@ -101,10 +101,9 @@ def _by_address(base_url: str | None) -> str:
     return _NAMES.get(provider, provider)
 
 
-# A stored run as spans: the agent's invocation, and below it what it asked of models and tools.
-#
-# Names and attributes are those of OpenTelemetry's GenAI semantic conventions (operations `invoke_agent`, `chat` and
-# `execute_tool`); what they have no name for begins with `agentbench.`.
+# A stored run becomes spans: one for the agent's invocation, and below it one for each request to models and
+# tools. Names and attributes follow OpenTelemetry's GenAI semantic conventions (operations `invoke_agent`,
+# `chat` and `execute_tool`). Attributes that they do not define begin with `agentbench.`.
 
 
 Attribute = str | bool | int | float | Sequence[str]
@@ -125,9 +124,9 @@ _PARAMETERS = {
 
 @dataclass(frozen=True, slots=True)
 class SpanFacts:
-    """One span. `start` and `end` are seconds since the run began; `calls_out` is a request to a server.
+    """One span. `start` and `end` are seconds since the run began; `calls_out` marks a request to a server.
 
-    `error` is what its status says where it failed.
+    `error` is the status message of a failed span.
     """
 
     name: str
@@ -140,7 +139,7 @@ class SpanFacts:
 
 @dataclass
 class _Told:
-    """Attributes as they are known: what is None is left out."""
+    """Builder of attributes that leaves out None."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
 
@@ -187,7 +186,7 @@ def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> 
 
 
 def call_spans(artifact: RunArtifact, model: Model | None, *, content: bool) -> Iterator[SpanFacts]:
-    """Yield the spans below: one of each request to a model that the trace tells of, and of each tool call."""
+    """Yield the child spans: one for each request to a model in the trace, and one for each tool call."""
     yield from _chats(artifact, model)
     yield from _tools(artifact, content)
 
@@ -221,8 +220,9 @@ def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
 
 
 def _usages(artifact: RunArtifact, model: Model | None, replies: int) -> dict[int, Usage]:
-    """Return what each reply used, by its event, where the run's blocks of usage are those of its replies."""
-    # Blocks have no numbers: where a retry or an own agent added one, nobody can tell which reply is whose
+    """Return the usage of each reply by its event, or {} if usage blocks and replies do not match one to one."""
+    # Blocks have no numbers. If a retry or the user's own agent added one, blocks cannot be assigned to
+    # replies.
     blocks = artifact.usage.raw
     if model is None or len(blocks) != replies:
         return {}
@@ -278,7 +278,7 @@ def _asked(artifact: RunArtifact, model: Model | None) -> dict[str, Attribute | 
 
 
 def _server(model: Model | None) -> dict[str, Attribute | None]:
-    """Return host and port of the endpoint, where the model names one."""
+    """Return host and port of the model's endpoint, or {} if the model has no address."""
     if model is None or model.base_url is None:
         return {}
     try:
@@ -331,7 +331,7 @@ EVENT = "gen_ai.evaluation.result"
 
 
 def evaluation_events(evaluation: Evaluation, *, content: bool) -> Iterator[dict[str, Any]]:
-    """Yield the attributes of each event. Explanations quote what the agent wrote: only with `content`."""
+    """Yield the attributes of each event. Explanations quote the agent's text, so they need `content`."""
     reasons = " ".join(evaluation.reasons) if content else None
     yield _result("outcome", evaluation.outcome, evaluation.final_score, reasons, evaluation.error and "error")
     for check in evaluation.checks:
