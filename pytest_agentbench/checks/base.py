@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.workspace import Kind, Workspace
 
 MAX_DEPTH = 64
-"""How deep a text's JSON may nest: what looks into it recurses, and no agent shall break a check by its answer."""
+"""Maximum depth of a text's JSON. Readers recurse, and an agent's answer must not break a check."""
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
 
 def parse_json(text: str) -> Any:
-    """Return the text as JSON, or the last fenced block of it.
+    """Parse the text as JSON, or else its last fenced block.
 
-    Raises ValueError with the reason where there is none.
+    Raises ValueError with the reason if neither is JSON.
     """
     try:
         return loads(text)
@@ -105,11 +105,11 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
 
 
 class CheckContext(NamedTuple):
-    """Facts that a check may look at.
+    """Facts that a check may use.
 
-    `workspace` is None where the run made none; `compat` is the profile's, for metrics.
+    `workspace` is None if the run created none; `compat` is the profile's, for metrics.
 
-    `in_thread` runs what takes long off the event loop that all runs share.
+    `in_thread` runs slow functions off the event loop that all runs share.
     """
 
     case: Case
@@ -131,19 +131,20 @@ class Verdict(NamedTuple):
 
 
 CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]
-"""Gets the declarative spec and the context; may be a coroutine function. What it raises is an `error`, but Unmet is a
-`failed`."""
+"""Function of the declarative spec and the context; may be a coroutine function. Unmet is a `failed` result, any
+other exception an `error`.
+"""
 
 
 class CheckSpec(Record):
-    """A kind of check as one class: its fields are read at load, `check` decides.
+    """Base class of check kinds: its fields are validated at load, `check` decides.
 
-    A subclass has a field `kind: Literal["name"]`, fields of its own, and is registered by that name, as an entry point
+    A subclass has a field `kind: Literal["name"]` and further fields. Register it by that name, as an entry point
     `check NAME` or by the hook `pytest_agentbench_checks`.
     """
 
     default_dimensions: ClassVar[tuple[Dimension, ...]] = ("task",)
-    """What the kind counts towards where the case does not say."""
+    """Dimensions that the kind counts for, unless the case sets others."""
     beyond_answers: ClassVar[bool] = False
     """It looks at more than the final output and the status, so predictions cannot be checked by it."""
 
@@ -155,7 +156,7 @@ class CheckSpec(Record):
         return ()
 
     def check(self, context: CheckContext) -> Verdict | Awaitable[Verdict]:
-        """Return the verdict. What it raises is an `error`, but Unmet is a `failed`."""
+        """Return the verdict. Unmet is a `failed` result, any other exception an `error`."""
         raise NotImplementedError
 
 
@@ -166,11 +167,11 @@ def typed_spec(check: Check) -> CheckSpec | None:
 
 
 CheckKind = CheckFunction | type[CheckSpec]
-"""What may be registered by the name of a kind."""
+"""Type of a registered kind of check."""
 
 
 class Unmet(Exception):
-    """The run lacks what the check looks at, so that it failed before anything could be compared."""
+    """The run lacks the object of the check, so the check failed before any comparison."""
 
     def __init__(self, message: str, actual: str | None = None) -> None:
         super().__init__(message)
@@ -178,12 +179,12 @@ class Unmet(Exception):
 
 
 def verdict(passed: bool, message: str, expected: str | None = None, actual: str | None = None) -> Verdict:
-    """`passed` or `failed`, with the texts cut to what a report shows."""
+    """Return `passed` or `failed`, with the texts shortened for reports."""
     return Verdict("passed" if passed else "failed", message, _short(expected), _short(actual))
 
 
 def excerpt(text: str) -> str:
-    """Return the last lines of a text, where agents put their answer; `…` stands for what was left out."""
+    """Return the last lines of a text, where agents put their answer; `…` marks the omitted part."""
     kept = "\n".join(text.strip()[-_MAX_EXCERPT:].splitlines()[-_MAX_LINES:])
     return kept if len(kept) == len(text.strip()) else f"…{kept}"
 
@@ -192,13 +193,12 @@ def _short(text: str | None) -> str | None:
     return None if text is None else shorten_text(text, _MAX_EXCERPT)
 
 
-# Where a check's path lies: in the workspace, where agents write, else in the case folder.
-#
-# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out.
+# The place of a check's path: the workspace, where agents write, or else the case folder. A relative path is
+# looked up in both, `/tmp/...` only in the run's private temporary folder. No path may lead outside.
 
 
 class Place(NamedTuple):
-    """Something that exists: `name` is the place for messages, `file` is set where it lies in the case folder."""
+    """Existing path: `name` is used in messages, `file` is set if it is in the case folder."""
 
     name: str
     kind: Kind
@@ -206,9 +206,9 @@ class Place(NamedTuple):
 
 
 def find(context: CheckContext, path: str) -> Place | None:
-    """Return what lies at the path.
+    """Return the existing place of the path, or None.
 
-    Raises ConfigError for a path that no check may look at, Unmet where the agent bars it.
+    Raises ConfigError for a path that checks may not read, Unmet if the agent made it inaccessible.
     """
     from pytest_agentbench.workspaces.confined import PathRefusedError
 
@@ -230,10 +230,9 @@ def find(context: CheckContext, path: str) -> Place | None:
 
 
 def read_text(context: CheckContext, path: str) -> tuple[str, str]:
-    """Return the file's text, and the file and its place as messages name it.
+    """Return the file's text, and the file and its place for messages.
 
-    Raises Unmet where there is no such file, or the agent made it unreadable, ValueError where it is not UTF-8 or too
-    large.
+    Raises Unmet if the file does not exist or the agent made it unreadable, ValueError if it is not UTF-8 or too large.
     """
     from pytest_agentbench.workspaces.confined import PathRefusedError
 
@@ -259,7 +258,7 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
 
 
 def missing(context: CheckContext, path: str) -> str:
-    """Return the sentence for a path where nothing lies."""
+    """Return the sentence for a path that does not exist."""
     places = ["the workspace"] if context.workspace is not None else []
     if not path.startswith("/"):
         places.append("the case folder")

@@ -1,9 +1,9 @@
-"""Runs one Python hook and reports its verdict. A program of its own: `python -I hook_driver.py DESCRIPTOR`.
+"""Run one Python hook and report its verdict. Started as a separate program: `python -I hook_driver.py DESCRIPTOR`.
 
 Its stdin is a JSON object with a key, the hook, the folders to import it from, the artifact, the case and
-the workspace's path. To the descriptor it writes one JSON object: `{key, passed, message, metadata, outputs}`, or
-`{key, error}`. What the hook prints is not read as anything, and neither is what it writes to the descriptor: it finds
-the key nowhere but in this process's memory.
+the workspace's path. It writes one JSON object to the descriptor: `{key, passed, message, metadata, outputs}`, or
+`{key, error}`. Output that the hook prints, or writes to the descriptor itself, is ignored: the hook cannot know the
+key, which exists only in this process's memory.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(result: int) -> None:
 
 
 def _taken() -> bytes:
-    """Return what stdin holds, for nobody to read again: it is a file, which this process's parent has open too."""
+    """Read and truncate stdin, a file that the parent process has open too, so that nobody can read it again."""
     content = sys.stdin.buffer.read()
     with suppress(OSError):  # a pipe is empty by now
         os.ftruncate(0, 0)
@@ -71,7 +71,8 @@ def _taken() -> bytes:
 
 
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:
-    # for a checkout that is not installed, and for what only the session's path has; last, so that they hide nothing
+    # For a checkout that is not installed, and for modules on the session's path only; last, so that they
+    # hide nothing.
     sys.path += [str(Path(__file__).parents[2]), *request["folders"]]
     sys.meta_path.append(_Reference())
     hook = _load(request["hook"])
@@ -145,7 +146,7 @@ def _verdict(returned: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return a mapping as JSON has it; what JSON has no form for becomes its repr."""
+    """Return a mapping as plain JSON; a value without a JSON form becomes its repr."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -170,7 +171,9 @@ def _kind(value: Any) -> str:
 
 
 class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The modules by which hooks of the reference system name its records: they get ours, where it is not installed."""
+    """Importer of the reference system's record modules for its hooks: they get ours if that system is not
+    installed.
+    """
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package for each of its names."""

@@ -1,4 +1,4 @@
-"""Python hooks: the case author's own callables, each in a process of its own that sees little and reaches nothing."""
+"""Python hooks: the case author's callables, each in a process with few readable folders and without network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOOK_SECONDS = 30.0
 """How long one hook may run."""
 
 HOOK_LIMITS = ResourceLimits(cpu_seconds=60, processes=64)
-"""What it may take, with all it starts."""
+"""Limits of a hook's process and its children together."""
 
 _DRIVER = Path(__file__).with_name("hook_driver.py")
 _PACKAGE = _DRIVER.parents[1]
@@ -45,8 +45,9 @@ _OFF = (
 
 
 def require_hooks(case: Case, policy: SecurityPolicy, *, strict: bool = False) -> None:
-    """Raise UnavailableError, with what to do, if the case has Python hooks that may run, but cannot here; if `strict`,
-    also if they may not run.
+    """Raise UnavailableError with a remedy if the case has allowed Python hooks that cannot run here.
+
+    With `strict`, also raise it for hooks that the policy forbids.
     """
     if all(check.python_hook is None for check in case.checks):
         return
@@ -57,10 +58,10 @@ def require_hooks(case: Case, policy: SecurityPolicy, *, strict: bool = False) -
 
 
 async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
-    """Return the hook's verdict: `skipped` where the policy forbids hooks or cannot be kept here, `error` where there
-    is none.
+    """Return the hook's verdict: `skipped` if the policy forbids hooks or cannot be enforced here, `error` if the hook
+    gave none.
 
-    Raises SandboxError where its process cannot be started.
+    Raises SandboxError if its process cannot be started.
     """
     if not policy.allow_local_python_hooks:
         return Verdict("skipped", _OFF)
@@ -75,8 +76,11 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
 
 @asynccontextmanager
 async def _without_links_out(context: CheckContext) -> AsyncIterator[CheckContext]:
-    """Yield the context with a workspace whose links do not lead to the case's files, which a hook would take for the
-    agent's: where one leads elsewhere, or may, a copy without it. Raises TreeError where there is too much to copy.
+    """Yield the context with a workspace without links to the outside: a hook would take the case's files for the
+    agent's.
+
+    If the workspace has such links, or may have, it is a copy without them. Raises TreeError if there is too much to
+    copy.
     """
     unseen: list[str] = []
     if context.workspace is None or not (
@@ -114,7 +118,8 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
         kind="local" if bubblewrap_problem() is not None else "bubblewrap",
         limits=HOOK_LIMITS,
     )
-    # Only the driver is given it: a hook's code, or what that starts, could write a verdict and leave with status 0.
+    # Only the driver knows the key: otherwise a hook, or its child, could write a verdict and exit with
+    # status 0.
     key = secrets.token_hex(32)
     done = await run_isolated(
         [sys.executable, "-I", "-B", str(_DRIVER)],
@@ -127,7 +132,7 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
 
 
 def _network_problem(policy: SecurityPolicy) -> str | None:
-    """Return why hooks cannot be kept from the network here, and what to do; None where they can, or need not be."""
+    """Return why hooks cannot be kept from the network here, with a remedy; None if they can, or need not be."""
     if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
         return None
     return (
@@ -137,8 +142,9 @@ def _network_problem(policy: SecurityPolicy) -> str | None:
 
 
 def _readable_paths(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
-    """Yield what a hook sees beside the system's folders and Python: its case, its own code, the workspace, this
-    package."""
+    """Yield the folders that a hook can read besides the system's and Python's: case, hook code, workspace, this
+    package.
+    """
     yield _PACKAGE
     yield context.case.path.parent
     if hook.path is not None:
@@ -150,7 +156,7 @@ def _readable_paths(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
 
 
 def _package_folder(import_path: str) -> Iterator[Path]:
-    """Yield where the top-level package or module of an import path lies, as this process finds it."""
+    """Yield the folder of an import path's top-level package or module, as this process finds it."""
     try:
         found = importlib.util.find_spec(import_path.partition(".")[0])
     except (ImportError, ValueError):
@@ -196,8 +202,9 @@ def _verdict(done: IsolatedResult, key: str) -> Verdict:
 
 
 def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, str]:
-    """Return what the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended
-    well."""
+    """Return the driver's reply, or the reason why it does not count: it needs the key, and the driver must exit
+    with 0.
+    """
     if done.ended.killed is not None:
         return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
     if done.ended.exit_code != 0 or done.result == b"":

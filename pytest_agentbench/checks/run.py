@@ -65,7 +65,7 @@ REGEX_SECONDS = 2.0
 
 
 def final_response_present(spec: FinalResponsePresent, context: CheckContext) -> Verdict:
-    """Pass where the final output is not blank; of a runner that answers with files, else a message or a file."""
+    """Pass if the final output is not blank. For a runner that answers with files, a message or a file suffices."""
     texts = [("final output", context.artifact.final_output or "")]
     if answers_with_files(context.artifact.runner_type):
         texts += [("last assistant message", _last_message(context)), ("first key output", _key_output(context))]
@@ -77,7 +77,7 @@ def final_response_present(spec: FinalResponsePresent, context: CheckContext) ->
 
 
 def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
-    """Pass where the pattern is found."""
+    """Pass if the pattern is found."""
     text, name = _text(spec.path, context)
     try:
         match = search_pattern(spec.pattern, text, REGEX_SECONDS, ignore_case=spec.ignore_case)
@@ -90,7 +90,7 @@ def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
 
 
 def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
-    """Pass where the text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is
+    """Pass if the text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is
     fetched).
     """
     from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
@@ -107,7 +107,7 @@ def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
 
 
 def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
-    """Pass where the value at the JSONPath equals `value`; where the path selects several values, their list."""
+    """Pass if the value at the JSONPath equals `value`; if the path selects several values, compare their list."""
     value, name = _json(spec.path, context)
     found: list[Any] = select_values(spec.json_path, value)
     # First as a list, for a path with several values; one value also by itself, so that no `[...]` is needed
@@ -118,11 +118,11 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
 
 
 async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
-    """Pass where the metric of the text against `reference` reaches the threshold."""
+    """Pass if the metric of the text against `reference` reaches the threshold."""
     text, name = _text(spec.path, context)
     asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
     computed = partial(measure, asked, spec.reference, text, context.metrics)
-    # All runs share one event loop: what may take long is measured on a thread
+    # All runs share one event loop, so a slow metric is computed on a thread.
     long = takes_long(spec.name, context.metrics, spec.reference, text)
     result = await context.in_thread(computed) if long else computed()
     if result.score is None:
@@ -169,7 +169,7 @@ def _key_output(context: CheckContext) -> str:
 
 
 def file_exists(spec: FileExists, context: CheckContext) -> Verdict:
-    """Pass where a regular file lies at the path; a link is none."""
+    """Pass if the path is a regular file; a link does not count."""
     place = find(context, spec.path)
     if place is None:
         raise Unmet(missing(context, spec.path))
@@ -178,7 +178,7 @@ def file_exists(spec: FileExists, context: CheckContext) -> Verdict:
 
 
 def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
-    """Pass where anything lies at the path."""
+    """Pass if the path exists."""
     place = find(context, spec.path)
     if place is None:
         raise Unmet(missing(context, spec.path))
@@ -186,14 +186,14 @@ def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
 
 
 def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
-    """Pass where the file's text holds `text`, case-sensitively."""
+    """Pass if the file's text contains `text`, case-sensitively."""
     text, name = read_text(context, spec.path)
     found = spec.text in text
     return verdict(found, f"{name} {'holds' if found else 'does not hold'} the text", spec.text, excerpt(text))
 
 
 def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
-    """Pass where an output artifact agrees with every field that is given."""
+    """Pass if an output artifact has every field of the check."""
     wanted = spec.model_dump(exclude={"kind"}, exclude_none=True)
     artifacts = context.artifact.output_artifacts
     found = any(all(getattr(each, name) == value for name, value in wanted.items()) for each in artifacts)
@@ -203,13 +203,13 @@ def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) 
 
 
 def status_is(spec: StatusIs, context: CheckContext) -> Verdict:
-    """Pass where the run ended with the status."""
+    """Pass if the run ended with the status."""
     status = context.artifact.status
     return verdict(status == spec.status, f"the run's status is {status}", spec.status, status)
 
 
 def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
-    """Pass where the trace holds exactly so many tool calls."""
+    """Pass if the trace contains exactly this number of tool calls."""
     calls = context.artifact.tool_calls
     message = f"{len(calls)} tool calls: {_summary(calls)}"
     return verdict(len(calls) == spec.count, message, str(spec.count), str(len(calls)))
@@ -235,7 +235,7 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
 
 
 def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
-    """Pass where no call of the tool includes the arguments."""
+    """Pass if no call of the tool includes the arguments."""
     calls, name, of_tool = context.artifact.tool_calls, *_tool_of(spec, context.artifact)
     hits = _hits(calls, of_tool, spec.arguments)
     message = f"{len(hits)} calls of {name} as described, expected none"
@@ -243,7 +243,7 @@ def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
 
 
 def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
-    """Pass where the runner's requests to the model are few enough; where it records none, the assistant's messages."""
+    """Pass if the runner made few enough requests to the model; if it records none, count the assistant's messages."""
     trace = context.artifact.trace
     turns = sum(isinstance(event, RunnerEvent) and event.name == "request" for event in trace)
     # A user's agent sends its requests itself, and reports messages at most
@@ -255,7 +255,7 @@ def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
 
 
 def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
-    """Pass where the run's cost is known and within the limit."""
+    """Pass if the run's cost is known and within the limit."""
     cost = context.artifact.usage.cost_usd
     if cost is None:
         raise ValueError("the run's cost is unknown; give the model prices in models.yaml")
@@ -263,7 +263,7 @@ def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
 
 
 def max_seconds(spec: MaxSeconds, context: CheckContext) -> Verdict:
-    """Pass where the run's duration is within the limit."""
+    """Pass if the run's duration is within the limit."""
     took = context.artifact.duration_seconds
     return verdict(took <= spec.seconds, f"the run took {took:.3g} s", f"at most {spec.seconds:g} s", f"{took:.3g} s")
 
@@ -272,7 +272,10 @@ _OfTool = Callable[[ToolCallEvent], bool]
 
 
 def _tool_of(spec: ToolCalled | ToolNotCalled, artifact: RunArtifact) -> tuple[str, _OfTool]:
-    """Return what a check calls its tool, and which calls are of it. Raises ValueError where nobody knows."""
+    """Return the tool's name for messages and the predicate of its calls.
+
+    Raises ValueError if the run's runner has no portable names.
+    """
     if spec.portable is None:
         return spec.name or "", lambda call: call.name == spec.name
     # Written by runners of agents: their own names for tools to the portable ones
@@ -291,7 +294,7 @@ def _described(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _summary(calls: Sequence[ToolCallEvent], of_tool: _OfTool = lambda call: False) -> str:
-    """Return the arguments of the calls of a tool where there are any, else how often each tool was called."""
+    """Return the arguments of the tool's calls, or the number of calls of each tool if there are none."""
     own = [call for call in calls if of_tool(call)]
     if own:
         return f"{own[0].name} with {'; '.join(compact(call.arguments) for call in own)}"
@@ -332,7 +335,7 @@ DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
         "max_seconds": ("efficiency",),
     }
 )
-"""What a kind counts towards where the case does not say; every other kind counts towards `task`."""
+"""Default dimensions of a kind. Kinds that are not listed count for `task`."""
 
 
 _OF_CALLS = frozenset({"tool_call_count", "tool_called", "tool_not_called"})
@@ -355,9 +358,9 @@ BEYOND_ANSWERS = frozenset(
 async def run_checks(
     context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind] = BUILTIN_CHECKS
 ) -> tuple[CheckResult, ...]:
-    """Return the results of the case's checks, in its order.
+    """Return the results of the case's checks, in the case's order.
 
-    Never raises for what a check does: that is an `error` result.
+    An exception of a check is an `error` result; it is never raised.
     """
     return tuple([await _run(check, context, policy, kinds) for check in context.case.checks])
 
@@ -373,7 +376,8 @@ async def _run(
         else:
             found = await _declarative(check, context, kinds)
         return _result(check, found)
-    # What a check found missing is the agent's failure; what it raises otherwise is the check's own error
+    # Unmet means that the agent did not produce the object of the check. Any other exception is the check's
+    # own error.
     except Unmet as unmet:
         return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
     except BaseException as error:
@@ -421,7 +425,7 @@ async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, 
         )
     if kind is None and spec is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
-    # An error and no failure: absence of what nobody recorded says nothing of the agent
+    # An error instead of a failure: unrecorded events do not rate the agent.
     if context.artifact.runner_type == "predictions" and not _is_known(check, context):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
     found = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)

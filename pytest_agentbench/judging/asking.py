@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """The answer of a judge: its text, and what that used."""
+    """Reply of a judge: its text and usage."""
 
     content: str | None
     usage: Usage = field(default_factory=Usage)
@@ -61,9 +61,9 @@ Send = Callable[[Sequence[dict[str, str]]], Awaitable["JudgeReply | ChatReply"]]
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """The end of asking: `verdict` where `status` is success, else `error` says why there is none.
+    """Result of asking: `verdict` if `status` is success, else `error` is the reason.
 
-    `usage` sums all replies, None where none came. `attempts` counts the requests that were answered or failed.
+    `usage` sums all replies, or is None without replies. `attempts` counts the requests that were answered or failed.
     """
 
     status: Literal["success", "invalid_output", "provider_error"]
@@ -80,9 +80,10 @@ async def ask(
     parse: Callable[[str], T],
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[T]:
-    """Ask, and asks again with what was wrong, until `parse` (which raises InvalidReply) takes the reply.
+    """Ask, and ask again with the mistake, until `parse` accepts the reply; `parse` raises InvalidReply for a mistake.
 
-    Whatever `send` raises is a `provider_error`. If asking is cancelled, whoever asks pays for what was used.
+    An exception of `send` is a `provider_error`. If asking is cancelled, the usage so far is booked on the caller's
+    meter.
     """
     spent: list[Usage] = []
     payer = METER.get()
@@ -131,7 +132,7 @@ async def _ask(
         try:
             return ended("success", parse(reply.content or ""))
         except InvalidReply as error:
-            # Said to the judge, which would else repeat itself at the same length
+            # The judge is told that its reply was too long; otherwise it would repeat the length.
             cut = "\n- the reply was cut off at the token limit" if reply.finish_reason == "length" else ""
             problems = f"{error}{cut}"
         end = "length" if reply.finish_reason == "length" else getattr(reply, "end", None)
@@ -155,19 +156,21 @@ def chat_sender(
     request_seconds: float = REQUEST_SECONDS,
     retries: int = RETRIES,
 ) -> Send:
-    """Ask a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
+    """Return a sender that asks a chat model with structured output, unless the endpoint refuses it or `options`
+    disable it.
 
-    `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
-    each request, `retries` their repetitions after a transient failure. After a reply that was cut off it may have
-    twice the tokens that options or the model's entry allow. What a cassette keeps does not depend on what was asked
-    before for others.
+    `options` are further fields of the request; `response_format: None` asks for plain text. `request_seconds` limits
+    each request, `retries` the repetitions after a transient failure. After a truncated reply the next one may have
+    twice the tokens that the options or the model's entry allow. The content of a cassette does not depend on earlier
+    requests of others.
     """
-    # None where a tape compares whole requests: with what was learned of an endpoint a replay would ask otherwise
+    # None if a tape compares whole requests: adaptations learned of an endpoint would change the request in a
+    # replay.
     spelling: Spelling | None = getattr(client, "spelling", None)
     wanted = response_format is not None and "response_format" not in options
     parameters = dict(options)
 
-    # What is asked again is asked at once
+    # Repeated requests are not batched: they are sent at once.
     asked = itertools.count()
 
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
@@ -194,7 +197,7 @@ def chat_sender(
             if error.code not in _FORM_REFUSED:
                 raise
             refused = error
-        # Out of `except`: what fails from here on has causes of its own
+        # Outside of `except`: exceptions from here on have other causes.
         try:
             reply = await ask(parameters=parameters)
         except ProviderError as again:
@@ -217,11 +220,11 @@ _FORM_REFUSED = frozenset({"bad_request", "not_found", "malformed_reply"})
 def request_key(
     contract: int | str, model: Model, messages: Sequence[dict[str, str]], repetition: int, **further: Any
 ) -> str:
-    """Return the identity of what one of several requests is answered: all that can change it, and which draw it is.
+    """Return the identity of the answer to one of several equal requests: everything that can change it, and the draw.
 
-    64 hex digits. `contract` names the version of how replies are read.
+    64 hex digits. `contract` names the version of the reply's parser.
     """
-    # No label, key, price or limit: these change what a request costs or how long it takes, not its answer
+    # Without label, key, price and limits: they change a request's cost or duration, not its answer.
     identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
     known = model.model_dump(include=identity) | endpoint_input(model)
     asked = {"contract": contract, "model": known, "messages": messages}
@@ -229,7 +232,7 @@ def request_key(
 
 
 def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
-    """Return the options of one of several requests. Only a scripted model is told which one it is, from 1."""
+    """Return the options of one of several requests. Only a scripted model gets its number, from 1."""
     # Real models get the same bytes in each iteration, so that providers can reuse their prompt cache
     if not client.model.scripted:
         return options
@@ -237,7 +240,7 @@ def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition:
 
 
 def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
-    """Return how many `what` failed and why, given their statuses and causes."""
+    """Return the number of failed requests of kind `what` and their causes, from their statuses."""
     counts = Counter(status for status, _ in failed)
     named = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     causes = Counter(cause for _, cause in failed).most_common(3)
@@ -246,7 +249,7 @@ def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
 
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the refused reply and what is wrong with it."""
+    """Return the refused reply and its mistake as messages."""
     quoted = clip_middle(reply.content or "(an empty reply)", MAX_QUOTED_REPLY)
     request = (
         f"Your reply does not keep the contract:\n{problems}\n"
@@ -273,7 +276,7 @@ class Judgement:
 
 
 class NoVerdictError(JudgeError):
-    """No iteration of any judge run gave a verdict; `iterations` says how each one failed, `usage` what all used."""
+    """No iteration of any judge run gave a verdict; `iterations` contains each failure, `usage` the sum of all."""
 
     def __init__(self, iterations: Sequence[JudgeIteration]) -> None:
         self.iterations = tuple(iterations)
@@ -295,14 +298,14 @@ async def judge(
     asked: Assessment | None = None,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Judgement:
-    """Ask every judge run of the profile, all iterations at once, aggregated as the profile says.
+    """Ask every judge run of the profile, all iterations concurrently, and aggregate the verdicts by the profile's
+    method.
 
-    `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
-    (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
-    `texts` are those of the run's key outputs.
-    `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
-    those that succeeded; raises NoVerdictError where none did. `asked` says how they are asked; None: by the case's
-    rubric and expectations.
+    `client` returns the client of a judge that is a chat model; `backends` answer for other types. `redactor`
+    (default: of this process's environment) removes secrets from requests, if the profile's policy demands it.
+    `texts` are those of the run's key outputs. `backoff_seconds` is the wait before the first repetition. Failed
+    iterations are stored with the successful ones; raises NoVerdictError if all failed. `asked` defines the questions;
+    None: the case's rubric and expectations.
     """
     if asked is None:
         asked = assessment(case, artifact, checks, profile, redaction_of(profile, redactor), texts)
@@ -317,14 +320,14 @@ async def judge(
             for number, messages in enumerate(prompts[: asked.repetitions(run)], start=1)
         )
     )
-    # Some verdicts suffice: what failed is kept beside them, and one that failed is no 0
+    # Some verdicts suffice. A failed iteration is stored with them and does not count as 0.
     if not any(iteration.status == "success" for iteration in iterations):
         raise NoVerdictError(iterations)
     return Judgement(asked.aggregate(iterations), _stored(prompts))
 
 
 def redaction_of(profile: EvaluationProfile, redactor: Redactor | None) -> Redact:
-    """Return what removes secrets from what judges are sent, where the profile's policy asks for it."""
+    """Return the function that removes secrets from requests to judges, if the profile's policy demands it."""
     return (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
 
 
@@ -333,7 +336,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _stored(prompts: Sequence[list[dict[str, str]]]) -> tuple[dict[str, Any], ...]:
-    """Return the messages, once where they are the same in every iteration."""
+    """Return the messages to store: once if they are equal in every iteration."""
     if all(messages == prompts[0] for messages in prompts):
         return tuple(prompts[0])
     return tuple({"iteration": number, "messages": messages} for number, messages in enumerate(prompts, start=1))

@@ -70,7 +70,7 @@ Reply with one JSON object and nothing else: {"reason": "...", "correct": true}
 
 
 class VoteError(JudgeError):
-    """No vote on an answer came; `usage` is what asking has used."""
+    """No vote on an answer was received; `usage` is the usage of all requests."""
 
     def __init__(self, model: str, asked: Sequence[Asked[AnswerVerdict]], usage: Usage) -> None:
         self.usage = usage
@@ -108,9 +108,7 @@ async def ask_vote(
     compat: Compat = None,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[AnswerVerdict]:
-    """Return one vote, asked again where the reply breaks the contract. Scripted models are told which repetition it
-    is.
-    """
+    """Return one vote. An invalid reply is asked for again. Scripted models get the number of the repetition."""
     Draw.mark(f"vote {repetition}")
     options = numbered_options(client, {}, repetition)
     send = chat_sender(client, case_id, None if compat else ANSWER_FORMAT, options)
@@ -124,9 +122,9 @@ def parse_answer_verdict(text: str) -> AnswerVerdict:
 
 
 def parse_word(text: str) -> AnswerVerdict:
-    """Return the original's reading: correct where the reply is exactly `Correct`.
+    """Parse a reply as the original does: correct if the reply is exactly `Correct`.
 
-    Raises InvalidReply for a blank one.
+    Raises InvalidReply for a blank reply.
     """
     word = text.strip()
     if not word:

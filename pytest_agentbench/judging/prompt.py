@@ -1,4 +1,4 @@
-"""Write what judges are shown and asked about one run: the target, the evidence, and how to tell the two apart."""
+"""Write the messages to a judge about one run: the target, the evidence, and how to distinguish them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ for. In blocks, `\\<<<` stands for `<<<`, and invisible characters are written a
 """For the system message; `{boundary}` is to be replaced."""
 
 
-# Characters shown at most; the middle of what is longer is left out.
+# Maximum characters shown of each part; the middle of a longer text is left out.
 MAX_EXPECTED = 40_000
 MAX_OTHER = 10_000
 MAX_OTHERS = 30_000
 
 Texts = Mapping[str, str | None]
-"""Paths of kept files in the workspace -> what they hold; None where that is no text."""
+"""Paths of kept files in the workspace -> their text; None if the file is not text."""
 
 NO_TEXTS: Texts = MappingProxyType({})
 
@@ -89,7 +89,7 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
 
 
 def _untold_of(expected: str, artifact: RunArtifact, texts: Texts) -> str | None:
-    """Return why the text of the file that the case expects is not among the others; None where it is."""
+    """Return why the text of the case's expected file is missing, or None if it is present."""
     if artifact.changes is None or expected in texts:
         return None
     if expected not in artifact.changed_files:
@@ -97,13 +97,12 @@ def _untold_of(expected: str, artifact: RunArtifact, texts: Texts) -> str | None
     return "The text of the file that the case expects cannot be shown: it was too large to be kept, or is lost."
 
 
-# What a judge is shown: the target, the evidence, and how to tell the two apart.
-#
-# Whatever the benchmark's author did not write for the judge stands in delimited blocks, so that a run cannot pose as
-# instructions. Nothing names the model that made the run.
+# A judge gets the target, the evidence, and how to distinguish them. Text that the benchmark's author did not
+# write for the judge is in delimited blocks, so that a run cannot pose as instructions. Nothing names the
+# model that made the run.
 
 
-# Characters shown at most; the middle of what is longer is left out.
+# Maximum characters shown of each part; the middle of a longer text is left out.
 MAX_ATTACHMENT = 20_000
 MAX_ATTACHMENTS = 60_000
 MAX_MESSAGE = 40_000
@@ -216,7 +215,7 @@ def _measure(case: Case, profile: EvaluationProfile) -> _Parts:
 
 
 def anchor_lines(profile: EvaluationProfile) -> list[str]:
-    """Return the profile's calibration examples, where it has them shown."""
+    """Return the profile's calibration examples, if it enables them."""
     return [f"- {anchor.label}: {anchor.text}" for anchor in profile.anchors.references if profile.anchors.enabled]
 
 
@@ -307,7 +306,7 @@ def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
 
 
 def _event_block(event: TraceEvent, case: Case) -> Block | None:
-    """Return what the agent did, what came of it, and what it said on the way."""
+    """Return the agent's actions, their results, and its messages between them."""
     if isinstance(event, ToolCallEvent):
         arguments = (
             event.raw if event.arguments is None else json.dumps(event.arguments, ensure_ascii=False, default=str)
@@ -324,9 +323,9 @@ def _event_block(event: TraceEvent, case: Case) -> Block | None:
 
 
 def ends_within(blocks: Sequence[Block], limit: int, delimiters: int = 0) -> tuple[int, int]:
-    """Return how many blocks from the start, and from which one to the end, fit into `limit` characters.
+    """Return how many blocks from the start, and from which index to the end, fit into `limit` characters.
 
-    `delimiters` are what each takes beside its text.
+    `delimiters` is the number of characters that each block needs in addition to its text.
     """
     first, last = 0, len(blocks)
     while first < last:
@@ -339,7 +338,7 @@ def ends_within(blocks: Sequence[Block], limit: int, delimiters: int = 0) -> tup
 
 
 def _outputs(artifact: RunArtifact) -> _Parts:
-    """Yield what the run left behind. Where its files are stored would name the model."""
+    """Yield the run's output files. Paths of stored files are left out, because they would name the model."""
     untold = artifact.changes_untold
     if artifact.changes or untold is not None:
         yield "\n## What the agent changed in its folder"
@@ -386,12 +385,12 @@ Redact = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One kind of judging, of one run.
+    """One kind of judging of one run.
 
-    `messages` are those that an iteration begins with, by its number from 1; secrets are removed from them already.
-    `parse` reads a reply, or raises InvalidReply. `aggregate` takes all iterations of all judge runs, and raises
-    ValueError where none succeeded. `repetitions` is how often a judge run asks. `shuffled` says that the rubric comes
-    in another order each time.
+    `messages` returns the first messages of an iteration by its number from 1, free of secrets. `parse` reads a reply,
+    or raises InvalidReply. `aggregate` combines all iterations of all judge runs, and raises ValueError if none
+    succeeded. `repetitions` is the number of iterations of a judge run. `shuffled` means that the rubric's order is
+    random in each.
     """
 
     messages: Callable[[int], list[dict[str, str]]]
@@ -434,5 +433,5 @@ def sample_sizes(profile: EvaluationProfile) -> dict[str, int]:
 
 
 def sampling_seed(artifact: RunArtifact) -> str:
-    """Return what the choice of iterations depends on."""
+    """Return the seed for the choice of iterations."""
     return artifact.fingerprint or f"{artifact.case_id}:{artifact.repetition}"

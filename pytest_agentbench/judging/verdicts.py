@@ -1,4 +1,4 @@
-"""Define what a judge must reply, and how the verdicts of several are aggregated to one score."""
+"""Define the replies of judges, and aggregate several verdicts to one score."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIterat
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.statistics.estimates import mean_of
 
-# From the judges' verdicts to one score: pure functions, as spec'd for evaluation profiles.
-#
-# The iterations of each judge run are aggregated alone, then the judge runs by the same method. What holds for the
-# overall score holds for every dimension and every expectation.
+# Pure functions, as specified for evaluation profiles. The iterations of each judge run are aggregated first,
+# then the judge runs by the same method. Each dimension and each expectation is aggregated like the overall
+# score.
 
 
 Method = Literal["median", "mean", "majority_vote", "all_pass"]
 
 DEFAULT_THRESHOLD = 0.5
-"""The fraction of the scale at which a judge passes a run where the profile names none."""
+"""Default fraction of the scale at which a judge passes a run."""
 
 
 def combine(method: Method, scores: Sequence[float], bar: float) -> float:
@@ -47,7 +46,7 @@ def combine(method: Method, scores: Sequence[float], bar: float) -> float:
 
 
 def bar_of(pass_threshold: float) -> float:
-    """Return the score of 0-10 that a fraction of the scale stands for, free of binary dust: 0.07 is 0.7."""
+    """Return the score, 0-10, of a fraction of the scale, without binary rounding errors: 0.07 is 0.7."""
     return round(10 * pass_threshold, 9)
 
 
@@ -56,7 +55,7 @@ def sample(iterations: Sequence[JudgeIteration], size: int | None, seed: str) ->
     succeeded = sorted((i for i in iterations if i.status == "success"), key=lambda iteration: iteration.repetition)
     if size is None or size >= len(succeeded):
         return tuple(succeeded)
-    # From the sorted list: in which order replies came must not change what is drawn
+    # Drawn from the sorted list, so that the draw does not depend on the order of replies.
     return tuple(random.Random(seed).sample(succeeded, size))
 
 
@@ -70,9 +69,9 @@ def aggregate(
     expectations: Expectations | None = None,
     names: Sequence[str] = DIMENSIONS,
 ) -> JudgeResult:
-    """Return all iterations of all judge runs as one result. Those without a verdict are kept, and count for nothing.
+    """Aggregate all iterations of all judge runs. Iterations without a verdict are stored and do not count.
 
-    `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError where no
+    `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError if no
     iteration succeeded.
     """
     threshold = DEFAULT_THRESHOLD if pass_threshold is None else pass_threshold
@@ -101,7 +100,7 @@ def aggregate(
         passed=overall >= bar,
         expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
         unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
-        # In the words of the verdict nearest to the result: a mean has none of its own
+        # A mean has no text: the text is that of the verdict nearest to it.
         summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
         sampled=len(verdicts),
         iterations=tuple(iterations),
@@ -110,7 +109,7 @@ def aggregate(
 
 
 def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], int, Expectation]]:
-    """Return the expectations with what judges name them by: their kind, and their index within it."""
+    """Return the expectations with their names for judges: kind and index within the kind."""
     hard: list[tuple[Literal["hard", "soft"], int, Expectation]] = [
         ("hard", index, each) for index, each in enumerate(expectations.hard_expectations)
     ]
@@ -118,7 +117,7 @@ def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], 
 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
-    """Return what all replies used. Iterations to which no reply came have nothing to add."""
+    """Return the usage of all replies. Iterations without a reply add nothing."""
     # Unknown plus known is unknown: an iteration without a reply must not make the sum unknown
     answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
     return reduce(add, answered) if answered else Usage()
@@ -145,13 +144,13 @@ def _met(kind: str, index: int, verdict: JudgeVerdict) -> float:
 
 
 def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
-    """Return the weighted mean, or None where nothing has any weight."""
+    """Return the weighted mean, or None if all weights are zero."""
     total = sum(weight for weight, _ in weighted)
     return sum(weight * value for weight, value in weighted) / total if total else None
 
 
 MOST_BEYOND = 2.0
-"""Points by which an overall score may lie below the lowest or above the highest of its dimensions."""
+"""Points by which an overall score may be below the lowest or above the highest of its dimensions."""
 SCHEMA_NAME = "judge_verdict"
 """The name of the response schema; scripted endpoints know a judge's request by it."""
 
@@ -159,7 +158,7 @@ SCHEMA_NAME = "judge_verdict"
 def response_format(expectations: Expectations) -> dict[str, Any]:
     """Return the `response_format` of a request for a verdict: a strict JSON Schema, evidence before each score.
 
-    Ranges stand in descriptions: not every endpoint takes `minimum` and `maximum`, and replies are validated anyway.
+    Ranges are in descriptions: not every endpoint accepts `minimum` and `maximum`, and replies are validated anyway.
     """
     scored = _object(
         evidence={"type": "array", "items": {"type": "string"}, "description": "Short observations."},
@@ -241,7 +240,9 @@ def _missing_dimensions(reply: _Reply) -> list[str]:
 
 
 def _misfits(reply: _Reply) -> list[str]:
-    """Return what is wrong with an overall score that is far from all dimensions: 0.8 beside 8s is on another scale."""
+    """Return the error of an overall score that is far from all dimensions: 0.8 with dimensions of 8 is on another
+    scale.
+    """
     scores = [reply.dimensions[name].score for name in DIMENSIONS]
     low, high, overall = min(scores), max(scores), reply.overall.score
     if low - MOST_BEYOND <= overall <= high + MOST_BEYOND:

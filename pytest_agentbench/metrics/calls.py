@@ -129,7 +129,7 @@ def _assign(at: int, problems: Sequence[Sequence[str | None]], taken: dict[int, 
 
 
 def _compare(name: str, arguments: Mapping[str, Any], call: Call) -> str | None:
-    """Return what keeps a call from being the expected one, None if it is."""
+    """Return the difference between a call and the expected one, or None if it matches."""
     if _plain_name(call.name) != _plain_name(name):
         return f"found a call of {call.name[:80]!r}, expected {name!r}"
     if call.arguments is None:

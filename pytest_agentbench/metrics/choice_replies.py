@@ -33,10 +33,10 @@ _CHOICE = re.compile(
 )
 _ALSO = re.compile(r"\s?(?:,|/|、|&|or\b|and\b|和|或)\s?(?=[a-z\W])", re.IGNORECASE)
 _FILLER = r"(?:\s?(?:therefore|thus|clearly|definitely|probably|most|likely|actually|really|the|answer|indeed)\b)*\s?"
-# A sentence that ends with a letter: what is said before it counts only then.
+# A sentence that ends with a letter: text before the letter counts only then.
 _AT_END = rf"(?=(?:(?:option|choice)\s)?(?:{_OPEN})?(?-i:[A-Z])(?:{_CLOSE})?(?:\s?(?:$|[.,;!。])|\s{_WORDS_AFTER}))"
 
-# Other languages. Words that say no are not passed over, and an article is no letter: "é a B", but not "é A".
+# Other languages. Negations are never skipped, and an article is not a letter: "é a B", but not "é A".
 _ANSWER_WORD = (
     r"(?:respuesta|opción|alternativa|réponse|proposition|option|choix|antwort|lösung|antwortoption|resposta|opção"
     r"|risposta|opzione|jawaban(?:nya)?|pilihan|opsi|cevap|yanıt|seçenek|đáp án|câu trả lời|phương án|lựa chọn"
@@ -87,7 +87,7 @@ _CUES_ELSEWHERE = tuple(
         rf"(?:(?<!no\s)(?<!non\s)(?<!não\s)(?<!n['’])\b(?:es|est|ist|é|è)|هي|هو)\s{_BEFORE_LETTER}{_AT_END}",
     )
 )
-# Whatever the label is, "Réponse : C"; but the words for what the answer is not.
+# Any label, "Réponse : C", except words for what the answer is not.
 _LABEL = re.compile(
     rf"(?<!wrong)(?<!incorrect)(?<!false)(?<!eliminated)(?<!out)(?<!not)\s?:\s?{_AT_END}", re.IGNORECASE
 )
@@ -113,7 +113,7 @@ _ALONE = re.compile(
 )
 _LEADING = re.compile(r"(?:[(\[](?P<framed>[A-Za-z])[)\]]|(?P<closed>[A-Z])(?:[.):]|\s[-—–]))\s?(?=\S)")
 
-# What follows one of these in a line takes back what stands before it.
+# Words that withdraw the earlier part of their line.
 _CORRECTION = re.compile(
     r"\b(?:wait|actually|correction|sorry|oops|hmm+|hold on|scratch that|or rather|i mean|on reflection"
     r"|on second thought|(?:no|non|nein|não|hayır|нет|không)(?=[,.:;!])|espera|perdón|mejor dicho|attendez|plutôt"
@@ -130,7 +130,7 @@ _NEGATION = re.compile(
 _LONGEST_REPLY = 20_000
 """Characters at the end of a reply in which options are looked for."""
 _MOST_STATEMENTS = 8
-"""Sentences that say what the answer is, from the last one on, in which options are looked for."""
+"""Maximum number of sentences with a statement of the answer, from the last one on, that are searched for options."""
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？\n]")
 _LONGEST_SENTENCE = 200
 
@@ -145,7 +145,7 @@ def clean(text: str) -> str:
 def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     r"""Return the letters that the cleaned text chose: one, none, or several that contradict each other.
 
-    A \boxed{} without a letter is passed over; one with an option's text counts where no letter is named.
+    A \boxed{} without a letter is skipped; one with an option's text counts if no letter is named.
     """
     lines = text.split("\n")
     boxed = (_boxed(line) for line in reversed(lines))
@@ -157,9 +157,9 @@ def chosen_letters(text: str, options: Sequence[str]) -> set[str]:
 
 
 def mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
-    """Return the letter of the only option that the cleaned text names in a sentence without a word that says no.
+    """Return the letter of the only option that the cleaned text names in a sentence without a negation.
 
-    What "the answer is" leads to comes before the rest. A single letter is no text that can be found in a sentence.
+    The text after "the answer is" comes first. A single letter is too short to be found as an option's text.
     """
     text = text[-_LONGEST_REPLY:]
     for passage in chain(islice(answer_sentences(text), _MOST_STATEMENTS), [text]):
@@ -188,9 +188,7 @@ def option_letters(text: str, options: Sequence[str]) -> set[str]:
 
 
 def _affirms(passage: str, option: str) -> bool:
-    """Return whether the passage names the option at least once without a word before it in its sentence that says
-    no.
-    """
+    """Return whether the passage names the option at least once without a negation before it in the same sentence."""
     passage, option = folded(passage), folded(option).rstrip(".。 ")
     at = passage.find(option)
     while at >= 0:
@@ -242,7 +240,7 @@ def _named(line: str, cues: Iterable[re.Pattern[str]], unless: re.Pattern[str] |
 
 
 def _enumerated(line: str, start: int) -> Iterator[str]:
-    """Yield the letter that stands at `start`, and those that follow it after a comma, "and" or "or"."""
+    """Yield the letter at `start`, and letters that follow it after a comma, "and" or "or"."""
     match = _CHOICE.match(line, start)
     while match:
         yield (match["framed"] or match["closed"] or match["bare"]).upper()

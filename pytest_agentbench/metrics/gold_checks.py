@@ -29,13 +29,13 @@ _COMPARE_NUMBERS = frozenset({"exact_match", "contains_answer", "numeric_match",
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 """A number that is itself by any of these metrics. Reading one twice takes 90 µs, more than making its case."""
 
-# What differs between messages of one kind: quoted texts and numbers.
+# Parts that differ between messages of one kind: quoted texts and numbers.
 _DIFFERING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+")
 
 
 @dataclass
 class GoldTest:
-    """A test of the answers of many cases. What is found is kept once for each file and kind, with a count."""
+    """Test of the answers of many cases. Each finding is stored once for a file and kind, with a count."""
 
     metrics: Mapping[str, Metric]
     _found: dict[tuple[Path, str], _Finding] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The metric `json_match`: how much of the expected JSON stands in the answer."""
+"""The metric `json_match`: the share of the expected JSON that the answer contains."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ABSENT = object()
 def json_match(
     ground_truth: str, prediction: str, *, tolerance: Tolerance = 0.0, ignore_order: bool = False
 ) -> Measured:
-    """Return the share of leaves (values at their paths) that are equal, of all that either side has; 1 where both are
+    """Return the share of leaves (values at their paths) that are equal, of all leaves of both sides; 1 if both are
     equal.
 
-    The prediction is JSON alone or in its only code fence, 0 where it is neither. The order of keys never counts, that
-    of lists not with `ignore_order`: equal elements pair up first, then the others by their sorted values. Numbers are
-    compared by value, within the absolute `tolerance`. Details: `leaves`, `matched`, and up to 5 paths in `differing`.
-    Raises ValueError for a ground truth that is no JSON.
+    The prediction is JSON alone or in its only code fence, otherwise the score is 0. The order of keys never counts,
+    that of lists not with `ignore_order`: equal elements pair up first, then the others by their sorted values. Numbers
+    are compared by value, within the absolute `tolerance`. Details: `leaves`, `matched`, and up to 5 paths in
+    `differing`. Raises ValueError for a ground truth that is not JSON.
     """
     require_tolerance("json_match", "tolerance", tolerance)
     try:
@@ -52,7 +52,7 @@ def json_match(
 
 
 def _unfenced(text: str) -> str:
-    """Return what the only code fence of the text holds; the text where it has none, or several."""
+    """Return the content of the text's only code fence, or the whole text if it has none or several."""
     inside: list[list[str]] = []
     is_open = False
     for line in text.splitlines():
@@ -67,7 +67,7 @@ def _unfenced(text: str) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """Return JSON with exact numbers. Raises ValueError for what is none, and for what nests too deep."""
+    """Parse JSON with exact numbers. Raises ValueError for a text that is not JSON or nests too deep."""
     try:
         value = json.loads(text.strip(), parse_int=_number, parse_float=_number, parse_constant=_number)
     except RecursionError:
@@ -113,9 +113,9 @@ class _Comparison:
     _known: dict[int, int] = field(default_factory=dict)
 
     def compare(self, expected: Any, found: Any, path: str) -> None:
-        """Add what stands at `path` on either side."""
+        """Count the leaves at `path` on both sides."""
         if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
-            # Keys of both sides, those of the expected first: what is beyond them is wrong, too
+            # Expected keys come first. Further keys of the answer are wrong, too.
             for key in expected | found:
                 self.compare(expected.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{_shown(key)}")
         elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
@@ -139,7 +139,7 @@ class _Comparison:
         return type(expected) is type(found) and bool(expected == found)
 
     def _aligned(self, expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return both lists with what they share in front, the rest sorted."""
+        """Return both lists with their common elements first, the rest sorted."""
         places: dict[int, list[int]] = defaultdict(list)
         for index, value in enumerate(found):
             places[self._identity(value)].append(index)
@@ -155,7 +155,7 @@ class _Comparison:
         return shared + sorted(missing, key=_rank), shared + sorted(other, key=_rank)
 
     def _identity(self, value: Any) -> int:
-        """Return a number that equal values share, in whatever order their lists are; each value is visited once."""
+        """Return a number that equal values share, in any order of their lists; each value is visited once."""
         # By id, as lists cannot be hashed: both documents live as long as the comparison
         if id(value) in self._known:
             return self._known[id(value)]

@@ -1,4 +1,4 @@
-"""The metric `llm_judgement`: a judge says whether the answer means what the reference means (seed 001)."""
+"""The metric `llm_judgement`: a judge decides whether answer and reference have the same meaning (seed 001)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def llm_judgement(
     repetitions: Annotated[int, Field(ge=1)] = 1,
     compat: Literal["v1"] | None = None,
 ) -> Measured:
-    """1 where most of `repetitions` votes of a judge find the answer correct; 0 else, also at a tie.
+    """Return 1 if most of `repetitions` votes of a judge find the answer correct, else 0, also for a tie.
 
-    `model` is the judge's model id. Votes are kept in `context.cache` and asked once. Details: `votes`, their
+    `model` is the judge's model id. Votes are stored in `context.cache` and paid for once. Details: `votes`, their
     `agreement` (the share of pairs that agree, None for a single vote), the `reason` of the first vote on the winning
-    side, how many were `cached` and how many `failed`, the `model` and whether it is `scripted`. A blank answer is
-    incorrect without asking.
-    Raises JudgeError where no vote came, ValueError for a blank reference (not in compat) and for options out of range.
+    side, the number of `cached` and of `failed` votes, the `model` and whether it is `scripted`. A blank answer is
+    incorrect without asking. Raises JudgeError if no vote was received, ValueError for a blank reference (not in
+    compat) and for options out of range.
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
@@ -72,9 +72,7 @@ async def _vote(
     repetition: int,
     compat: Literal["v1"] | None,
 ) -> AnswerVerdict | Asked[AnswerVerdict]:
-    """Return a vote that was kept, or asked now and kept; not of scripts, which may change, nor where a cassette keeps
-    it.
-    """
+    """Return a stored vote, or ask for one and store it. Votes of scripts, and of cassettes, are not stored."""
     from pytest_agentbench.judging.correctness import ask_vote, vote_key
     from pytest_agentbench.store.judgements import Judgements
 
@@ -102,7 +100,7 @@ async def _vote(
 
 
 def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model) -> Measured:
-    """Return the majority, what explains it, and what the votes that were asked for now have used."""
+    """Return the majority, its explanation, and the usage of the votes that were asked for now."""
     from pytest_agentbench.judging.correctness import VoteError
 
     asked = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
@@ -132,6 +130,6 @@ def _details(verdicts: Sequence[AnswerVerdict], reason: str) -> dict[str, Any]:
 
 
 def agreement(votes: Sequence[bool]) -> float | None:
-    """Return the share of pairs of votes that agree, 0-1; None where there is no pair."""
+    """Return the share of pairs of votes that agree, 0-1, or None if there are no pairs."""
     correct, pairs = sum(votes), comb(len(votes), 2)
     return (comb(correct, 2) + comb(len(votes) - correct, 2)) / pairs if pairs else None

@@ -1,7 +1,7 @@
-r"""Read what a text answers in mathematics: lists, tuples, intervals, ratios, numbers in a base, single expressions.
+"""Read mathematical answers from texts: lists, tuples, intervals, ratios, numbers in a base, single expressions.
 
-Texts are taken apart here, in time linear in their length. The values of expressions are compared by sympy, in the
-process of `math_worker.py`.
+Texts are parsed here, in time linear in their length. Sympy compares the values of expressions, in the process of
+`math_worker.py`.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ _IN_BASE = re.compile(
 
 
 def read_answer(text: str) -> Answer:
-    r"""Return what a text answers: its last \boxed{...}, else what follows the last "####", else all of it.
+    r"""Return the answer of a text: its last \boxed{...}, or else the text after the last "####", or else all of it.
 
-    Of prose that is what follows "the answer is", else the last formulas between dollars, else what the last line says
-    after "is" or "=", if that is mathematics; else the words, as an answer of the kind `text`.
+    In prose it is the text after "the answer is", or else the last formulas between dollars, or else the mathematics
+    after "is" or "=" in the last line. Otherwise it is the words, an answer of the kind `text`.
     """
     text = _answering_text(text)
     for part in _answering_parts(text):
@@ -153,14 +153,14 @@ def _formulas(text: str) -> list[str]:
 
 
 def _statements(line: str) -> Iterator[str]:
-    """Yield what follows each "is", ":" or "=" of a line, the longest first."""
+    """Yield the text after each "is", ":" or "=" of a line, the longest first."""
     line = line[-_LONGEST_STATEMENT:]
     for match in _STATED.finditer(line):
         yield _cleaned(line[match.end() :])
 
 
 def _cleaned(text: str) -> str:
-    """Return the text with one spelling for what means the same, without the marks of formulas."""
+    """Return the text with one spelling for equal notations, without formula marks."""
     text = _RAISED.sub(lambda match: f"^{{{normal(match.group())}}}", text)
     text = _LOWERED.sub(lambda match: f"_{{{normal(match.group())}}}", text).translate(_CHARACTERS)
     text = _NOISE.sub("", _THOUSANDS_MARK.sub("", text))
@@ -180,7 +180,7 @@ def _is_prose(text: str) -> bool:
 
 
 def _read(text: str, depth: int) -> Answer:
-    """Return what a cleaned piece of mathematics is."""
+    """Parse a cleaned piece of mathematics."""
     text = text.strip()
     if (based := _read_base(text)) is not None:
         return based
@@ -209,7 +209,7 @@ def _read_all(texts: Sequence[str], depth: int) -> tuple[Answer, ...]:
 
 
 def _scan(text: str) -> tuple[dict[str, list[int]], int] | None:
-    """Return where separators stand outside of brackets, and where the first bracket ends (0 without one).
+    """Return the positions of separators outside of brackets, and the end of the first bracket (0 without one).
 
     None if brackets do not close.
     """
@@ -231,7 +231,9 @@ def _scan(text: str) -> tuple[dict[str, list[int]], int] | None:
 
 
 def _elements(text: str, *, within: bool) -> list[str]:
-    """Return what semicolons or else commas set apart. `within` brackets (100,200) are two numbers, 100,200 is one."""
+    """Return the parts separated by semicolons, or else by commas. `within` brackets (100,200) are two numbers;
+    100,200 is one.
+    """
     scanned = _scan(text)
     separators = scanned[0] if scanned else {}
     places = separators.get(";", [])
@@ -247,7 +249,7 @@ def _elements(text: str, *, within: bool) -> list[str]:
 
 
 def _with_signs(text: str) -> list[str]:
-    r"""Return both values of what has a \pm."""
+    r"""Return both values of an expression with \pm."""
     if not re.search(r"\\pm(?![a-zA-Z])", text):
         return [text]
     upper = re.sub(r"\\([pm])([mp])(?![a-zA-Z])", lambda match: "+" if match[1] == "p" else "-", text)
@@ -256,7 +258,7 @@ def _with_signs(text: str) -> list[str]:
 
 
 def _read_base(text: str) -> Answer | None:
-    r"""Return a number with its base: 4210_7, 1A_{16}, 101 base 2. Base 10 is none, nor are names such as x_1."""
+    """Return a number with its base: 4210_7, 1A_{16}, 101 base 2. Base 10 and names such as x_1 do not match."""
     match = _IN_BASE.fullmatch(FONT.sub(r"\1", text))
     if match is None:
         return None
@@ -281,7 +283,7 @@ def _read_open_interval(text: str, depth: int) -> Answer | None:
 
 
 def _read_named(text: str, separators: dict[str, list[int]], depth: int) -> Answer | None:
-    r"""Return what an equation gives names to, if that is no single expression: (x, y) = (1, 2), x \in [1, 2)."""
+    r"""Return the right side of an equation that names several values: (x, y) = (1, 2), x \in [1, 2)."""
     for sign in ("=", r"\in"):
         places = separators.get(sign, [])
         if places:
@@ -305,7 +307,7 @@ def _read_ratio(text: str, separators: dict[str, list[int]], depth: int) -> Answ
 
 
 def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
-    """Return what stands in brackets that hold the whole text."""
+    """Return the content of brackets around the whole text."""
     if not text or end != len(text) or not text.startswith(("(", "[", "{", r"\{")):
         return None
     width = 2 if text.startswith("\\") else 1
@@ -322,8 +324,8 @@ def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
 
 
 def agree(expected: Answer, found: Answer, equal: Equal) -> bool:
-    """Return whether two answers are the same: lists in any order, sequences in order, intervals with their brackets,
-    ratios in proportion, numbers in the same base. `equal` decides for what is not a plain number.
+    """Return whether two answers are equal: lists in any order, sequences in order, intervals with their brackets,
+    ratios in proportion, numbers in the same base. `equal` decides for anything but plain numbers.
     """
     if "text" in (expected.kind, found.kind):
         return plain_text(expected.text) == plain_text(found.text)
@@ -348,7 +350,7 @@ def agree(expected: Answer, found: Answer, equal: Equal) -> bool:
 
 
 def _as_list(answer: Answer, other: Answer) -> tuple[Answer, ...]:
-    """Return the elements of a list; 100,200 is a list of two numbers beside another list of two."""
+    """Return the elements of a list; 100,200 is a list of two numbers if the other side is a list of two."""
     if answer.kind == "list":
         return answer.parts
     if answer.kind == "expression" and len(other.parts) > 1 and _GROUPED.fullmatch(answer.text):
@@ -419,7 +421,7 @@ def _number(text: str) -> Decimal | None:
 
 
 def have_same_words(expected: str, found: str) -> bool:
-    """Return whether the expected answer is prose, as in "the $x$-axis", and the other one says the same."""
+    """Return whether the expected answer is prose, as in "the $x$-axis", and the other one has the same words."""
     expected, found = _answering_text(expected), _answering_text(found)
     return _is_prose(_cleaned(expected)) and plain_text(expected) == plain_text(found)
 

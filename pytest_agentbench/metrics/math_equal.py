@@ -20,7 +20,7 @@ from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
 from pytest_agentbench.models.thoughts import drop_thoughts
 
 CPU_SECONDS = 5.0
-"""What one request may take: the time of others on a busy machine does not count."""
+"""Seconds of CPU that one request may take; the time of other processes does not count."""
 
 _WALL_SECONDS = 30.0  # where signals are not to be had (Windows), this alone ends a request
 _START_SECONDS = 120.0
@@ -31,9 +31,9 @@ _CPU_SPENT = -getattr(signal, "SIGPROF", 0) or None
 
 
 def ask(request: Any) -> dict[str, Any] | None:
-    """Return the reply to one request, None where it took too long. Thread-safe: requests wait for each other.
+    """Return the reply to one request, or None if it took too long. Thread-safe: requests wait for each other.
 
-    Raises InfrastructureError where the process died of something else.
+    Raises InfrastructureError if the process died for another reason.
     """
     return _shared.ask(request)
 
@@ -137,12 +137,12 @@ class _TooMuch(Exception):
 
 @metric("math_equal", requires="math_verify", slow=True)
 def math_equal(ground_truth: str, prediction: str) -> Measured:
-    r"""1 where both answer with the same mathematics (`read_answer`, `agree`), or with the same words.
+    """Return 1 if both answer with the same mathematics (`read_answer`, `agree`), or with the same words, else 0.
 
-    Single expressions are compared by math-verify, in a process of its own with at most 2 GB of memory; what takes more
-    than 5 seconds of CPU there scores 0 and has the `reason` in its details. Of a long text the last 10,000 characters
-    are read. A reply that goes on with a further question answers up to there (`without_run_on`), and its details have
-    `run_on`. Raises ValueError for an empty ground truth, UnavailableError without math-verify.
+    Single expressions are compared by math-verify, in another process with at most 2 GB of memory. A comparison that
+    takes more than 5 seconds of CPU scores 0, with the `reason` in its details. Of a long text the last 10,000
+    characters are read. A reply that continues with a further question is read up to there (`without_run_on`), and its
+    details have `run_on`. Raises ValueError for an empty ground truth, UnavailableError without math-verify.
     """
     if (reason := missing_extra("math_equal")) is not None:
         raise UnavailableError(reason)

@@ -55,7 +55,7 @@ def _compare(ground_truth: str, prediction: str, prose: bool) -> dict[str, Any]:
 
 @lru_cache(200)
 def _expressions(text: str) -> list[Any]:
-    """Return what math_verify finds in a formula, which is put between $."""
+    """Return the expressions that math_verify finds in a formula, which is put between $."""
     from math_verify import parse
 
     found: list[Any] = parse(f"${_latex(text)}$", parsing_timeout=None) or parse(text, parsing_timeout=None)
@@ -74,7 +74,7 @@ def _latex(text: str) -> str:
 
 @contextmanager
 def _bounded(seconds: float) -> Iterator[None]:
-    """Ends the program where what is inside takes more CPU; where signals are not to be had, the session ends it."""
+    """Exit the program if the block takes more CPU; without signals (Windows) the session kills it."""
     if sys.platform == "win32":
         yield
         return

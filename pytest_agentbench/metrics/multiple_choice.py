@@ -18,7 +18,9 @@ from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.models.thoughts import drop_thoughts
 
 AnswerIs = Literal["index", "index1", "letter", "text", "integer"]
-"""What a ground truth is. `integer`, of a number in JSON: an index from 0 in the range of the choices, else a text."""
+"""Type of a ground truth. `integer`, for a number in JSON: an index from 0 if it is in range of the choices, else a
+text.
+"""
 
 
 @metric("multiple_choice")
@@ -29,15 +31,15 @@ def multiple_choice(
     choices: Sequence[object] | None = None,
     answer_is: AnswerIs | None = None,
 ) -> Measured:
-    r"""1 where the answer chose the letter of the ground truth: the last \boxed{B}, else the last line that names one.
+    r"""Return 1 if the answer chose the right letter: in the last \boxed{B}, or else in the last line with
+    one.
 
-    A line names a letter by standing alone ("**B**"), by a phrase ("the answer is (B)", "答案是B"); failing those, by
+    A line names a letter by consisting of it ("**B**"), by a phrase ("the answer is (B)", "答案是B"), or else by
     beginning with one ("B. Paris"). Two letters in that line, or lines that begin with different ones, are no choice,
     but after "wait, no" the later one counts. With `choices`, the options' texts in order, the ground truth may also be
     an option's text or its index from 0, and the prediction may be the text or name it alone in a sentence. `answer_is`
-    says which of these the ground truth is; index1 counts from 1. Details: `expected`, `chosen`, and `run_on` for a
-    reply that goes on with a further question (`without_run_on`). Raises ValueError for a ground truth that is none of
-    these.
+    sets which of these the ground truth is; index1 counts from 1. Details: `expected`, `chosen`, and `run_on` for a
+    reply that continues with a further question (`without_run_on`). Raises ValueError for any other ground truth.
     """
     options = _clean_options(choices)
     expected = _expected(ground_truth, options, answer_is)
@@ -111,7 +113,7 @@ def _read_index(text: str, options: Sequence[str]) -> str:
 
 
 def _read_said_index(text: str, options: Sequence[str]) -> str:
-    """Return the letter of what is said to be an index, which without options may be that of any letter."""
+    """Return the letter of an index; without options any letter's index is valid."""
     return _read_index(text, options or ALPHABET)
 
 
@@ -147,4 +149,4 @@ _KINDS: Mapping[AnswerIs | None, str] = {
     "text": "the text of one option, as answer_is: text says",
 }
 _AMBIGUOUS: Mapping[AnswerIs, Sequence[str]] = {"integer": ("text", "index")}
-"""What a ground truth may still be, by what it is said to be."""
+"""Other readings of a ground truth by its declared type."""

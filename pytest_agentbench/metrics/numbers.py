@@ -67,7 +67,7 @@ _SCALES = {
     "مليون": 6,
     "مليار": 9,
 }
-"""The power of ten that a word after a number stands for."""
+"""Power of ten of a word after a number."""
 
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴-⁹⁺⁻]+")
 _VULGAR = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
@@ -79,7 +79,7 @@ _FRACTION = re.compile(
     r"\s?(?:\{\s?(?P<top>[-+\d.,]++)\s?\}|(?P<top_digit>\d))\s?(?:\{\s?(?P<bottom>[-+\d.,]++)\s?\}|(?P<bottom_digit>\d))"
 )
 _MINUS = re.compile(r"(?:(?<!\d )\b(?i:minus|negative)\s|[负負]|マイナス)(?=[$¢-¥฿₠-₿]?\d)")
-# A minus that a blank follows is a sign where nothing stands before it that it could be taken from.
+# A minus before a blank is a sign unless a minuend precedes it.
 _BEFORE_DIGITS = r"(?=[$¢-¥฿₠-₿]? ?\.?\d)"
 _SIGN = re.compile(
     rf"((?:[=(:≈是为]|(?<!\d)\$|\b(?:is|are|was|be|equals|about)\b) {{0,3}})- {_BEFORE_DIGITS}", re.IGNORECASE
@@ -89,7 +89,8 @@ _ASIDE = re.compile(r"(?<=[\w%°.,'”’] )(?<! is )(?<! are )[(\[][^()\[\]\n]*
 
 _LETTER = rf"[^\W\d{UNSPACED}]"  # of a script whose words are set apart by blanks
 _GLUED = re.compile(rf"(?:{_LETTER}|[\^±]|±\s)\Z")
-# Thousands are set apart by one kind of mark. A comma that cannot do that is a decimal one, where there is no other.
+# Thousands are separated by one kind of mark. A comma that cannot separate thousands is a decimal one, if the
+# number has no other.
 _DECIMAL = r"""(?:
     (?<!\d\.)(?!0)\d{1,3}(?:\.\d{3}(?!\d))++(?:,\d++|(?<=\.\d{3}\.\d{3}))(?![.,]\d)
     |(?!0)\d{1,3}(?:(?:[ ]\d{3}(?!\d))++|(?:['’]\d{3}(?!\d))++)(?:[.,]\d++)?+
@@ -119,12 +120,12 @@ _TO = re.compile(r"\s?(?:-|—|~|to|through|至|到)\s?")
 
 
 def answered_number(text: str) -> Value | str | None:
-    r"""Return the number or range that the text answers with, None where it has none that can be read.
+    r"""Return the number or range that the text answers with, or None if it has no readable one.
 
-    That is the last one in the last \boxed{...}; without a box, the first one after the last "####" (GSM8K); else the
-    last one of the last sentence that says "the answer is"; else the last of the text. A number that stands in
-    brackets behind a word (5 [1]), or that is glued to a letter before it (CO2), counts only where there is no other.
-    The minus of "- 31" is a sign. A time, a date or a version is a text.
+    It is the last one in the last \boxed{...}; without a box, the first one after the last "####" (GSM8K); else the
+    last one of the last sentence with "the answer is"; else the last of the text. A number in brackets after a word (5
+    [1]), or directly after a letter (CO2), counts only if there is no other. The minus of "- 31" is a sign. A time, a
+    date or a version is a text.
     """
     text = drop_thoughts(text)
     if (box := boxed(text)) is not None:
@@ -160,9 +161,7 @@ def _is_whole(number: Decimal) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return the text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of
-    LaTeX.
-    """
+    """Return the text with one spelling for equal notations: widths, minus signs, fractions, blanks of LaTeX."""
     text = _SUPERSCRIPT.sub(r"^\g<0>", _VULGAR.sub(" ", text))
     text = normal(text).translate(_SAME).replace("+/-", "±")
     if "\\" in text or "{" in text:
@@ -227,7 +226,7 @@ def _are_joined(text: str, pair: Sequence[regex.Match[str]]) -> bool:
 
 
 def _unit(match: regex.Match[str]) -> str:
-    """Return the key of what scales the number, empty where nothing does."""
+    """Return the key of the number's scale, "" without one."""
     return "".join((match["sign_after"] or match["word"] or match["letter"] or "").lower().split())
 
 
@@ -237,7 +236,7 @@ def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
 
 
 def _number(match: regex.Match[str]) -> Decimal | None:
-    """Return the signed number, None where it is none (over 0) or out of all bounds."""
+    """Return the signed number, or None if it has none (division by 0) or is out of bounds."""
     try:
         if match["whole"] is not None:
             number = _ARITHMETIC.add(Decimal(match["whole"]), _ratio(match["part"], match["parts"]))
@@ -274,12 +273,12 @@ Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 def numeric_match(
     ground_truth: str, prediction: str, *, rel_tol: Tolerance | None = None, abs_tol: Tolerance = 0.0
 ) -> Measured:
-    """1 where both texts answer with the same number (`answered_number`), 0 also where one has none.
+    """Return 1 if both texts answer with the same number (`answered_number`), else 0, also if one has none.
 
-    A percentage agrees with its number and with the number over 100, "3 million" with 3 and 3000000. A number agrees
-    with a range of the ground truth that it lies in, a range only with itself; a time, a date or a version with itself.
-    A reply that goes on with a further question answers up to there (`without_run_on`). `rel_tol` and `abs_tol` as in
-    `are_close`. Details: `expected`, `found`, and `run_on` for a reply that goes on.
+    A percentage equals its number and the number over 100, "3 million" equals 3 and 3000000. A number equals
+    a range of the ground truth that contains it, a range only itself; a time, a date or a version itself.
+    A reply that continues with a further question is read up to there (`without_run_on`). `rel_tol` and `abs_tol` as in
+    `are_close`. Details: `expected`, `found`, and `run_on` for a reply that continues.
     """
     require_tolerance("numeric_match", "rel_tol", rel_tol or 0.0)
     require_tolerance("numeric_match", "abs_tol", abs_tol)
@@ -302,7 +301,7 @@ def numeric_match(
 
 
 def require_tolerance(metric_name: str, option: str, value: object) -> None:
-    """Raise ValueError for what is no number from 0."""
+    """Raise ValueError unless the value is a number from 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and value >= 0):
         raise ValueError(f"{metric_name}: {option} is {value!r}, expected a number from 0")
 

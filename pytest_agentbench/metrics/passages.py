@@ -1,4 +1,4 @@
-"""Read texts: their words, where they give an answer, and what two of them have in common."""
+"""Read texts: their words, the place of the answer, and the common parts of two texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normal(text: str) -> str:
-    """Unicode's NFKC form: one spelling for what is written wide or narrow, composed or decomposed.
+    """Return Unicode's NFKC form: one spelling for wide and narrow, composed and decomposed characters.
 
     Of a run of combining marks the first 30 count (the stream-safe format of UAX #15): sorting longer ones takes a time
     that grows with their square.
@@ -60,7 +60,9 @@ def answer_tokens(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """Lower-case runs of letters and digits with their marks, and pictographs; for ASCII what rouge_score takes."""
+    """Return lower-case runs of letters and digits with their marks, and pictographs; rouge_score's tokens for
+    ASCII.
+    """
     text = folded(text)
     if text.isascii():
         return _pattern("[a-z0-9]+").findall(text)
@@ -93,7 +95,7 @@ _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|$)|[。！？]")
 
 
 def boxed(text: str) -> str | None:
-    r"""Return what the last `\boxed{...}` holds, None without one."""
+    r"""Return the content of the last `\boxed{...}`, or None."""
     box = text.rfind("\\boxed")
     if box < 0:
         return None
@@ -106,7 +108,7 @@ def boxed(text: str) -> str | None:
 
 
 def answer_sentences(text: str) -> Iterator[str]:
-    """Yield what follows "the answer is", "Answer:", "答案是" and the like in its sentence; the last one first."""
+    """Yield the rest of each sentence after "the answer is", "Answer:", "答案是" and the like, the last one first."""
     end = len(text)
     for cue in reversed([match.span() for match in _ANSWER.finditer(text)]):
         start = min(end, _EMPHASIS.match(text, cue[1]).end())  # type: ignore[union-attr]  # it matches nothing too
@@ -134,8 +136,8 @@ _OWN_DOUBT = re.compile(r"\b(?:I|we|me|my|our|us|let|wait|hmm|correct|right|chec
 def without_run_on(text: str) -> tuple[str, bool]:
     """Return a reply up to a further question that follows its answer, and whether there is one.
 
-    A base model that has seen several questions with answers goes on with the next question. That begins with
-    "Question:", "Q:" or the like; or stands between two lines "#### NUMBER", and is no doubt about the first of them.
+    A base model that has seen several questions with answers continues with the next question. It begins with
+    "Question:", "Q:" or the like, or is between two lines "#### NUMBER" and does not doubt the first of them.
     """
     answers = [match.end() for match in _ANSWERED.finditer(text)]
     end = len(text)
@@ -153,10 +155,9 @@ def without_run_on(text: str) -> tuple[str, bool]:
     return text[:end], end < len(text)
 
 
-# The longest common subsequence of two lists of tokens, by bit vectors instead of a table.
-#
-# `compat="v1"` needs it where no extra is installed; and rapidfuzz's LCSseq, the same algorithm, takes twice as long
-# for lists of 100,000 tokens of a small vocabulary, four times of a large one, without a bound.
+# The longest common subsequence of two lists of tokens, by bit vectors instead of a table. `compat="v1"`
+# needs it without extras. rapidfuzz's LCSseq, the same algorithm, takes twice as long for lists of 100,000
+# tokens of a small vocabulary, four times of a large one, without a limit on time.
 
 
 MOST_TOKENS = 100_000
@@ -186,7 +187,9 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _block_length(block: Sequence[str], other: Sequence[str], carries: bytearray) -> int:
-    """Return the block's part of the length. `carries` holds what enters at each token of `other`, then what leaves."""
+    """Return the block's part of the length. `carries` contains the incoming bit at each token of `other`, then the
+    outgoing one.
+    """
     places: dict[str, int] = {}
     for at, token in enumerate(block):
         places[token] = places.get(token, 0) | 1 << at

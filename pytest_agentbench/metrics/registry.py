@@ -36,7 +36,7 @@ Metric = Callable[..., Any]
 """`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
 
 A coroutine function is awaited and gets the keyword `context`, a MetricContext. A metric of a trace is
-`(case: Case, artifact: RunArtifact, **kwargs) -> float | Measured | None`: None where there is nothing to measure.
+`(case: Case, artifact: RunArtifact, **kwargs) -> float | Measured | None`: None if there is nothing to measure.
 """
 
 
@@ -75,7 +75,7 @@ TOOL_USE_METRICS = (
     *RULES,
     *("soft_error_rate", "valid_call_failure_rate", "dependency_compliance", "planning_json_compliance"),
 )
-"""What is measured of every case with MCP servers."""
+"""Metrics of every case with MCP servers."""
 
 BUILTIN_METRICS: Mapping[str, str] = {
     "exact_match": "text",
@@ -122,7 +122,7 @@ M = TypeVar("M", bound=Metric)
 
 
 class Measured(NamedTuple):
-    """A score (0-1) with what explains it in JSON values, and what it cost where a model was asked."""
+    """A score (0-1) with its explanation as JSON values, and its cost if a model was asked."""
 
     score: float
     details: Mapping[str, Any] = {}
@@ -130,11 +130,11 @@ class Measured(NamedTuple):
 
 
 class MetricContext(NamedTuple):
-    """Hold what a metric that asks a model has at hand.
+    """Resources of a metric that asks a model.
 
-    `client` gives the client for a model id, None: the session's own judge; it raises ConfigError where there is none.
-    `cache` is the folder of answers that are paid for, None: nothing is kept. Where what is kept is to be asked anew,
-    `anew` holds the keys of what was since: only that counts. `remote` is the store behind the folder that other
+    `client` returns the client of a model id, None: the session's own judge; it raises ConfigError if there is none.
+    `cache` is the folder of paid answers, None: nothing is stored. If stored answers are to be replaced, `anew`
+    contains the keys of the answers stored since; only these count. `remote` is the store behind the folder that other
     machines share.
     """
 
@@ -163,10 +163,10 @@ def metric(
         def same_length(ground_truth, prediction):
             return float(len(ground_truth) == len(prediction))
 
-    `compat` registers the original's definition beside the default one. `requires` is a module that the extra `metrics`
-    installs. `samples` says that `prediction` is a sequence of texts, one per repetition. `slow` says that it may take
-    long for short texts too: a session computes it on a thread. `trace` says that it gets a case and a run of it, and
-    no texts. Raises ConfigError where another function holds the name already.
+    `compat` registers the original's definition next to the default one. `requires` is a module that the extra
+    `metrics` installs. With `samples`, `prediction` is a sequence of texts, one per repetition. `slow` metrics may take
+    long for short texts too: a session computes them on a thread. `trace` metrics get a case and a run of it instead of
+    texts. Raises ConfigError if another function has the name already.
     """
 
     def register(function: M) -> M:
@@ -193,7 +193,7 @@ def metric(
 def measure(
     spec: MetricSpec, reference: Gold, output: str | Sequence[str], metrics: Mapping[str, Metric]
 ) -> MetricResult:
-    """Return the result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0.
+    """Return the result of one metric with a case's arguments. A metric that fails has an `error`, never a score of 0.
 
     For metrics that ask no model; `measure_async` is for all. Several right answers are compared one by one.
     """
@@ -210,8 +210,8 @@ def measure(
 
 
 def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: Mapping[str, Metric]) -> MetricResult:
-    """Do as `measure`, for a metric of a trace. Where there is nothing to measure there is no score: that fails only a
-    threshold.
+    """Return the result of one metric of a trace. If there is nothing to measure it has no score, which fails a
+    threshold only.
     """
     try:
         value = find_metric(spec.name, metrics)(case, artifact, **spec.args)
@@ -327,7 +327,7 @@ ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat
 def apply(
     name: str, function: Metric, ground_truth: Gold, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
-    """Return what a metric of texts that asks no model returns, for several right answers by their rule."""
+    """Return the result of a metric of texts that asks no model, for several right answers by their rule."""
     if takes_trace(function):
         raise ConfigError(f"metric {name!r} {OF_A_TRACE}")
     if not isinstance(prediction, str) and not takes_samples(function):
@@ -349,7 +349,7 @@ def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | N
 
 
 def checked(name: str, value: Any) -> Measured:
-    """Return what a metric returned, as a score with its details. Raises ValueError where it is none from 0 to 1."""
+    """Return a metric's result as a score with details. Raises ValueError if it is not a number from 0 to 1."""
     measured = value if isinstance(value, Measured) else Measured(value)
     number = measured.score
     if not isinstance(number, (int, float, Real)) or not 0 <= float(number) <= 1:  # NaN fails the comparison
@@ -371,7 +371,7 @@ def _result(spec: MetricSpec, value: Any) -> MetricResult:
 
 
 def _failure(spec: MetricSpec, error: BaseException, usage: Usage | None = None) -> MetricResult:
-    """`usage` is what asking has used that ended with the error, None where nobody was asked."""
+    """Return a failed result. `usage` is the usage of requests before the error, None if no model was asked."""
     speaks = isinstance(error, (AgentbenchError, ValueError)) and str(error)  # a KeyError is but its key
     text = str(error) if speaks else f"{type(error).__name__}: {error}".removesuffix(": ")
     return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=text, usage=usage)
@@ -382,10 +382,11 @@ def _identity(function: Metric) -> str:
 
 
 def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
-    """Return the case's own metrics, the profile's further ones that apply, and those of every case with MCP servers.
+    """Return the case's own metrics, the profile's further ones that apply, and the metrics of every case with MCP
+    servers.
 
-    The profile's apply where there is a reference to compare with; those of a trace, where there are tools. Those that
-    name no `compat` have the profile's.
+    The profile's metrics apply if there is a reference to compare with; its metrics of a trace if there are tools.
+    Metrics without `compat` use the profile's.
     """
     metrics = case.metrics
     if profile.metrics:
@@ -411,10 +412,11 @@ def _applies(metric: MetricSpec, case: Case) -> bool:
 def refusal(
     spec: MetricSpec, metrics: Mapping[str, Metric], compat: Compat | None = None, *, checked: bool = False
 ) -> str | None:
-    """Return what is wrong with a metric as `spec` asks for it, None where nothing is. `checked`: by a check of a case.
+    """Return the mistake in a case's arguments for a metric, or None. `checked`: the metric is used by a check of a
+    case.
 
     Names of `args` are compared with the function's parameters, values with their annotations, as far as these can be
-    resolved; what a template (`{{ ... }}`) fills in is not known yet.
+    resolved. The result of a template (`{{ ... }}`) is not known yet.
     """
     compat = spec.compat or compat
     if (reason := missing_extra(spec.name, compat)) is not None:
@@ -465,7 +467,7 @@ def _refused(
 
 
 def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:
-    """Return which options the metric does not take or lacks, None where all is well."""
+    """Return the unknown or missing options of the metric as a sentence, or None."""
     signature = _signature(function)
     try:
         if signature is not None:
@@ -483,7 +485,7 @@ def _wrong_values(function: Metric, args: Mapping[str, Any]) -> str | None:
 
 
 def _signature(function: Metric) -> inspect.Signature | None:
-    """With annotations where they can be resolved; None for what has no signature."""
+    """Return the signature, with annotations if they can be resolved, or None for objects without one."""
     try:
         return inspect.signature(function, eval_str=True)
     except (NameError, AttributeError, TypeError):  # names that only type checkers know

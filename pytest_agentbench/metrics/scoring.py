@@ -39,13 +39,13 @@ def score(
     compat: Compat | None = None,
     **kwargs: object,
 ) -> float:
-    """Return what the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own
+    """Return the score, 0-1, of `prediction` against `ground_truth` by the metric `name`. `kwargs` are the metric's
     options.
 
-    `ground_truth` is a text, or what the `answer` of a dataset's row may be: a list of right answers, a number.
-    A metric that asks a model takes its id as `model` (default: OPENAI_MODEL), and the `question`; nothing is kept of
-    what it is told.
-    Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
+    `ground_truth` is a text, or any value that the `answer` of a dataset's row may have: a list of right answers, a
+    number. A metric that asks a model takes its id as `model` (default: OPENAI_MODEL), and the `question`; its votes
+    are not stored. Raises ConfigError for an unknown name, ValueError if the score is outside 0-1, and the metric's
+    exceptions.
     """
     function = find_metric(name, METRICS, compat)
     gold = ground_truth if isinstance(ground_truth, Golds) else read_gold(ground_truth)
@@ -64,9 +64,9 @@ def score(
 def _ask_alone(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what the metric returns.
+    """Return the result of a metric that asks a model, in an event loop of this call.
 
-    `kwargs` are its options, and `question` for the context. Raises what it raises.
+    `kwargs` are its options, and `question` for the context. Raises the metric's exceptions.
     """
     if not isinstance(prediction, str):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
@@ -118,7 +118,7 @@ async def _ask(
 def pass_at_k_metric(ground_truth: Gold, prediction: str | Sequence[str], **options: Any) -> Measured:
     """Return the chance that at least one of `k` samples passes (`pass_at_k`), from all the samples of `prediction`.
 
-    Options: `k` (1); `metric` (exact_match) and `threshold` (1.0) say when a sample passes; all others are that
+    Options: `k` (1); a sample passes by `metric` (exact_match) and `threshold` (1.0); all others are that
     metric's. Details: `samples`, `passed`, `scores`. Raises ValueError for fewer samples than `k`.
     """
     return _over_samples("pass_at_k", pass_at_k, ground_truth, prediction, **options)

@@ -60,19 +60,19 @@ def exact_match(ground_truth: str, prediction: str) -> float:
 def similarity(ground_truth: str, prediction: str) -> float:
     """Return the ratio of `difflib.SequenceMatcher`: twice the characters in matching blocks over all characters.
 
-    Where finding the blocks would take more than some seconds, what was not reached counts as different.
+    If the search for blocks would take more than some seconds, the rest counts as different.
     """
     return similarity_ratio(ground_truth, prediction)
 
 
 @metric("contains_answer")
 def contains_answer(ground_truth: str, prediction: str) -> float:
-    """1 where the answer stands in the prediction as whole tokens: "14", "-4" and "4/5" do not contain "4".
+    """Return 1 if the prediction contains the answer as whole tokens, else 0: "14", "-4" and "4/5" do not contain "4".
 
     Case, width, runs of white space, the forms of hyphens and quotes and the commas of thousands do not count, nor do
     markup around words of the prediction and punctuation that closes the answer. A number is one token with its sign,
     decimals and power, and so is a fraction, a range, a time or a date; Chinese, Japanese, Korean and Thai are compared
-    by character. An empty answer is contained nowhere.
+    by character. No text contains the empty answer.
     """
     answer, text = _plain(ground_truth), _plain(drop_thoughts(prediction))
     answer = _SPACED_SIGN.sub("-", answer.rstrip(_CLOSING).rstrip() or answer)
@@ -148,7 +148,8 @@ def bleu_score(ground_truth: str, prediction: str) -> float:
 
 @metric("rouge_score", requires="rouge_score")
 def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> float:
-    """F1 of the longest common subsequence of words (ROUGE-L, Lin 2004) by rouge_score; 0 where a text has no word.
+    """Return the F1 of the longest common subsequence of words (ROUGE-L, Lin 2004) by rouge_score; 0 for texts without
+    words.
 
     Scripts without blanks count by character. `stem` cuts English words to their Porter stems.
     """
@@ -160,7 +161,7 @@ def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> fl
 
 
 def f_measure(common: int, expected: int, found: int) -> float:
-    """Return the harmonic mean of precision and recall from numbers of tokens; 0 where nothing is common."""
+    """Return the harmonic mean of precision and recall from numbers of tokens; 0 without common tokens."""
     if not common:
         return 0.0
     precision, recall = common / found, common / expected
@@ -207,9 +208,8 @@ def _need(name: str) -> None:
         raise UnavailableError(reason)
 
 
-# The original benchmark's definitions (seed 001), bit for bit: `compat="v1"`. `exact_match` and `similarity` stayed.
-#
-# The recorded scores in the conformance data settle what the seed leaves open.
+# The original benchmark's definitions (seed 001), bit for bit: `compat="v1"`. `exact_match` and `similarity`
+# stayed. The recorded scores in the conformance data settle the points that the seed leaves open.
 
 
 _NUMBER = re.compile(r"-?\d+\.?\d*")
@@ -230,21 +230,23 @@ def f1_v1(ground_truth: str, prediction: str) -> float:
 
 @metric("bleu_score", compat="v1")
 def bleu_v1(ground_truth: str, prediction: str) -> float:
-    """Return the share of the prediction's lower-case words that occur in the ground truth, however often."""
+    """Return the share of the prediction's lower-case words that occur in the ground truth at any frequency."""
     expected, found = set(ground_truth.lower().split()), prediction.lower().split()
     return sum(word in expected for word in found) / len(found) if found else 0.0
 
 
 @metric("rouge_score", compat="v1")
 def rouge_v1(ground_truth: str, prediction: str) -> float:
-    """F1 of the longest common subsequence of lower-case words; 0 where one is empty."""
+    """Return the F1 of the longest common subsequence of lower-case words; 0 if one text is empty."""
     expected, found = ground_truth.lower().split(), prediction.lower().split()
     return f_measure(lcs_length(expected, found), len(expected), len(found))
 
 
 @metric("contains_answer", compat="v1")
 def contains_v1(ground_truth: str, prediction: str) -> float:
-    """1 where the lower-case answer stands anywhere in the prediction, as the empty answer always does."""
+    """Return 1 if the lower-case prediction contains the lower-case answer, else 0. The empty answer is always
+    contained.
+    """
     return float(ground_truth.strip().lower() in prediction.strip().lower())
 
 

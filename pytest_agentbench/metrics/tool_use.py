@@ -1,7 +1,7 @@
-"""Measure how a run used its tools: rates over its trace, whatever runner wrote it (seed 004, 5.1; spec/mcp.md).
+"""Measure how a run used its tools: rates over the trace of any runner (seed 004, 5.1; spec/mcp.md).
 
-Every rate is None where there is nothing to measure. A call of which nobody knows whether there was such a tool, as
-where an agent of the user's reports calls of tools that it has itself, is in no rate of names and arguments.
+Every rate is None if there is nothing to measure. Calls for which `offered` is unknown, such as calls that a user's
+agent reports itself, are in no rate of names and arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWN_AGENT = "callable"
 
 
 class Called(NamedTuple):
-    """A tool call with its result, None where none came."""
+    """A tool call with its result, None if there was none."""
 
     call: ToolCallEvent
     result: ToolResultEvent | None
@@ -53,7 +53,7 @@ def valid_tool_name_rate(case: Case, artifact: RunArtifact) -> Measured | None:
 def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
     """Return calls of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
 
-    Calls that no schema can judge, because it is broken, count on neither side. 0 where no call names a tool.
+    Calls of a tool with a broken schema count on neither side. 0 if no call names a tool.
     """
     known = _known(artifact)
     named = [call for call in known if call.offered]
@@ -73,7 +73,7 @@ def execution_success_rate(case: Case, artifact: RunArtifact) -> Measured | None
 
 @metric("soft_error_rate", trace=True)
 def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Return calls that say `{"error": ...}` without being flagged as an error / all calls."""
+    """Return calls that return `{"error": ...}` without an error flag / all calls."""
     calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
 
@@ -92,16 +92,17 @@ def valid_call_failure_rate(case: Case, artifact: RunArtifact) -> Measured | Non
 
 @metric("dependency_compliance", trace=True)
 def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
-    """Return executed calls before which all that `dependencies` of the task name for their tool had succeeded / all.
+    """Return executed calls before which all `dependencies` of the task for their tool had succeeded / all executed
+    calls.
 
-    Executed is a call of a tool of the run that has a result; one whose tool needs nothing complies. `needing` in the
-    details counts the others. None where the task declares no graph. Calls of one round are recorded before their
-    results, so that none of them counts as earlier than another.
+    A call is executed if its tool belongs to the run and it has a result; a tool without dependencies complies.
+    `needing` in the details counts the others. None if the task declares no graph. Calls of one round are recorded
+    before their results, so none of them counts as earlier than another.
     """
     required = next((graph for part in case.case_parts if (graph := part.required_calls)), None)
     if not required:
         return None
-    # Calls of invented tools never ran; where nobody knows whether a tool was offered, its result tells that it ran
+    # Calls of invented tools never ran. If `offered` is unknown, a result proves that the tool ran.
     executed = {each.call.sequence for each in calls_of(artifact) if each.result and each.call.offered is not False}
     done: set[str] = set()
     needing = complied = 0

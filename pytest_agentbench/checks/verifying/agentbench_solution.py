@@ -1,8 +1,8 @@
-"""Asks the solution what it does. For hidden tests and commands of verifiers that are `apart: true`.
+"""Client for the solution, for hidden tests and commands of verifiers that are `apart: true`.
 
-What the agent left runs in another sandbox, and only plain data comes back from there. Standard library only, Python
-3.8 or later. `python3 -m agentbench_solution PROGRAM [ARGUMENT ...]` runs a program of the solution's with this one's
-stdin, and ends as that does.
+The agent's files run in another sandbox, and only plain data comes back from there. Standard library only, Python
+3.8 or later. `python3 -m agentbench_solution PROGRAM [ARGUMENT ...]` runs a program of the solution with this
+program's stdin and exits with its status.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ _LONGEST_NAME = 100  # of a socket; Linux allows 107 bytes, macOS 103
 
 
 class SolutionError(Exception):
-    """The solution gave no result: what it raised, how it ended, or what it was killed for."""
+    """The solution gave no result: it raised, exited, or was killed."""
 
 
 class Ended(NamedTuple):
-    """A program that ended by itself; `output` is what it wrote to stdout and stderr, in order."""
+    """Result of a program that exited; `output` is its stdout and stderr, in order."""
 
     exit_code: int
     output: str
 
 
 class Solution:
-    """Solution that the agent left.
+    """The agent's solution.
 
-    Each call and run is a process of its own, of which nothing is left when it has ended.
+    Each call and each run is a new process. After it nothing of it is left.
 
-    `seconds` is how long each may take, `pythonpath` are the folders that functions are imported from.
+    `seconds` is the time limit of each, `pythonpath` are the folders that functions are imported from.
     """
 
     def __init__(self, seconds: float = 10.0, pythonpath: Sequence[str] = (".",)) -> None:
         self.seconds, self.pythonpath = seconds, list(pythonpath)
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        """Return what `module:function` returns, as JSON has it: a tuple is a list, the keys of a dict are texts.
+        """Return the result of `module:function` as JSON: a tuple becomes a list, keys of a dict become texts.
 
-        The arguments pass through JSON too. Raises SolutionError, which begins with the name of what was raised.
+        The arguments pass through JSON too. Raises SolutionError, whose text begins with the exception's name.
         """
         asked = {"function": function, "arguments": arguments, "named": named, "pythonpath": self.pythonpath}
         return self._ask("call", asked)["value"]
@@ -54,7 +54,7 @@ class Solution:
         return Ended(found["exit_code"], found["output"])
 
     def read(self, path: str) -> bytes:
-        """Return what a file holds, 8 MB at most. Raises SolutionError for what is no file, and for every link."""
+        """Return a file's text, 8 MB at most. Raises SolutionError for links and anything that is not a file."""
         return base64.b64decode(self._ask("read", {"path": path})["content"])
 
     def _ask(self, what: str, asked: Any) -> Any:

@@ -1,8 +1,9 @@
-"""The solution in a sandbox of its own: a verifier asks for what it does, and gets plain data back.
+"""The solution in a second sandbox: a verifier requests calls of it and gets plain data back.
 
-The verifier's sandbox has the hidden files and nothing that the agent left; the solution's has what the agent left, and
-neither hidden files nor a way to the verifier. The two share no folder, no process and no user that could see both:
-requests come through a socket in the verifier's own /tmp, and this process runs each of them in the solution's sandbox.
+The verifier's sandbox has the hidden files and nothing of the agent. The solution's sandbox has the agent's files, and
+neither hidden files nor a connection to the verifier. The two share no folder, no process and no user that could see
+both: requests come through a socket in the verifier's private /tmp, and this process runs each of them in the
+solution's sandbox.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ _MAX_FILE = 8 * 2**20
 
 
 class _Refused(Exception):
-    """Text that the verifier is told in place of a result."""
+    """Error text that the verifier gets in place of a result."""
 
 
 class SolutionServer:
-    """Answers the requests of one verifier. `trouble` is what the solution's sandbox failed at, which is no verdict."""
+    """Server for the requests of one verifier. `trouble` is the failure of the solution's sandbox, which is not a
+    verdict.
+    """
 
     def __init__(self, solution: Sandbox, python: str, seconds: float) -> None:
         self.trouble: SandboxError | None = None
@@ -83,7 +86,7 @@ class SolutionServer:
             return {"error": str(error)}
 
     async def _call(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        # What the solution prints by itself comes before the mark: no line of it is taken for the result.
+        # The solution's own output comes before the mark, so no line of it can be mistaken for the result.
         mark = secrets.token_hex(16)
         request = {name: asked[name] for name in ("function", "arguments", "named", "pythonpath")}
         given = json.dumps({"mark": mark, **request}).encode("ascii") + b"\n"
@@ -126,9 +129,9 @@ class SolutionServer:
 
 @asynccontextmanager
 async def serve_solution(asked: SolutionServer, verifier: Sandbox) -> AsyncIterator[Mapping[str, str]]:
-    """Answer what the verifier asks, until the block's end; yield the variables by which its programs find the way.
+    """Answer the verifier's requests until the block ends. Yield the environment variables with the socket's address.
 
-    Raises SandboxError where no socket can be had.
+    Raises SandboxError if no socket can be created.
     """
     await verifier.put(f"/tmp/{_FOLDER}/{HELPER.name}", HELPER.read_bytes())  # noqa: S108 - the sandbox's own
     folder = verifier.workspace.private_tmp() / _FOLDER

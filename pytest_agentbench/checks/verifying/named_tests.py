@@ -1,8 +1,8 @@
-"""Test ids of a verifier that its tests do not have: mistakes of the case, whatever the agent did.
+"""Find test ids of a verifier that match no test: mistakes of the case, independent of the agent.
 
-Reading the tests decides most ids and runs nothing. Ids that it cannot decide, such as those with parameters, are
-compared with what pytest collects in a sandbox, on the workspace that the agent begins with. An agent has no part in
-either, so it cannot turn its failure into a mistake of the case.
+Most ids are decided by reading the tests, without running anything. Other ids, such as those with parameters, are
+compared with the tests that pytest collects in a sandbox from the initial workspace. The agent influences neither, so
+it cannot turn its failure into a mistake of the case.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Collected(NamedTuple):
 
 
 class TestSource:
-    """The source of a test file: which tests it defines, and what their parameters depend on."""
+    """Source of a test file: the tests that it defines, and the names that their parameters depend on."""
 
     __test__ = False
 
@@ -107,7 +107,7 @@ class TestSource:
                     if isinstance(target, ast.Name):
                         meanings.setdefault(target.id, []).extend(_loaded(node.value))
             elif isinstance(node, _Function):
-                # A fixture's own parameters, and what a helper that makes parameters calls
+                # Includes parameters of fixtures, and the helpers called to make parameters.
                 meanings.setdefault(node.name, []).extend([*_parameter_names(node), *_loaded(node)])
         return frozenset(foreign), meanings
 
@@ -124,7 +124,7 @@ def _functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str
 
 
 def _parameter_names(function: _Function) -> Iterator[str]:
-    """Yield the names that a test's decorators use, and those of its fixtures."""
+    """Yield the names in the decorators of a test and of its fixtures."""
     for decorator in function.decorator_list:
         yield from _loaded(decorator)
     yield from (argument.arg for argument in function.args.args)
@@ -140,7 +140,7 @@ def _is_of_python(module: str) -> bool:
 
 
 def decide_ids(case: Case, verifier: Verifier, ids: Collection[str]) -> Mapping[str, Decision]:
-    """Return for each id whether the verifier has such a test, as far as reading its files tells."""
+    """Return for each id whether the verifier has such a test, if its source decides that."""
     return {test_id: _decide(case, verifier, normalize_test_id(test_id)) for test_id in ids}
 
 
@@ -159,7 +159,7 @@ def _decide(case: Case, verifier: Verifier, test_id: str) -> Decision:
 
 
 def _source_of(case: Case, verifier: Verifier, path: str) -> Path | str | None:
-    """Return the file or folder of the case, or the text, that lies at a path when the tests run; None if none does."""
+    """Return the case's file or folder, or the text, that is at a path when the tests run, or None."""
     hidden = {normalize_test_id(each.target): each for each in verifier.files}
     around = [target for target in hidden if path == target or path.startswith(f"{target}/")]
     if around:
@@ -242,7 +242,7 @@ def list_tests(case: Case, verifier: Verifier) -> list[str]:
 
 
 def _test_files(case: Case, verifier: Verifier) -> Iterator[tuple[str, Path | str]]:
-    """Yield the test files of the verifier by their paths: hidden ones, and those of the template that it names."""
+    """Yield the verifier's test files by path: hidden files, and files of the template that it names."""
     for hidden in verifier.files:
         target = normalize_test_id(hidden.target)
         if hidden.source is None or not hidden.source.is_dir():
@@ -271,7 +271,7 @@ def is_test_file(path: str) -> bool:
 
 
 def collected_of(reply: Mapping[str, Any]) -> Collected:
-    """Return what the driver collected. Raises SandboxError if that says nothing."""
+    """Return the tests that the driver collected. Raises SandboxError if its reply lacks them."""
     if reply["stopped"] is not None:
         raise SandboxError(f"collecting the tests was stopped: {reply['stopped']}")
     if not reply["loaded"] or reply["ended"] is None:

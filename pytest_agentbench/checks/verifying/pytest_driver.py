@@ -1,18 +1,17 @@
-"""Runs tests with pytest and says what became of each. A program of its own: `python -I -B -c THIS_TEXT`.
+"""Run tests with pytest and report each result. Started as a separate program: `python -I -B -c THIS_TEXT`.
 
 It runs on the Python of a sandbox: standard library only, Python 3.8 or later. Its stdin is one line of JSON, `{token,
 tests, collect, pythonpath, plugins, config, seconds}`. With `collect` no test is run, and the reply names all tests of
-the files. Its stdout is two lines: `{token}` before anything of the workspace can run, so that what comes after it, or
-does not, is the doing of the code under test; and in the end `{token, loaded, tests, problems, ended, exit, stopped,
-output}`.
+the files. Its stdout is two lines. The first is `{token}`, before any code of the workspace can run: a missing or wrong
+second line is then the doing of the code under test. The second is `{token, loaded, tests, problems, ended, exit,
+stopped, output}`.
 
-Two processes. The one that the caller started never imports or runs anything of the workspace. It alone has the
-caller's stdin and stdout, and reads the token only when the other process, which runs pytest and with it the code under
-test, has been split off. It says what was reported to it, and how that process really ended.
+There are two processes. The one that the caller started never imports or runs code of the workspace. Only it has the
+caller's stdin and stdout, and it reads the token after it has forked the other process, which runs pytest and the code
+under test. It reports the events that it received, and how the other process really ended.
 
-Each event that is reported is signed, with its number, by a key that the other process reads before any test is
-imported: what only has the pipe can add nothing, leave nothing out and say nothing twice. Code that tests import shares
-the memory that the key is in.
+Each event is signed, with its number, by a key that the other process reads before any test is imported. A process
+that only has the pipe can therefore add, omit or repeat nothing. Code that tests import shares the memory with the key.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def main() -> None:
     wake, wakened = os.pipe()
     os.set_blocking(wakened, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # Wakes `select` when the child ends: the ends of the other pipes may be held by what it started.
+    # Wakes `select` when the child ends: processes that it started may keep the other pipes open.
     signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
     asked, asking = os.pipe()
     events, reporting = os.pipe()
@@ -81,9 +80,9 @@ def _protect_pipes() -> None:
 
 
 def _follow_tests(child: int, sources: tuple[int, int, int], deadline: float, heard: _TestsReport) -> dict[str, Any]:
-    """Return what the tests' process reports until it has ended.
+    """Return the events of the tests' process until it has ended.
 
-    It is killed at the deadline, and where it says too much.
+    The process is killed at the deadline, and if it sends too much.
     """
     events, output, wake = sources
     selector = selectors.DefaultSelector()
@@ -209,7 +208,7 @@ def _read(source: int) -> bytes | None:
 
 
 def _kill(child: int) -> None:
-    """Kill it with what stayed in its process group."""
+    """Kill the process and the rest of its process group."""
     try:
         os.killpg(child, signal.SIGKILL)
     except OSError:  # nobody is left
@@ -260,7 +259,7 @@ class _Reports:
 def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, ...]) -> NoReturn:
     reports: _Reports | None = None
     try:
-        # A group of its own, so that all that tests start is killed with them.
+        # A separate process group, so that all processes that tests start are killed together.
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for standard in (1, 2):
@@ -300,8 +299,8 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
         *(name for name in files if os.path.exists(name)),
     ]
     wanted = tuple(options["tests"])
-    # The solution's folders come after the standard library and before what is installed: its `json.py` shadows
-    # nothing that pytest needs.
+    # The solution's folders come after the standard library and before installed packages: its `json.py`
+    # hides nothing that pytest needs.
     installed = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
 
     class Reporter:
@@ -345,7 +344,7 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
 
 
 def _root_and_shadow(path: str) -> tuple[str, str | None]:
-    """Return the folder that a test's file is imported from, and what would be imported instead of it."""
+    """Return the folder that a test's file is imported from, and the file that hides it there, or None."""
     if os.path.basename(path) == "__init__.py":
         path = os.path.dirname(path)
     while True:

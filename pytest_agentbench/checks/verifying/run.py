@@ -1,4 +1,4 @@
-"""Run verifiers on a copy of what an agent left, and try them on what is known to be wrong."""
+"""Run verifiers on a copy of an agent's files, and try them on solutions that are known to be wrong."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ VERIFY = "verify"
 async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec) -> tuple[CheckResult, ...]:
     """Return the results of the case's verifiers in its order, each from a fresh sandbox by `spec`, without network.
 
-    What the agent's work comes to is `passed` or `failed`; `error` is what kept a verifier from telling. Never raises.
+    The agent's work is `passed` or `failed`; a verifier that could not decide is an `error`. Never raises.
     """
     return tuple([_result(each, await _verify(context, sandboxes, spec, each)) for each in context.case.verify])
 
 
 def no_workspace_results(case: Case) -> tuple[CheckResult, ...]:
-    """Return the results where the answers are predictions."""
+    """Return the results for predictions, which have no workspace."""
     found = Verdict("error", "predictions are answers only: there is no workspace to verify")
     return tuple(_result(verifier, found) for verifier in case.verify)
 
@@ -94,7 +94,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
 async def _find_mistakes(
     context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier, found: Verdict
 ) -> list[str]:
-    """Return sentences about tests that did not run because there are none of their ids."""
+    """Return sentences about tests that did not run because no test has their id."""
     if verifier.pytest is None or "tests" not in found.outputs:
         return []
     ids = ids_without_tests(verifier.pytest, found.outputs["tests"])
@@ -107,11 +107,10 @@ async def _find_mistakes(
 async def find_wrong_ids(
     case: Case, verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec | None, ids: Sequence[str]
 ) -> list[str]:
-    """Return sentences about the ids of a verifier that name no test, whatever an agent does.
+    """Return sentences about a verifier's ids that match no test, independent of the agent.
 
-    Ids that reading the tests does not decide are compared with the tests that pytest collects in a sandbox, on the
-    workspace that the agent begins with; without a `spec` they count as right. Raises AgentbenchError and OSError if
-    the sandbox fails.
+    Ids that the source does not decide are compared with the tests that pytest collects in a sandbox, from the initial
+    workspace. Without a `spec` such ids count as correct. Raises AgentbenchError and OSError if the sandbox fails.
     """
     decided = await asyncio.to_thread(decide_ids, case, verifier, ids)
     missing = [test_id for test_id in ids if decided[test_id] == "missing"]
@@ -151,7 +150,7 @@ def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack
 
 
 def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution: Workspace | None) -> Content:
-    """Fill the verifier's folder and, where it has one of its own, the solution's; return what hidden files hold."""
+    """Fill the verifier's folder and, if it is separate, the solution's. Return the digests of the hidden files."""
     answer = context.artifact.final_output or ""
     if solution is None:
         return stage_workspace(context.case, verifier, context.workspace, target, answer)
@@ -169,7 +168,7 @@ async def _run(
     solution: Workspace | None,
     ask: Callable[[Sandbox, str, Mapping[str, str]], Awaitable[T]],
 ) -> T:
-    """Return what `ask` gets from the verifier's sandbox, its Python and environment; nothing of it runs any more.
+    """Return the result of `ask` on the verifier's sandbox, its Python and environment. Afterwards none of it runs.
 
     Raises SandboxError.
     """
@@ -193,7 +192,7 @@ async def _run(
 
 
 def _find_tampering(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
-    """Return what became of a hidden file that is not what it was, None where all are."""
+    """Return how a hidden file was changed, or None if all are unchanged."""
     try:
         now = hidden_content(verifier, target)
     except TreeError as error:
@@ -216,7 +215,7 @@ def _result(verifier: Verifier, found: Verdict) -> CheckResult:
 
 
 def _grading_note(verifier: Verifier) -> str:
-    """Return where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
+    """Return the solution's place during grading: another sandbox, the verifier's sandbox, or the tests' process."""
     if verifier.apart:
         return "apart"
     return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"

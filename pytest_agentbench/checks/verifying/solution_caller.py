@@ -1,7 +1,8 @@
-"""Calls one function of a solution. A program of its own: `python -I -B -c THIS_TEXT`, in the solution's sandbox.
+"""Call one function of a solution. Started as a separate program in the solution's sandbox: `python -I -B -c
+THIS_TEXT`.
 
-Its stdin is one line of JSON, `{mark, function, arguments, named, pythonpath}`. The last that it writes to stdout is
-the mark and `{value}` or `{error}`; all before it the solution printed. Standard library only, Python 3.8 or later.
+Its stdin is one line of JSON, `{mark, function, arguments, named, pythonpath}`. Its last output to stdout is
+the mark and `{value}` or `{error}`; any earlier output is the solution's. Standard library only, Python 3.8 or later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folder of a verifier: a copy of what the agent left, without what steers Python, and with hidden files."""
+"""The folder of a verifier: a copy of the agent's files without those that steer Python, plus the hidden files."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _STEERING = re.compile(
     r"|pyvenv\.cfg|\.pdbrc|.*\.(pth|egg-link|dist-info|egg-info)",
     re.IGNORECASE,
 )
-"""Names of files and folders that Python or pytest obey where they find them."""
+"""Names of files and folders that Python or pytest execute or obey wherever they find them."""
 
 _COMPILED = re.compile(r"__pycache__|.*\.py[co]", re.IGNORECASE)
-"""What Python runs in place of a source; never needed."""
+"""Compiled files, which Python runs in place of a source; never needed."""
 
 _CODE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 """A fenced block of code."""
 
 _PROCESSES = ("/proc/", "/dev/")
-"""Where a link may lead anywhere by way of a process's own folder and open files."""
+"""Folders through which a link can lead anywhere, by a process's own folder and open files."""
 
 _MAX_LINKS = 40
 
 Content = Mapping[str, str]
-"""Paths below the workspace, and what says whether they have changed."""
+"""Paths below the workspace, with a digest that reveals changes."""
 
 
 def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
-    """Write the code of the final answer to the verifier's `answer_file`, in place of what lies there.
+    """Write the code of the final answer to the verifier's `answer_file`, replacing an existing file.
 
     Raises PathRefusedError and OSError.
     """
@@ -59,14 +59,14 @@ def put_answer(verifier: Verifier, answer: str, target: Workspace) -> None:
 def stage_workspace(
     case: Case, verifier: Verifier, left: Workspace | None, target: Workspace, answer: str | None = None
 ) -> Content:
-    """Fill the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
+    """Fill the empty folder `target` from the run's files, `left` (None: no files). Slow: call it on a thread.
 
-    `answer` is the run's final answer, if the solution is to be in this folder.
+    `answer` is the run's final answer, if the solution belongs in this folder.
 
-    Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
-    agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place, and
-    links that lead to them are removed; what they hold is returned. Raises TreeError where what the run has left cannot
-    be copied, PathRefusedError and OSError for want of room, or of a hidden file.
+    Files that steer Python or pytest, and tests that the verifier names, are reset to the case's template or removed.
+    The agent's private /tmp is not copied. Then the hidden files are copied over the agent's, and links to them are
+    removed. Return the digests of the hidden files. Raises TreeError if the run's files cannot be copied,
+    PathRefusedError and OSError if a hidden file cannot, or the disk is full.
     """
     _copy_allowed(case, verifier, left, target)
     if answer is not None:
@@ -84,9 +84,9 @@ def stage_workspace(
 
 
 def copy_workspace(left: Workspace, target: Workspace) -> None:
-    """Copy what a run has left, but for its private /tmp, into the empty folder `target`.
+    """Copy a run's files, except its private /tmp, into the empty folder `target`.
 
-    Raises like `stage_workspace`.
+    Raises the exceptions of `stage_workspace`.
     """
     try:
         copy_tree(left.path, target)
@@ -99,7 +99,7 @@ def copy_workspace(left: Workspace, target: Workspace) -> None:
 
 
 def hidden_content(verifier: Verifier, target: Workspace) -> Content:
-    """Return what lies now where the hidden files were put."""
+    """Return the digests of the files that now are at the hidden files' paths."""
     found: dict[str, str] = {}
     for hidden in verifier.files:
         path = _normalize_path(hidden.target)
@@ -115,7 +115,7 @@ def hidden_content(verifier: Verifier, target: Workspace) -> Content:
 
 
 def source_digest(hidden: HiddenFile) -> str:
-    """Return the SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
+    """Return the SHA-256 of a hidden file, or of all files of a hidden folder, including executable bits."""
     if hidden.source is None:
         return hashlib.sha256(hidden.text.encode("utf-8", "replace")).hexdigest()
     if hidden.source.is_dir():
@@ -137,7 +137,7 @@ def _list_files(folder: Path) -> Content:
 
 
 def _copy_allowed(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
-    """Copy what the run has left, but for what the agent has no say in."""
+    """Copy a run's files, except those that the agent must not influence."""
     if left is not None:
         copy_workspace(left, target)
     template = () if case.workspace is None else tuple(_find_steering(case.workspace))
@@ -152,8 +152,9 @@ def _copy_allowed(case: Case, verifier: Verifier, left: Workspace | None, target
 
 
 def _deciding_paths(verifier: Verifier, root: Path) -> Iterator[str]:
-    """Yield the paths of the tests that the verifier names, of its configuration, and of what makes packages of the
-    folders from the workspace's root to these tests: pytest imports that before a test."""
+    """Yield the paths of the tests that the verifier names, of its configuration, and of the `__init__.py` files
+    from the workspace's root to these tests: pytest imports those before a test.
+    """
     if verifier.pytest is None:
         return
     tests = {_normalize_path(name.partition("::")[0]) for name in verifier.pytest.ids}
@@ -170,7 +171,7 @@ def _normalize_path(path: str) -> str:
 
 
 def _unlock(root: Path) -> None:
-    """Let this process write in all folders of a copy, whatever the agent allowed in its own."""
+    """Make all folders of a copy writable for this process, whatever modes the agent set."""
     for folder, folders, _ in os.walk(root):
         for name in folders:
             path = os.path.join(folder, name)
@@ -184,12 +185,12 @@ def _find_steering(root: Path) -> Iterator[str]:
         below = os.path.relpath(folder, root)
         named = [name for name in [*folders, *files] if _STEERING.fullmatch(name) or _COMPILED.fullmatch(name)]
         yield from (_normalize_path(f"{below}/{name}") for name in named)
-        # Outermost only: what lies below such a folder goes with it.
+        # Outermost paths only: removing a folder removes its content.
         folders[:] = [name for name in folders if name not in named]
 
 
 def _put_in_place(source: Path, path: str, target: Workspace) -> None:
-    """Put a file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
+    """Put a file or folder at the path, replacing anything there; non-folders on the way become folders."""
     _clear_path(path, target)
     names = path.split("/")
     if source.is_dir():
@@ -202,7 +203,7 @@ def _put_in_place(source: Path, path: str, target: Workspace) -> None:
 
 
 def _cut_links(verifier: Verifier, target: Workspace) -> None:
-    """Remove the links that make a hidden file the agent's: its answer would be what is expected of it."""
+    """Remove links from hidden files' paths to the agent's files: otherwise its answer would be the expected one."""
     hidden = tuple(f"{WORKSPACE}/{_normalize_path(each.target)}/" for each in verifier.files)
     links = [found.path for found in walk_tree(str(target.path), []) if hidden and found.kind == "link"]
     for path in links:
@@ -214,8 +215,9 @@ def _cut_links(verifier: Verifier, target: Workspace) -> None:
 
 
 def _resolve_in_sandbox(path: str, root: Path) -> str:
-    """Return where a path of the sandbox ends when the links of the workspace at `root` are followed, and no others."""
-    # By hand: `realpath` would follow links by this machine's folders, and end where the sandbox's do not.
+    """Resolve a path of the sandbox, following only the links of the workspace at `root`."""
+    # Not by `realpath`: it would follow links through this machine's folders, and stop at links that only the
+    # sandbox has.
     at: list[str] = []
     ahead, links = path.split("/")[::-1], 0
     while ahead:
@@ -236,7 +238,7 @@ def _resolve_in_sandbox(path: str, root: Path) -> str:
 
 
 def _clear_path(path: str, target: Workspace) -> None:
-    """Remove what lies at the path, and on the way to it what is no folder: a link is never followed."""
+    """Remove the file or folder at the path, and non-folders on the way to it; links are never followed."""
     names = path.split("/")
     for depth in range(1, len(names)):
         above = target.path.joinpath(*names[:depth])
@@ -246,7 +248,7 @@ def _clear_path(path: str, target: Workspace) -> None:
 
 
 def _mode(path: Path) -> int:
-    """0 where nothing is."""
+    """Return the mode of the path, or 0 if it does not exist."""
     try:
         return path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):

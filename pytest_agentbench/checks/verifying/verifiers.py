@@ -30,7 +30,7 @@ class _Unreadable(Exception):
 
 
 def plain_environment(sandbox: Sandbox) -> dict[str, str]:
-    """Return variables that keep a verifier's programs from obeying what lies in the workspace."""
+    """Return environment variables that keep a verifier's programs from obeying files of the workspace."""
     return {
         "HOME": private_path(sandbox, ""),
         "PYTHONNOUSERSITE": "1",
@@ -46,9 +46,9 @@ def private_path(sandbox: Sandbox, name: str) -> str:
 
 
 async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
-    """Return the verdict of the verifier's command. Raises SandboxError where the sandbox fails."""
+    """Return the verdict of the verifier's command. Raises SandboxError if the sandbox fails."""
     assert verifier.command is not None
-    # A name that cannot be guessed: code under test cannot leave a result of its own in its place.
+    # An unguessable name: code under test cannot put a result there.
     name = f"result-{secrets.token_hex(16)}.json"
     ended = await sandbox.exec(
         verifier.command,
@@ -68,7 +68,7 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
 
 
 def printed_evidence(output: str) -> dict[str, str]:
-    """Return what a verifier printed, as evidence: nothing is read from it but what the case asks for."""
+    """Return a verifier's output as evidence. Only the text that the case asks for is parsed from it."""
     return {"printed": output} if output.strip() else {}
 
 
@@ -80,7 +80,7 @@ def describe_kill(ended: ExecResult, verifier: Verifier) -> str:
 
 
 async def _read_result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
-    """Return what the command wrote to its file, None where it wrote none."""
+    """Return the content of the command's result file, or None if it wrote none."""
     try:
         found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
     except FileNotFoundError:
@@ -132,9 +132,9 @@ def choose_python(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
 
 
 async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Verdict:
-    """Return what the tests say. Raises SandboxError where the sandbox fails.
+    """Return the verdict of the tests. Raises SandboxError if the sandbox fails.
 
-    They import what lies in the folder that PYTHONPATH of the `environment` names, too.
+    They can also import from the folder that PYTHONPATH of the `environment` names.
     """
     assert verifier.pytest is not None
     reply = await _ask_driver(verifier, sandbox, python, environment, verifier.pytest.ids)
@@ -179,7 +179,8 @@ async def _ask_driver(
     ended = await sandbox.exec(
         # As text: the sandbox shows no file of this package, and none that the agent left can take its place.
         [python, "-I", "-B", "-c", _driver()],
-        # The driver ends the tests at their limit and tells which were done; this limit is for a driver that cannot.
+        # The driver stops the tests at their limit and reports the finished ones; this limit is for a driver
+        # that hangs.
         seconds=verifier.timeout_seconds + _SPARE_SECONDS,
         stdin=json.dumps(request).encode("ascii") + b"\n",
         output_limit=_REPLY_BYTES,
@@ -196,7 +197,7 @@ def _driver() -> str:
 
 def _read_reply(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
     """Return whether the driver has begun, and its reply: only lines that have the token count."""
-    # Only the driver knows the token: it says it first before any code of the agent's is imported.
+    # Only the driver knows the token, and it prints the token before any of the agent's code is imported.
     lines = [line for line in output.split("\n") if token in line]
     try:
         found = [json.loads(line) for line in lines]
@@ -206,8 +207,8 @@ def _read_reply(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
 
 
 def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
-    """Return the verdict where a driver ended without reply: the code under test ends one that has begun, all else is
-    the sandbox's fault.
+    """Return the verdict on a driver without reply. After its first line the code under test is to blame, else the
+    sandbox.
     """
     how = describe_kill(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
     if begun:
@@ -238,7 +239,7 @@ def _judge_reply(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, An
 
 
 def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every reason not to count what was reported as passed."""
+    """Yield every reason not to count tests that were reported as passed."""
     tests: dict[str, dict[str, Any]] = reply["tests"]
     if reply["stopped"] == "time-out":
         yield f"they had not ended after {verifier.timeout_seconds:g} s"
@@ -253,14 +254,14 @@ def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, An
     for name in map(normalize_test_id, wanted.ids):
         found = [test for test in tests if is_named(test, name)]
         yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
-    # Where a test failed, pytest's own status says no more than that.
+    # If a test failed, pytest's exit status adds nothing.
     all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
 
 
 def ids_without_tests(wanted: PytestTests, tests: Collection[str]) -> list[str]:
-    """Return the ids that name none of the tests."""
+    """Return the ids that match no test."""
     return [name for name in wanted.ids if not any(is_named(test, normalize_test_id(name)) for test in tests)]
 
 
@@ -270,7 +271,7 @@ def is_named(test: str, name: str) -> bool:
 
 
 def _evidence(reply: Mapping[str, Any]) -> str | None:
-    """Return what pytest marks as the error in the first message that there is, on one line; else the message's end."""
+    """Return the line that pytest marks as the error in the first message, or the end of the message."""
     messages: Sequence[str] = [message for _, message in reply["problems"]]
     messages = [*messages, *(each.get("message", "") for each in reply["tests"].values())]
     message = next(filter(None, messages), None)
@@ -281,6 +282,6 @@ def _evidence(reply: Mapping[str, Any]) -> str | None:
 
 
 def normalize_test_id(name: str) -> str:
-    """Return a test's name as pytest says it: its path without `.` and needless slashes."""
+    """Return a test id as pytest prints it: its path without `.` and needless slashes."""
     path, colons, rest = name.partition("::")
     return "/".join(part for part in path.split("/") if part not in ("", ".")) + colons + rest
