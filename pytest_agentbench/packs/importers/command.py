@@ -42,20 +42,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the cases; what did not come along goes to stderr."""
+    """Write the cases. Parts of the file that have no counterpart are listed on stderr."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.packs.importers.folders import PREDICTIONS, make_slug, write_drafts
     from pytest_agentbench.terminal_text import visible
 
     (path,) = require_existing([args.file])
-    # Of the tool that was chosen alone: each reader brings parsers of its own.
+    # Only the chosen tool's reader is imported: each reader imports parsers.
     gathered: FileContents = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
     stem = make_slug(path.name.partition(".")[0])
     folder = (args.output if args.output is not None else Path("cases", stem)).absolute()
     try:
         written = write_drafts(gathered, folder, stem) if gathered.drafts else None
     finally:
-        # Also where nothing can be written: what was lost often says why.
+        # Printed even if nothing can be written: lost rows often explain why.
         lost, notes = gathered.lost, list(dict.fromkeys(gathered.notes))
         for line in (*lost, *notes):
             print(visible(line).replace("\n", "\\n"), file=sys.stderr)

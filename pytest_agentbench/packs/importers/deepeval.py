@@ -1,6 +1,6 @@
-"""DeepEval's goldens (JSON, JSONL, CSV as its datasets are saved) as drafts.
+"""Read DeepEval's goldens (JSON, JSONL, CSV as its datasets are saved) as drafts.
 
-DeepEval keeps metrics in Python, not in these files, so only what a golden itself expects decides its case.
+DeepEval keeps metrics in Python, not in these files, so only a golden's own expectations decide its case.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _USED = {"input", "expected_output", "actual_output", *_TOOLS, "expectations", "
 
 
 def read(path: Path) -> FileContents:
-    """Return the goldens of a file. Raises ConfigError where it cannot be read at all."""
+    """Return the goldens of a file. Raises ConfigError if the file cannot be read."""
     gathered = FileContents()
     for number, row in enumerate(read_rows(path, gathered), 1):
         _add_golden(row, number, gathered)
@@ -43,7 +43,7 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
     golden: dict[str, Any] = {}
     for spelled, value in row.value.items():
         name = _CAMEL.sub("_", spelled).lower()
-        # Both spellings of a field may be there: an empty one gives way, two different ones are told.
+        # A field may have both spellings: an empty one is ignored, two different values are reported.
         if golden.get(name) not in (None, "", value) and value not in (None, ""):
             gathered.lose(row.place, f"{spelled}: found two values, {golden[name]!r:.40} and {value!r:.40}; keep one")
             return
@@ -87,7 +87,7 @@ def _add_golden(row: Row, number: int, gathered: FileContents) -> None:
 
 
 def _why_unfit(golden: Mapping[str, Any]) -> str | None:
-    """Return why a golden becomes no case; None where it does."""
+    """Return why a golden cannot become a case, or None if it can."""
     if nonblank_text(golden.get("scenario")) is not None:
         return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
     if nonblank_text(golden.get("input")) is None:
@@ -148,7 +148,7 @@ def _statement_keys(expectations: Mapping[str, Any]) -> list[str]:
 
 
 def _list_tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
-    """Yield a check for each tool by its name: DeepEval compares no more, unless it is told otherwise in Python."""
+    """Yield a check for each expected tool by its name: DeepEval compares only names unless configured in Python."""
     for name, count in Counter(tool["name"] for tool in tools or ()).items():
         often = {"min_count": count} if count > 1 else {}
         yield {"declarative": {"kind": "tool_called", "name": name, **often}}
@@ -167,7 +167,7 @@ def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: FileCont
 
 
 def _make_metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the agent is not shown and nothing is decided by; the arguments of expected tools too."""
+    """Return the fields that neither the agent sees nor a check uses, including the arguments of expected tools."""
     kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
     kept |= {name: golden[name] for name in _TOOLS if golden[name]}
     return {**kept, **(golden["additional_metadata"] or {})}

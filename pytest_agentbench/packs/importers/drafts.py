@@ -36,11 +36,11 @@ class Place:
 class Draft:
     """Case before it has an id and a file.
 
-    `messages` are `{role, content}`. `metric` is what compares the answer with `reference`; None leaves the choice to
-    the writer, unless not `compared`: then the reference is for people and judges. `checks` are
-    `{description, declarative}`, `expectations` hard ones. `files` go into the workspace. `answers` were given when the
-    case ran elsewhere; `calls` are the tool calls of that run, `{name, arguments, result}`, None if they are unknown.
-    `unfinished` says that something a person has to add is missing.
+    `messages` are `{role, content}`. `metric` compares the answer with `reference`; None leaves the choice to the
+    writer, unless not `compared`: then the reference is for people and judges. `checks` are `{description,
+    declarative}`, `expectations` hard ones. `files` go into the workspace. `answers` are from runs in the other tool;
+    `calls` are the tool calls of such a run, `{name, arguments, result}`, None if unknown. `unfinished` marks a case to
+    which a person has to add something.
     """
 
     place: Place
@@ -70,7 +70,7 @@ class Draft:
 
 @dataclass
 class FileContents:
-    """Contents of a file: `drafts`, rows that become no case (`lost`), and what cases come without (`notes`)."""
+    """Contents of a file: `drafts`, rows that cannot become a case (`lost`), and parts that cases lack (`notes`)."""
 
     drafts: list[Draft] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -103,9 +103,9 @@ class Row:
 def read_rows(
     path: Path, gathered: FileContents, inside: str = "items", only: Collection[str] | None = None
 ) -> Iterator[Row]:
-    """Yield every object of the file, with the keys `only`; what is none goes to `gathered` as lost.
+    """Yield every object of the file, with the keys `only`. Other values are added to `gathered` as lost.
 
-    A JSON document may hold its list below the key `inside`. Raises ConfigError where the file cannot be read at all.
+    A JSON document may have its list below the key `inside`. Raises ConfigError if the file cannot be read.
     """
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"{path}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -120,7 +120,7 @@ def read_rows(
 
 
 def fit_row(place: Place, value: Any, gathered: FileContents, only: Collection[str] | None = None) -> Iterator[Row]:
-    """Yield the row of a value, or none where it can be no row: that is lost."""
+    """Yield the value if it can be a row, else record it as lost."""
     if only is not None and isinstance(value, dict):
         value = {key: each for key, each in value.items() if key in only}
     reason = _row_problem(value)
@@ -131,7 +131,7 @@ def fit_row(place: Place, value: Any, gathered: FileContents, only: Collection[s
 
 
 def _row_problem(value: Any) -> str | None:
-    """Return why a value cannot be a row that is written again; None where it can."""
+    """Return why a value cannot be written as a row, or None if it can."""
     if not isinstance(value, dict):
         return f"found {json.dumps(value)[:40]}, expected an object"
     if lies_deep(value, MAX_DEPTH):
@@ -167,7 +167,7 @@ def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
                 place = Place(str(path), max(line, reader.line_num))
                 gathered.lose(place, f"this row and what follows: not valid CSV: {error}")
                 return
-            # A row may have several lines: its place is where it begins.
+            # A row may span several lines: its place is its first line.
             place, line = Place(str(path), line), reader.line_num + 1
             if header is None:
                 header = _header(place, cells)
@@ -196,12 +196,12 @@ def _large_cells() -> Iterator[None]:
 
 
 def read_document(path: Path, limit: int) -> Any:
-    """Return a JSON document's value. Raises ConfigError where it is none, or larger than `limit` bytes."""
+    """Return a JSON document's value. Raises ConfigError if it is invalid, or larger than `limit` bytes."""
     return parse_document(read_bytes(path, limit), str(path))
 
 
 def parse_document(content: bytes, file: str) -> Any:
-    """Parse the bytes of a file as JSON. Raises ConfigError where they are none."""
+    """Parse the bytes of a file as JSON. Raises ConfigError if they are invalid."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:

@@ -54,7 +54,7 @@ def write_drafts(gathered: FileContents, folder: Path, stem: str) -> WrittenFold
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
-        # Into a folder beside the wanted one, moved there at the end: nothing is left of an import that fails.
+        # Write to a folder next to the target and move it at the end: a failed import leaves nothing.
         written = _write_all(gathered, made, stem)
         if is_there:  # somebody may stand in it, so it stays the one it is
             for path in made.iterdir():
@@ -99,7 +99,9 @@ def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder
 
 
 def make_slug(name: str) -> str:
-    """Return what is left of a name that an id may have; a hash where nothing is, or where it is cut."""
+    """Return the characters of a name that an id may have; a hash replaces an empty result or is added to a
+    shortened one.
+    """
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     if plain and len(plain) <= _LONGEST_NAME:
         return plain
@@ -108,7 +110,7 @@ def make_slug(name: str) -> str:
 
 
 def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
-    """Yield each draft with a name of its own."""
+    """Yield each draft with a unique name."""
     seen: set[str] = set()
     for draft in drafts:
         first = name = make_slug(draft.name)
@@ -121,7 +123,7 @@ def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
 
 
 def _is_row(draft: Draft) -> bool:
-    """Return whether a dataset's row can say all of it."""
+    """Return whether a dataset's row can express the whole draft."""
     asks = [message["role"] for message in draft.messages] == ["user"]
     more = draft.title or draft.expectations or draft.tools or draft.files or draft.dockerfile or draft.unfinished
     one = len(draft.checks) + (draft.reference is not None and draft.compared) == 1
@@ -142,7 +144,7 @@ def _choose_dataset(draft: Draft) -> tuple[str, str | None]:
 def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Mapping[str, Any] | None) -> None:
     rows = [_make_row(name, draft) for name, draft in members]
     _write_lines(path, rows)
-    # What came with a scorer has a descriptor of its own; for the others the rows are looked at, as in `init dataset`.
+    # Drafts with a scorer have their descriptor. For the others the rows decide, as in `init dataset`.
     if metric is not None or members[0][1].checks:
         descriptor = to_yaml({"schema_version": 1, "files": [path.name], **({"metrics": [metric]} if metric else {})})
     else:
@@ -200,7 +202,7 @@ def _guess_metric(drafts: Sequence[Draft]) -> dict[str, Any] | None:
 def _write_case(
     draft: Draft, name: str, folder: Path, stem: str, guessed: dict[str, Any] | None, gathered: FileContents
 ) -> bool:
-    """Write a `test.yaml` and what belongs to it; False where it would be too large."""
+    """Write a `test.yaml` and its files. Return False if it would be too large."""
     case = _make_case(draft, f"{stem}-{name}", guessed)
     text = to_yaml(case)
     if len(text.encode()) > _LARGEST_CASE:
@@ -246,7 +248,7 @@ def _make_case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> di
     case |= _make_reference_fields(draft, guessed)
     if not draft.decided:
         case["report_only"] = True
-    # `manual` keeps a case from running unasked, until somebody has added what it lacks.
+    # `manual` excludes a case from normal runs until a person has added the missing parts.
     tags = [*draft.tags, *(["manual"] if draft.unfinished else [])]
     return case | ({"tags": tags} if tags else {}) | {"metadata": _make_metadata(draft)}
 

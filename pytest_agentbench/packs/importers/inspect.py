@@ -30,7 +30,7 @@ _SHOWN = 10
 
 
 def read(path: Path) -> FileContents:
-    """Return the samples of a file. Raises ConfigError where it cannot be read at all."""
+    """Return the samples of a file. Raises ConfigError if the file cannot be read."""
     gathered = FileContents()
     if path.suffix == ".eval":
         _add_archive(path, gathered)
@@ -65,7 +65,7 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
             continue
         if not known:
             add_sample(sample, row.place, name, path.parent, gathered, task)
-    # Epochs of a sample stand anywhere in the log: its answers are whole only now.
+    # Epochs of a sample may be anywhere in the log: only now are its answers complete.
     gathered.drafts[:] = [
         replace(draft, answers=tuple(answer.text for answer in answers[draft.name])) for draft in gathered.drafts
     ]
@@ -76,7 +76,7 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
 
 
 def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:
-    """Return scorer and system messages; what else the task did is named."""
+    """Return scorer and system messages. Other parts of the task are listed in the notes."""
     scorers = _list_scorers(header, place)
     for other in scorers[1:]:
         gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
@@ -85,7 +85,7 @@ def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) 
         name, params = str(step.get("solver")).rpartition("/")[2], step.get("params")
         params = params if isinstance(params, dict) else {}
         template = nonblank_text(params.get("template"))
-        # A template with fields is filled in as the solver runs: what was said is not in it.
+        # A template's fields are filled in as the solver runs: the log lacks the final message.
         if name == "system_message" and template is not None and "{" not in template:
             before.append({"role": "system", "content": template})
         elif name not in _PLAIN_SOLVERS:
@@ -93,7 +93,7 @@ def _read_task(header: Mapping[str, Any], place: Place, gathered: FileContents) 
         elif changed := [key for key in _OF_CHOICES if params.get(key)]:
             gathered.note(place, f"plan.steps: {', '.join(changed)} of {name} is left out")
     first = scorers[0] if scorers else {}
-    # A package may stand in front: inspect_ai/match.
+    # The name may have a package in front: inspect_ai/match.
     scorer = str(first["name"]).rpartition("/")[2] if first else None
     options = first.get("options")
     task = Task(scorer, options if isinstance(options, dict) else None, tuple(before))
@@ -116,9 +116,9 @@ def _list_scorers(header: Mapping[str, Any], place: Place) -> list[dict[str, Any
 
 
 def _read_objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
-    """Return a list of objects in a part of the log, empty where it is not there.
+    """Return a list of objects in a part of the log, empty if it is missing.
 
-    Raises ConfigError for what is none.
+    Raises ConfigError for another type.
     """
     given = header.get(part)
     found = given.get(name) if isinstance(given, dict) else given
@@ -162,7 +162,7 @@ def _read_completion(output: Mapping[str, Any]) -> str | None:
 
 
 def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:
-    """Put the texts back that the log keeps apart from a value. Raises UnfitError where one is missing."""
+    """Replace references to texts that the log stores apart from a value. Raises UnfitError if one is missing."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         attachments = sample.get("attachments")
         text = attachments.get(value.removeprefix(_ATTACHMENT)) if isinstance(attachments, dict) else None

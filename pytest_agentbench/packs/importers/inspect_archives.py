@@ -54,7 +54,9 @@ class EvalArchive:
 
     @property
     def header_name(self) -> str | None:
-        """Return the member with what all samples share. Only the log of a finished evaluation has `header.json`."""
+        """Return the archive's member with the data that all samples share. Only a finished evaluation has
+        `header.json`.
+        """
         return next((name for name in (_HEADER, _START) if name in self.archive.names), None)
 
     @property
@@ -63,7 +65,7 @@ class EvalArchive:
         return self.header_name == _HEADER
 
     def read_header(self) -> dict[str, Any]:
-        """Return what all samples share. Raises ConfigError."""
+        """Return the data that all samples share. Raises ConfigError."""
         return self._read_object(self.header_name or _HEADER)
 
     def list_samples(self, gathered: FileContents, only: Collection[str]) -> Iterator[Row]:
@@ -87,7 +89,7 @@ class EvalArchive:
                 yield from fit_row(place, value, gathered, only)
 
     def _read_chunked(self, parts: Mapping[str, str]) -> dict[str, Any]:
-        """Return a sample of several members: what it holds itself, its metadata, and its attachments by index."""
+        """Return a sample that is split into members: its own fields, its metadata, and its attachments by index."""
         sample = self._read_object(parts[_SHELL])
         if "metadata.json" in parts:
             sample["metadata"] = self._read_object(parts["metadata.json"])

@@ -30,7 +30,7 @@ _OPTIONS = {"match": {"location", "ignore_case", "numeric"}, "includes": {"ignor
 _LONGEST_PART = 255
 _IGNORED = punctuation + whitespace
 _SKIPPED = r"[\s!-/:-@\[-`{-~]*"
-"""What Inspect does not compare at the ends of an answer and its target: punctuation of ASCII, white space."""
+"""Characters that Inspect ignores at the ends of an answer and its target: ASCII punctuation, white space."""
 _SKIPPED_WORDS = r"(?:[\s!-/:-@\[-`{-~]|\b(?:an?|the)\b)*"
 """The same with English articles, which `exact` and `f1` do not compare either."""
 _ARTICLE = re.compile(r"(?:an?|the)\s+(?=\S)", re.IGNORECASE)
@@ -53,7 +53,7 @@ class Task:
 
 
 def unsupported_options(task: Task) -> Iterator[str]:
-    """Yield what the scorer does that its counterpart here does not."""
+    """Yield options of the scorer that its counterpart here does not have."""
     options = task.options or {}
     if task.scorer is None:
         return
@@ -76,7 +76,7 @@ def add_sample(
     gathered: FileContents,
     task: Task = Task(),
 ) -> Draft | None:
-    """Add the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
+    """Add the draft of a sample, whose files may be in or below `folder`. Return None if it cannot become a case."""
     try:
         draft = _make_draft(sample, place, name, folder, gathered, task)
     except UnfitError as error:
@@ -148,7 +148,9 @@ def _decide_case(targets: tuple[str, ...], choices: tuple[str, ...], task: Task)
 
 
 def _make_pattern_check(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
-    """Return what `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
+    """Return the check for `match` and `includes`: it finds one of the targets, at an end but for punctuation, or
+    anywhere.
+    """
     any_of = "|".join(regex.escape(_compared_part(target, task.scorer), literal_spaces=True) for target in targets)
     around = _SKIPPED_WORDS if task.scorer in _OF_WORDS else _SKIPPED
     pattern = {
@@ -161,7 +163,7 @@ def _make_pattern_check(targets: tuple[str, ...], location: str, task: Task) -> 
 
 
 def _compared_part(target: str, scorer: str | None) -> str:
-    """Return what of a target the scorer compares."""
+    """Return the part of a target that the scorer compares."""
     # Inspect strips punctuation and white space from both sides, but not to look for a part.
     if scorer == "includes":
         return target
@@ -277,14 +279,14 @@ def _read_content(path: str, text: str, folder: Path) -> bytes:
 
 
 def find_beside(text: str, folder: Path) -> Path | None:
-    """Return the file that a text names, None where it names none; UnfitError where it lies outside of the folder.
+    """Return the file that a text names, or None. Raises UnfitError if it is outside of the folder.
 
-    Inspect takes a text for a path where such a file is there, else for the content.
+    Inspect reads a text as a path if such a file exists, else as the content.
     """
     if not text.strip() or "\n" in text or "\0" in text or len(text) > 1000:
         return None
     top = os.path.realpath(folder)
-    # With links followed: one that leads out of the folder lies outside.
+    # Links are resolved first, so a link that leads out of the folder is outside.
     real = os.path.realpath(os.path.join(top, text))
     if not os.path.isfile(real):
         return None
@@ -301,7 +303,7 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _read_sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
-    """Return the Dockerfile, and whether there is a sandbox; a text says what a person has to do for it."""
+    """Return the Dockerfile, and whether there is a sandbox; a text describes the remaining manual work."""
     if isinstance(given, dict):  # in a log
         given = [given.get("type"), given.get("config")] if given.get("config") else given.get("type")
     if isinstance(given, str) and given.lstrip().startswith("["):

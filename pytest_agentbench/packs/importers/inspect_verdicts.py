@@ -1,4 +1,4 @@
-"""Verdicts of an Inspect log beside those that its cases here come to on the same answers."""
+"""Compare the verdicts of an Inspect log with those of the imported cases on the same answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUES = {"C": True, "I": False, "N": False}
 
 
 def read_verdict(sample: Mapping[str, Any], task: Task) -> bool | None:
-    """Return whether the log's scorer took the sample's answer for right; None if it does not say so, or for a part."""
+    """Return whether the log's scorer accepted the sample's answer, or None for other values and partial scores."""
     scores = sample.get("scores")
     named = {str(name).rpartition("/")[2]: each for name, each in scores.items()} if isinstance(scores, dict) else {}
     value = named.get(task.scorer or "")
@@ -29,9 +29,9 @@ def read_verdict(sample: Mapping[str, Any], task: Task) -> bool | None:
 
 
 def list_other_verdicts(drafts: Iterable[Draft], verdicts: Mapping[str, Sequence[bool | None]]) -> list[str]:
-    """Return the names of drafts of which an answer is decided otherwise than `verdicts`, by name and answer, say.
+    """Return the names of drafts whose verdict on an answer differs from `verdicts`, which are by name and answer.
 
-    Drafts that ask a judge, or whose metric is still to be guessed, are left out.
+    Drafts that ask a judge, or whose metric is not chosen yet, are left out.
     """
     return [
         draft.name
@@ -55,5 +55,5 @@ def _is_right(draft: Draft, answer: str) -> bool | None:
         args: dict[str, Any] = {"choices": list(draft.choices)} if draft.choices else {}
         return score(draft.metric["name"], draft.reference or "", answer, **args) >= 1.0
     except (AgentbenchError, ValueError, TimeoutError):
-        # Its run will say what is wrong with it.
+        # The case's run will report the mistake.
         return None

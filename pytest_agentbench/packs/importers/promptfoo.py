@@ -55,7 +55,7 @@ class _Config:
 
 
 def read(path: Path) -> FileContents:
-    """Return the tests of a config. Raises ConfigError where it cannot be read at all."""
+    """Return the tests of a config. Raises ConfigError if the file cannot be read."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{path}: expected promptfooconfig.yaml (or .json); a config that is code is not run")
     if path.suffix == ".json" and (results := read_results(path)) is not None:
@@ -145,7 +145,7 @@ def _add_drafts(test: PlacedValue, name: str, config: _Config, gathered: FileCon
 def _add_draft(
     test: PlacedValue, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: FileContents
 ) -> None:
-    """Add the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
+    """Add the draft of one prompt with one combination of values. Raises TemplateError if it cannot become a case."""
     options = _merge_options(test, config)
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
     values = resolve_variables(values)
@@ -189,7 +189,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
-    """Yield the assertions of a test; those of a set stand for themselves."""
+    """Yield the assertions of a test; a set is replaced by its members."""
     for spot in test.below("assert").each():
         if isinstance(spot.value, dict) and spot.value.get("type") == _SET:
             for name in ("threshold", "weight"):
@@ -230,7 +230,7 @@ def _fill_value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _find_template(reference: Any, config: PlacedValue) -> dict[str, Any]:
-    """Return what `#/assertionTemplates/name` names."""
+    """Return the template that `#/assertionTemplates/name` names."""
     found: Any = config.value
     for part in str(reference).removeprefix("#/").split("/"):
         found = found.get(part) if isinstance(found, dict) else None

@@ -1,4 +1,6 @@
-"""promptfoo's assertions as checks, expectations and references. What is code, or has no counterpart, is left out."""
+"""Convert promptfoo's assertions to checks, expectations and references. Code, and types without counterpart, are
+lost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from pytest_agentbench.errors import ConfigError
 _ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}|k<[A-Za-z_]\w*>|[bBdDfnrsStvwW]|[^A-Za-z])"
 _GROUP = r"\(\?(?:[:=!]|<[=!]|<[A-Za-z_]\w*>|-?i:)"
 _QUANTIFIER = r"(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+?])"
-# Only what both languages read alike is `same`; what matches no group is refused, never guessed.
+# `same` matches only syntax that both languages read alike. Syntax that matches no group is refused, never
+# guessed.
 _OUTSIDE = re.compile(
     rf"(?P<same>{_ESCAPE}|{_GROUP}|{_QUANTIFIER}|\((?!\?)|[^\\(*+?{{$\[])|(?P<open>\[\^?)|(?P<brace>\{{(?!\d+(?:,\d*)?\}}))|(?P<end>\$)"
 )
@@ -28,11 +31,12 @@ _SPACES = r"\s\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
 def python_pattern(pattern: str) -> tuple[str, str]:
-    r"""Return the flags (a text to put in front) and the pattern that find in Python what this one finds in JavaScript.
+    r"""Return the flags (a text to put in front) and the pattern with which Python finds the matches of a JavaScript
+    pattern.
 
-    There `$` is the very end, `\d`, `\w` and `\b` know ASCII alone, and braces that count nothing stand for themselves.
+    In JavaScript `$` is the very end, `\d`, `\w` and `\b` are ASCII only, and braces without a count are literal.
 
-    :raises ValueError: it means nothing to JavaScript, or has no counterpart.
+    :raises ValueError: it is invalid in JavaScript, or has no counterpart.
     """
     pieces: list[str] = []
     within, at = False, 0
@@ -42,7 +46,7 @@ def python_pattern(pattern: str) -> tuple[str, str]:
             raise ValueError(f"{pattern[at : at + 12]!r} is not the same in Python, or nothing in JavaScript")
         at = match.end()
         if match.lastgroup == "open" and pattern.startswith("]", at):
-            # In JavaScript an empty class is allowed; in Python a `]` right after `[` would stand for itself.
+            # JavaScript allows an empty class; in Python a `]` right after `[` is a literal.
             pieces.append("(?!)" if match[0] == "[" else r"[\s\S]")  # [] is nothing, [^] everything
             at += 1
         else:
@@ -91,7 +95,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class _Assertion:
-    """Assertion whose `value` has its variables filled in; `negated` where the type began with `not-`."""
+    """Assertion whose `value` has its variables filled in; `negated` if the type began with `not-`."""
 
     kind: str
     negated: bool
@@ -100,8 +104,7 @@ class _Assertion:
     weight: Any
 
     def texts(self) -> list[str]:
-        """Return the value as texts, none of them empty; several where the type takes several: a list, or between
-        commas."""
+        """Return the value as non-empty texts; a type with several values takes a list or commas."""
         several = self.kind.endswith(("-all", "-any"))
         value = self.value
         if isinstance(value, str):
@@ -149,9 +152,9 @@ def parse_assertion(text: str) -> dict[str, Any]:
 
 
 def add_assertion(assertion: Mapping[str, Any], value: Any, decided: Criteria) -> list[str]:
-    """Add what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
+    """Add the counterpart of an assertion, whose `value` is filled in. Return notes on its missing parts.
 
-    :raises UnmappedError: it has none.
+    :raises UnmappedError: the assertion has no counterpart.
     """
     given = str(assertion.get("type"))
     kind = given.removeprefix(_PREFIX)
@@ -186,7 +189,7 @@ def _add_check(decided: Criteria, **declarative: Any) -> None:
 
 
 def _add_pattern(decided: Criteria, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
-    # The check searches, so what must not be found is looked for from the very beginning, over all lines.
+    # The check searches, so a forbidden text is searched from the very beginning, over all lines.
     pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
     _add_check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
 
@@ -367,7 +370,7 @@ _OTHERS = (
     "search-rubric word-count "
 )
 _KNOWN = frozenset({*_MAPPED, *_HINTS, *_CODE, *_OTHERS.split()})
-"""Every type that a text may begin with; other texts are what the answer has to equal."""
+"""All assertion types that a text may begin with; another text is the expected answer."""
 _FROM_TEXT = re.compile(
     rf"(not-)?({'|'.join(sorted(map(re.escape, _KNOWN), key=len, reverse=True))})"
     r"(?:\((\d+(?:\.\d+)?)\))?(?::([\s\S]*))?"

@@ -1,4 +1,4 @@
-"""promptfoo's prompts: texts with `{{ name }}` and lists of chat messages, in the config or beside it."""
+"""promptfoo's prompts: texts with `{{ name }}` and lists of chat messages, in the config or in files next to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill_template(text: str, variables: Mapping[str, Any]) -> str:
 
     :raises TemplateError: a variable is missing, or the text needs filters or statements.
     """
-    # Texts and names in turn: what is left in the texts is code that would have to be run.
+    # Alternately texts and names. Braces that remain in the texts are code that would have to be run.
     pieces = _VALUE.split(text)
     code = next((found[0] for piece in pieces[::2] if (found := _CODE.search(piece))), None)
     if code is not None:
@@ -103,14 +103,14 @@ _ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://\S+\Z")
 
 @dataclass(frozen=True)
 class Prompt:
-    """Messages whose texts may hold variables, unless they are `filled` in. `label` is what a test names it by."""
+    """Messages whose texts may contain variables, unless they are `filled` in. Tests refer to it by `label`."""
 
     label: str
     messages: tuple[Mapping[str, str], ...]
     filled: bool = False
 
     def is_named(self, reference: str) -> bool:
-        """Return whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
+        """Return whether a test refers to the prompt: by its label, or the part of it before a colon or an asterisk."""
         before = reference[:-1] if reference.endswith("*") else f"{reference}:"
         return self.label == reference or self.label.startswith(before)
 
@@ -193,7 +193,7 @@ def _read_prompts_file(path: Path, label: str) -> Iterator[Prompt]:
 
 
 def make_prompt(text: str, label: str) -> Prompt:
-    """Return the prompt of a text; a JSON list of messages stands for these."""
+    """Return the prompt of a text; a JSON list of messages is parsed."""
     if text.lstrip().startswith("["):
         try:
             data = json.loads(text)

@@ -38,7 +38,7 @@ def read_results(path: Path) -> list[PlacedValue] | None:
 
 
 def list_answered_tests(results: list[PlacedValue], gathered: FileContents) -> Iterator[AnsweredTest]:
-    """Yield the tests that the first provider answered, each with its prompt; those of others are named."""
+    """Yield the tests that the first provider answered, each with its prompt. A note names the other providers."""
     first: str | None = None
     others: dict[str, int] = {}
     for spot in results:

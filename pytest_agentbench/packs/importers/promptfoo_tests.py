@@ -1,4 +1,4 @@
-"""promptfoo's tests: in the config, or in YAML, JSON, JSONL and CSV files beside it."""
+"""promptfoo's tests: in the config, or in YAML, JSON, JSONL and CSV files next to it."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def _list_scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Itera
 
 
 def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
-    """Return a test with what a scenario's config adds to it: fields over fields, and the assertions of both.
+    """Return a test merged with a scenario's config: its fields replace the config's, and both have their assertions.
 
-    :raises BadReferenceError: the two cannot be put together.
+    :raises BadReferenceError: the two cannot be merged.
     """
     both = {**config, **test}
     for name in ("vars", "options", "metadata"):
@@ -102,7 +102,7 @@ def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]
 
 
 def _make_row_test(cells: dict[str, str]) -> dict[str, Any]:
-    """Return a row of a table as the test that it stands for; `__` begins the columns that are no variables."""
+    """Return the test of a table's row; columns that begin with `__` are not variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     thresholds: dict[int, float] = {}
     for name, cell in cells.items():
@@ -143,7 +143,7 @@ def _parse_list(cell: str) -> list[str]:
 
 
 def merge_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> dict[str, Any]:
-    """Return a test's variables over the default ones; both may stand in files.
+    """Return a test's variables merged over the default ones; both may be in files.
 
     :raises BadReferenceError: a file cannot be used.
     """
@@ -158,7 +158,7 @@ def merge_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> di
 
 
 def list_combinations(variables: dict[str, Any], folder: Path, *, expanded: bool = True) -> list[dict[str, Any]]:
-    """Return every combination of values: a list of texts stands for each of them, a file for its text.
+    """Return every combination of values: a list contributes each of its texts, a file its text.
 
     Return one combination if not `expanded`: a list is then a value like any other.
 
@@ -177,7 +177,7 @@ def list_combinations(variables: dict[str, Any], folder: Path, *, expanded: bool
             raise BadReferenceError(f"{name}: found {value}, which is not read")
         else:
             values.append([value])
-    # One more than allowed tells that there are too many, without making them all.
+    # One more than allowed reveals that there are too many, without making them all.
     found = list(islice(product(*values), MOST_COMBINATIONS + 1))
     if len(found) > MOST_COMBINATIONS:
         raise TemplateError(f"its variables have more than {MOST_COMBINATIONS:,} combinations")

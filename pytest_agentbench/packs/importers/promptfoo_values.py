@@ -1,4 +1,4 @@
-"""Values of a promptfoo file that know where they stand, and the data files that `file://` names."""
+"""Values of a promptfoo file with their place in it, and the data files that `file://` names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import Place
 
 _OF_YAML_1_1 = re.compile(r"yes|no|on|off|[-+]?(?:[\d_]+:[\d:._]*|0[0-7_]+)", re.IGNORECASE)
-"""What YAML 1.1 takes for a boolean or a number, and 1.2 for a text (017: for 17)."""
+"""Texts of YAML 1.2 that YAML 1.1 reads as a boolean or a number (017: for 17)."""
 
 
 @dataclass(frozen=True)
 class PlacedValue:
-    """A value, the way to it from the top of its file, and what tells the place of such a way."""
+    """A value, its path from the top of its file, and the function that maps a path to a place."""
 
     value: Any
     loc: Loc
@@ -40,7 +40,7 @@ class PlacedValue:
         return f"{self.place}: {name}" if name else str(self.place)
 
     def below(self, part: int | str) -> PlacedValue:
-        """Return what a key or an index leads to; None as its value where there is nothing."""
+        """Return the value at a key or an index; its value is None if it does not exist."""
         value = self.value
         if isinstance(value, dict):
             found = value.get(str(part))
@@ -49,7 +49,7 @@ class PlacedValue:
         return PlacedValue(found, (*self.loc, part), self.locate)
 
     def each(self) -> Iterator[PlacedValue]:
-        """Yield the elements of a list; the value itself where it is none, and nothing where there is none."""
+        """Yield the elements of a list, or the value itself if it is not a list; nothing for a missing value."""
         if isinstance(self.value, list):
             yield from (self.below(at) for at in range(len(self.value)))
         elif self.value is not None:
@@ -86,7 +86,7 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
 
 
 def make_row_value(value: Any, place: Place) -> PlacedValue:
-    """Return a row of a table as a value: everything of it stands at the row's place."""
+    """Return a row of a table as a value whose parts all have the row's place."""
     return PlacedValue(value, (), lambda _: place)
 
 

@@ -9,7 +9,7 @@ import argparse
 
 from pytest_agentbench.cli.commands import Command, Parts, add_commands, run_chosen
 
-# Every part of the pack imports this module first: it knows names of modules, and imports none of them.
+# Every part of the pack imports this module first: it contains names of modules, and imports none of them.
 OPENCLAW = Command("build OpenClaw's image; make an agent from a live workspace", f"{__name__}:GROUP")
 _COMMANDS = {
     "image": Command("build the pinned image that OpenClaw runs in", f"{__name__}.image"),

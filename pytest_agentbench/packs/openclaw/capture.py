@@ -82,7 +82,7 @@ def capture_files(source: Workspace, target: Path, others: frozenset[str], redac
 
 
 def _list_files(source: Workspace, others: frozenset[str], captured: CapturedFiles) -> Iterator[str]:
-    """Yield the paths of files, sorted within each folder; notes what is left out by its name or kind."""
+    """Yield the paths of files, sorted within each folder, and note the paths that are left out by name or kind."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.workspaces.confined import PathRefusedError
 
@@ -108,7 +108,7 @@ def _list_files(source: Workspace, others: frozenset[str], captured: CapturedFil
 
 
 def _why_left_out(path: str, entry: Entry, others: frozenset[str]) -> str | None:
-    """Return why it is left out whatever it holds."""
+    """Return why a file is left out regardless of its content, or None."""
     parent, _, name = path.rpartition("/")
     if not path.isprintable():
         return "its name is no plain text"
@@ -128,9 +128,7 @@ def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _read(source: Workspace, path: str) -> tuple[bytes, bool]:
-    """Return what the file holds, and whether its owner may execute it. Raises PathRefusedError for one that is too
-    large.
-    """
+    """Return the file's content, and whether its owner may execute it. Raises PathRefusedError if it is too large."""
     from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 
     with source.open_read(path) as file:
@@ -164,7 +162,7 @@ def _write(path: Path, content: bytes, is_program: bool) -> None:
 
 _CONFIG = "openclaw.json"
 _OPENCLAWS_OWN = (_CONFIG, "state/openclaw.sqlite", "agents/*/agent", "agents/*/sessions")
-"""Of these OpenClaw's own folder has one or more. Its configuration may lie elsewhere."""
+"""OpenClaw's own folder contains one or more of these. Its configuration may be elsewhere."""
 _SHOWN = 50
 
 
@@ -189,7 +187,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the agent, whole or not at all, and say what is in it and what is not."""
+    """Write the agent, whole or not at all, and list its files and the omitted ones."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.packs.openclaw.live_config import choose_agent, list_secrets, make_captured_agent, read_live
     from pytest_agentbench.store.redaction import Redactor
@@ -217,7 +215,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_places(workspace: Path, config: Path | None, target: Path, force: bool) -> None:
-    """Raise ConfigError for what is no workspace, and for a target that stands in the way."""
+    """Raise ConfigError if the source is not a workspace or the target exists already."""
     from pytest_agentbench.errors import ConfigError
 
     if not workspace.is_dir():
@@ -254,14 +252,14 @@ def _replacing(target: Path) -> Iterator[Path]:
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # two folders deep, where nothing looks for agents
+        # Two folders deep, where nothing looks for agents.
         with tempfile.TemporaryDirectory(prefix=".capture-", dir=target.parent) as temporary:
             folder, replaced = Path(temporary, target.name), Path(temporary, "replaced", target.name)
             folder.mkdir()
             yield folder
             if os.path.lexists(target):
                 replaced.parent.mkdir()
-                # No folder can be renamed over one that holds something: the old one waits beside it.
+                # A folder cannot be renamed over a non-empty one: the old one is moved aside first.
                 target.rename(replaced)
             try:
                 folder.rename(target)
@@ -274,7 +272,7 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 
 def _write_agent_file(agent: CapturedAgent, folder: Path, target: Path) -> None:
-    """Write agent.yaml. Raises ConfigError where it would not load."""
+    """Write agent.yaml. Raises ConfigError if it could not be loaded again."""
     import yaml
 
     from pytest_agentbench.cli.schema import schema_line

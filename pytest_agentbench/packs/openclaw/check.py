@@ -1,4 +1,4 @@
-"""Check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
+"""Check `openclaw_workspace_file_present`: the agent wrote a file with the required text."""
 
 from typing import Annotated, Literal, Self
 
@@ -27,7 +27,7 @@ def _require_inside(path: str) -> str:
 
 
 class OpenclawWorkspaceFilePresent(CheckSpec):
-    """The agent created or changed the file at exactly `relative_path`, with what `contains*` ask of its text."""
+    """The agent created or changed the file at exactly `relative_path`, and its text meets `contains*`."""
 
     beyond_answers = True
 
@@ -35,7 +35,7 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
     relative_path: Annotated[Text, AfterValidator(_require_inside)]
     """Its place in the workspace."""
     contains: Text | None = None
-    """What its text has to hold."""
+    """Text that the file must contain."""
     contains_all: tuple[Text, ...] = ()
     """Texts that it has to hold, each of them."""
     contains_any: tuple[Text, ...] = ()
@@ -53,8 +53,8 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
         return (self.relative_path,)
 
     def check(self, context: CheckContext) -> Verdict:
-        """Pass where the workspace diff of an OpenClaw run has the file: created, changed or renamed to that path."""
-        # Of the workspace's diff, not its files: what the agent found there already is no work of its.
+        """Pass if the workspace diff of an OpenClaw run has the file: created, changed or renamed to that path."""
+        # The diff counts, not the files: files that existed before the run are not the agent's work.
         path, changed = self.relative_path, context.artifact.changed_files
         if context.artifact.runner_type != "openclaw":
             raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")

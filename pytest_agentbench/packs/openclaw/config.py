@@ -1,7 +1,7 @@
-"""Settings of OpenClaw: `agents/<id>/agent.yaml` beside `workspace/`, sections of run profiles and of suites.
+"""Settings of OpenClaw: `agents/<id>/agent.yaml` with a folder `workspace/`, sections of run profiles and of suites.
 
-A session whose run profile has the section loads this module alone, for its values are checked and are part of the
-profile's fingerprint whatever the cases are. So nothing here may import the runner, nor anything of containers.
+A session whose run profile has the section imports only this module: its values are validated and are part of the
+profile's fingerprint for any case. So it must not import the runner or anything about containers.
 """
 
 import os
@@ -64,18 +64,18 @@ class OpenClawFragments(Record):
     agent: dict[str, Any] = Field(default_factory=dict)
     """`agents.list[0]`: id, and prompt as `systemPromptOverride`."""
     model_defaults: ModelDefaults = Field(default_factory=ModelDefaults)
-    """The model's aliases and parameters; the suite says which model it is."""
+    """The model's aliases and parameters; the suite names the model."""
 
 
 class AgentFile(ConfigFile):
-    """An OpenClaw agent: fragments of its configuration, with a workspace beside."""
+    """An OpenClaw agent: fragments of its configuration. Its workspace is the folder next to the file."""
 
     agent_id: Slug
     """The name of its folder."""
     title: Text
     """For people."""
     description: str | None = None
-    """What it is for."""
+    """Purpose of the agent, for people."""
     tags: Tags = ()
     """Free tags."""
     openclaw: OpenClawFragments = Field(default_factory=OpenClawFragments)
@@ -114,8 +114,8 @@ class AgentFile(ConfigFile):
 
 
 def find_model_fields(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    """Yield all in a part of openclaw.json that would lead to another model than the run's, however deep it stands:
-    where, and what to say.
+    """Yield all fields in a part of openclaw.json, at any depth, that would select another model than the run's: the
+    path and the explanation.
     """
     below: Iterable[tuple[int | str, object]] = ()
     if isinstance(fragment, dict):
@@ -131,14 +131,16 @@ def find_model_fields(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
 
 
 def _explain_model_field(name: str, value: object) -> str | None:
-    """Return why a field leads to a model of the agent's; None where it does not: suite or --model names it."""
+    """Return why a field selects a model of the agent, or None if it does not: only the suite or --model may select
+    one.
+    """
     if value is None:
         return None
     if name in _FALLBACKS and value != "none":
         return f"{name} is not supported: a run executes against exactly one model"
     if name in _ENDPOINTS:
         return "an agent brings no endpoint and no key: models.yaml says how the run's model is reached"
-    # A mapping with fallbacks is looked into instead, so that the error stands at the fallbacks.
+    # A mapping with fallbacks is searched instead, so that the error is at the fallbacks.
     if _MODEL.fullmatch(name) and not (isinstance(value, dict) and _FALLBACKS & value.keys()):
         return "an agent cannot set the model; the suite or --model does"
     return None
@@ -167,7 +169,7 @@ def _find_workspace_problems(fragments: OpenClawFragments) -> Iterator[tuple[Loc
 
 
 def find_agent_file(root: ConfigRoot, name: str) -> Path:
-    """Return where the agent of that id or path is declared. Raises ConfigError as `ConfigRoot.run_profile`."""
+    """Return the path of the agent with this id or path. Raises ConfigError as `ConfigRoot.run_profile` does."""
     return root.find(AGENT_KIND.folder, str(root.path / name) if is_path(name) else name)
 
 
@@ -205,7 +207,7 @@ def _selects_something(selection: CaseSelection) -> CaseSelection:
 
 
 class AgentAssignment(Record):
-    """Cases that an agent of its own runs."""
+    """Assignment of an agent to cases."""
 
     agent_id: AgentName
     """A folder of `agents/`, or its path."""
@@ -221,7 +223,7 @@ class SuiteOpenClaw(Record):
 
 
 def find_assigned_agent(settings: SuiteOpenClaw, case_id: str, tags: Collection[str]) -> str | None:
-    """Return the agent that the suite assigns to a case, None where it assigns none."""
+    """Return the agent that the suite assigns to a case, or None."""
     agents = [
         each.agent_id for each in settings.agent_assignments if _list_assigned(each.case_selection, {case_id: tags})
     ]
@@ -316,7 +318,7 @@ OPENCLAW: ProfileSection[OpenClawRunProfile | None] = ProfileSection(
     OpenClawRunProfile | None,
     "The OpenClaw runtime.",
     default=lambda: None,
-    # of the rest, each run's own fingerprint covers what can change it
+    # Each run's own fingerprint covers the rest.
     fingerprint=lambda block: block and {"agent": os.path.basename(block.agent_id), "image": block.image},
     problems=_find_floating_image,
     excess=_find_other_block,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenClawAgent:
-    """Agent of a run: agent.yaml as `file`, its `path`, the `workspace` beside it, and the run profile's block."""
+    """Agent of a run: agent.yaml as `file`, its `path`, its `workspace`, and the run profile's block."""
 
     file: AgentFile
     path: Path
@@ -31,21 +31,21 @@ class OpenClawAgent:
 
     @property
     def openclaw_id(self) -> str:
-        """Return what OpenClaw itself calls the agent: `openclaw.agent.id`, else the id of the folder."""
+        """Return OpenClaw's own id of the agent: `openclaw.agent.id`, else the id of the folder."""
         return str(self.file.openclaw.agent.get("id") or self.file.agent_id)
 
     @property
     def prompt(self) -> str | None:
-        """Return its prompt, `openclaw.agent.prompt`; None where it has none."""
+        """Return the agent's prompt, `openclaw.agent.prompt`, or None."""
         prompt = self.file.openclaw.agent.get("prompt")
         return None if prompt is None else str(prompt)
 
 
 RELAY_PORT = 18790
-"""Where the container's own end of the way to the model listens, on its loopback."""
+"""Loopback port in the container on which its relay to the model listens."""
 
 BASE_URL = f"http://127.0.0.1:{RELAY_PORT}/v1"
-"""What OpenClaw knows of the model's endpoint."""
+"""Endpoint of the model in OpenClaw's configuration."""
 
 PROMPT_KEY = "systemPromptOverride"
 """The agent's field for its prompt, which versions since 2026.9 do not know."""
@@ -58,7 +58,8 @@ _PRIMARY_PARAMS = "primary_params"
 def merge_model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
     """Return the request parameters of the run's model.
 
-    The agent's `model_defaults.primary_params` < the model's own < the settings', where a None removes one.
+    Precedence, lowest first: the agent's `model_defaults.primary_params`, the model's own, the settings'. None removes
+    one.
     """
     merged = {
         **_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
@@ -82,28 +83,29 @@ def adapt_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, A
 
 
 def model_ref(model: Model) -> str:
-    """Return what OpenClaw calls the model: `<provider>/<requested_model>`."""
+    """Return OpenClaw's name of the model: `<provider>/<requested_model>`."""
     return f"{_name_provider(model)}/{model.requested_model}"
 
 
 def make_openclaw_config(
     agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any], *, prompt_override: bool
 ) -> dict[str, Any]:
-    """Return the whole of openclaw.json. It holds no key: the model is reached through the run's relay.
+    """Return the whole of openclaw.json. It contains no key: the model is reached through the run's relay.
 
-    The agent's fragments are merged in; the workspace and the one model are the run's own. `prompt_override` says
-    whether the agent's prompt is written. An `agents_defaults.sandbox` that is a text, as the reference has it, is left
-    out: no version takes it, and the container is the sandbox. `identity` is never written.
+    The agent's fragments are merged in; the workspace and the single model are the run's. The agent's prompt is written
+    if `prompt_override`. An `agents_defaults.sandbox` that is a text, as in the reference, is left out: no version
+    accepts it, and the container is the sandbox. `identity` is never written.
     """
     fragments, ref = agent.file.openclaw, model_ref(model)
     defaults = {name: value for name, value in fragments.agents_defaults.items() if not _is_old_sandbox(name, value)}
     return {
         "agents": {
             "defaults": {
-                # Or OpenClaw writes files of its own into the workspace, which would stand in every run's diff.
+                # Otherwise OpenClaw writes its own files into the workspace, which would be in every run's
+                # diff.
                 "skipBootstrap": True,
                 **defaults,
-                # Behind the agent's own defaults, so that these cannot replace what is the run's.
+                # After the agent's defaults, so that these cannot replace the run's values.
                 "workspace": WORKSPACE,
                 "model": {"primary": ref},
                 "models": {ref: _make_model_entry(agent, parameters)},
@@ -161,7 +163,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 CONTROL = "/run/agentbench"
-"""Where the folder lies in the container."""
+"""Path of the control folder in the container."""
 
 CONFIG_NAME = "openclaw.json"
 # In the container's private /tmp: sessions of two runs never meet.
@@ -175,7 +177,7 @@ ENVIRONMENT = MappingProxyType(
         "NO_COLOR": "1",
     }
 )
-"""All the variables that OpenClaw gets beside the container's own."""
+"""Environment variables of OpenClaw in addition to the container's."""
 
 
 def make_mount(folder: Path) -> Mount:
@@ -191,7 +193,7 @@ _NAMES = (PROMPT_FILE, "IDENTITY.md", "SOUL.md", "TOOLS.md", "USER.md")
 STANDARD_FILES: Mapping[str, str] = MappingProxyType(
     {name: f"# {name.removesuffix('.md')}\n\n(This agent has no {name}.)\n" for name in _NAMES}
 )
-"""What stands for each file that is missing: the same in every run, so that OpenClaw writes none of its own."""
+"""Content for each missing standard file: equal in every run, so that OpenClaw does not write its own."""
 
 
 def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: bool) -> None:
@@ -199,7 +201,7 @@ def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: 
 
     Raises ConfigError for an AGENTS.md that nothing can be put into, OSError for want of room.
     """
-    # Before the first look at the workspace: what is filled in here is no change of the agent's.
+    # Before the first snapshot of the workspace: added files do not count as the agent's changes.
     for name, text in STANDARD_FILES.items():
         if workspace.kind(name) is None:
             workspace.write_text(name, text)

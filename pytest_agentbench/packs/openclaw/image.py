@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _NPM_OPTIONS = ("--omit=optional", "--omit=peer", *NPM_OPTIONS)
-"""OpenClaw's first call, in the image, does what install scripts would."""
+"""OpenClaw's first start, during the build, does the work of install scripts."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DOCKERFILE = f"""\
@@ -49,21 +49,21 @@ _COMPILE = files("pytest_agentbench.packs.openclaw") / "openclaw_compile.mjs"
 RECIPE = hashlib.sha256(repr((NODE, _NPM_OPTIONS, NOT_NEEDED, _DOCKERFILE, _COMPILE.read_text())).encode()).hexdigest()[
     :12
 ]
-"""Tells images that were built otherwise."""
+"""Hash of the build recipe, which identifies images of other recipes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Parts of an image: `context` is a folder with a Dockerfile and what it adds."""
+    """Parts of an image: `context` is a folder with a Dockerfile and the files that it adds."""
 
     context: Path
     node_version: str
 
 
 def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) -> Staged:
-    """Put together in an empty folder what the image is built of. `tell` gets a line a step.
+    """Collect the image's build context in an empty folder. `tell` gets a line for each step.
 
-    Raises UnavailableError where nothing can download Node, SandboxError for a step that fails or finds no room.
+    Raises UnavailableError if Node cannot be downloaded, SandboxError if a step fails or the disk is full.
     """
     try:
         wheel, openclaw = folder / "wheel", folder / "openclaw"
@@ -95,7 +95,7 @@ NAME = "localhost/agentbench-openclaw"
 BASE = "debian:12.12-slim"
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._/:-]*:\w[\w.-]{0,99}", re.ASCII)
-"""Engines take a few more. Told before the download: some find a bad name only when they build."""
+"""Engines accept a few more tags. Checked before the download: some engines refuse a bad name only when they build."""
 
 _LABEL = "pytest-agentbench.openclaw"
 _NODE, _BASE, _BASE_ID, _RECIPE = (f"{_LABEL}.{part}" for part in ("node", "base", "base-id", "recipe"))
@@ -131,7 +131,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the image unless it is there; say what is done, a line a step."""
+    """Build the image unless it exists; print a line for each step."""
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
     tag = args.tag or f"{NAME}:{args.version}"
@@ -148,9 +148,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _why_outdated(made: LocalImage, tag: str, version: str, base_name: str, base: LocalImage | None) -> str | None:
-    """Return why the image is to be built anew; None where it need not be. A base that is gone is taken for unchanged.
+    """Return why the image must be built again, or None. A missing base counts as unchanged.
 
-    Raises ConfigError for an image that is not ours.
+    Raises ConfigError for an image that this command did not build.
     """
     from pytest_agentbench.errors import ConfigError
 
@@ -204,7 +204,7 @@ def _build_image(builder: ImageBuilder, tag: str, version: str, base_name: str, 
 
 
 def _pull(builder: ImageBuilder, name: str) -> LocalImage:
-    """Return the base, pulled. Raises UnavailableError where it is not to be had."""
+    """Return the pulled base image. Raises UnavailableError if it cannot be pulled."""
     from pytest_agentbench.errors import SandboxError
 
     _tell(f"pulling {name}")
@@ -215,8 +215,8 @@ def _pull(builder: ImageBuilder, name: str) -> LocalImage:
 
 
 def _read_version(builder: ImageBuilder, name: str) -> str:
-    """Return what `openclaw --version` prints in a container as runs have it. Raises SandboxError where it does not
-    run.
+    """Return the output of `openclaw --version` in a container with a run's settings. Raises SandboxError if it
+    fails.
     """
     from pytest_agentbench.errors import SandboxError
 

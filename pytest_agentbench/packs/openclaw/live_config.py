@@ -71,8 +71,8 @@ def read_live(path: Path) -> LiveConfig:
 
 
 def list_secrets(live: LiveConfig) -> dict[str, str]:
-    """Return what the configuration says below names of keys, for `Redactor.know_values`. Words of a setting are no
-    keys.
+    """Return the configuration's values below names of keys, for `Redactor.know_values`. Words of a setting are left
+    out.
     """
     return {
         f"{number} {name}": text
@@ -83,9 +83,9 @@ def list_secrets(live: LiveConfig) -> dict[str, str]:
 
 
 def choose_agent(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
-    """Return the id of the agent that works in the workspace, else of that with `agent_id`; None where none are listed.
+    """Return the id of the agent that works in the workspace, else `agent_id` if listed; None if no agents are listed.
 
-    Raises ConfigError where it cannot be told.
+    Raises ConfigError if it is ambiguous.
     """
     from pytest_agentbench.errors import ConfigError
 
@@ -135,7 +135,7 @@ def make_captured_agent(live: LiveConfig | None, name: str | None, agent_id: str
 
 
 class _Fragment:
-    """A part of the configuration: what of it is `kept`, and the paths of what is not."""
+    """A part of the configuration: the `kept` part, and the paths of omitted fields."""
 
     def __init__(self, fragment: Mapping[str, Any], place: str, redactor: Redactor) -> None:
         from pytest_agentbench.packs.openclaw.config import find_model_fields
@@ -148,7 +148,7 @@ class _Fragment:
         secret = set(_find_keys(_drop_fields(fragment, decided), redactor))
         self.kept: dict[str, Any] = _drop_fields(fragment, decided | secret)
         self.left_out, self.with_keys = (
-            # Only the top of what is left out is named, not each field below it.
+            # Only the top of an omitted part is named, not each field below it.
             sorted(
                 {redactor.text(".".join([place, *map(str, loc)])) for loc in locs if not locs & _list_ancestors(loc)}
             )
@@ -171,7 +171,7 @@ def _drop_fields(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
 
 
 def _find_keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
-    """Yield where keys stand, as names or as values."""
+    """Yield the places of keys, by name or by value."""
     below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, each in below:
         if isinstance(name, str) and redactor.text(name) != name:
@@ -196,7 +196,7 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
-    """Return what the agent's primary model is also called."""
+    """Return the alias of the agent's primary model."""
     model = entry.get("model") or defaults.get("model")
     primary = model.get("primary") if isinstance(model, Mapping) else model
     return _mapping(_mapping(defaults.get("models")).get(str(primary))).get("alias")

@@ -1,4 +1,4 @@
-"""Tell a run's gateway what OpenClaw writes in its own way (2026.9.6)."""
+"""Rules of a run's gateway for the peculiarities of OpenClaw's requests (2026.9.6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STAMPS = (
     (re.compile(r"^Current date: \d{4}-\d\d-\d\d$", re.MULTILINE), "Current date: [date]"),
     (re.compile(r" \| host=[^|\n]* \| os=[^|\n]* \| "), " | host=[host] | os=[os] | "),
 )
-"""What is another one in each run: the time, the date, the container's name and the machine's kernel."""
+"""Texts that differ in each run: the time, the date, the container's name and the machine's kernel."""
 
 
 def make_policy(model: Model) -> GatewayPolicy:
@@ -41,11 +41,10 @@ def make_policy(model: Model) -> GatewayPolicy:
 
 
 def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-    """Return the tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it
-    names.
+    """Return the tool of a call and its arguments: a call of the wrapper counts as a call of the tool that it names.
 
-    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. What it takes for it in another form, as some
-    models write it, stays the wrapper's own call.
+    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. A call in another form, as some
+    models write it, counts as a call of the wrapper.
     """
     wrapped = call.arguments or {}
     tool, arguments = wrapped.get("id"), wrapped.get("args", {})
@@ -56,7 +55,7 @@ def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
 
 
 def _is_error(content: str, name: str) -> bool:
-    """Return whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
+    """Return whether a result has the form in which OpenClaw reports a failed tool; the protocol has no error flag."""
     # Its three forms
     if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
         return True

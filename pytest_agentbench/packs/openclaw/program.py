@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 _MOST_OBJECTS = 100_000
-"""How many are looked at: what an agent writes behind its reply may be made to take long."""
+"""Maximum number of objects examined: an agent may print many after its reply."""
 
 _SHOWN = 2000
 _LAST_LINES = 12
@@ -36,10 +36,10 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Turn as OpenClaw tells it. `text` are its payloads, joined by blank lines.
+    """Turn as OpenClaw reports it. `text` are its payloads, joined by blank lines.
 
-    `error` is why the turn failed, None where it did not; `timed_out` that OpenClaw's own time limit ended it.
-    `account` is what it counted: usage, tools, ids.
+    `error` is why the turn failed, or None; `timed_out` is set if OpenClaw's own time limit ended it.
+    `account` has its counts: usage, tools, ids.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Reply:
 
 
 def find_reply(output: str) -> Reply | None:
-    """Return the last reply that begins a line of the output; None where there is none.
+    """Return the last reply that begins a line of the output, or None.
 
     A reply is a JSON object with `payloads` and `meta`, or one with `ok: false` and `error`.
     """
@@ -59,7 +59,7 @@ def find_reply(output: str) -> Reply | None:
 def find_json_objects(output: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin at a line's first character, the last one first.
 
-    None of their own further lines begins with a brace, as in everything that `JSON.stringify` writes.
+    No later line of such an object begins with a brace, as `JSON.stringify` indents them.
     """
     # With a line end in front, so that the first line is found like all others.
     decoder, text = json.JSONDecoder(), f"\n{output}"
@@ -95,7 +95,7 @@ def _read(found: Mapping[str, Any]) -> Reply | None:
 
 
 def _read_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Reply:
-    """Return a turn by OpenClaw's own rules (`agent exec`): what counts as failed and what as timed out."""
+    """Return a turn by OpenClaw's own rules (`agent exec`) for failures and time-outs."""
     timed_out = meta.get("stopReason") == "timeout" or meta.get("timeoutPhase") is not None
     failed = meta.get("error") is not None or meta.get("stopReason") == "error" or meta.get("aborted") is True
     errors = [each for each in payloads if each.get("isError") is True]
@@ -150,20 +150,20 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 _SECONDS = 120.0
-# By which engines and shells say that a program cannot be executed, or is not there.
+# Exit statuses of engines and shells for a program that is missing or not executable.
 _MISSING = (126, 127)
 _AGENT, _DEFAULTS, _MODEL = ("openclaw", "agent"), ("openclaw", "agents_defaults"), ("openclaw", "model_defaults")
 
 
 Issues = tuple[Mapping[str, Any], ...]
-"""What `openclaw config validate` has against a configuration, each with `path` and `message`."""
+"""Problems that `openclaw config validate` finds in a configuration, each with `path` and `message`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Findings about an image's OpenClaw: its `version` as it says it, and the `config` (openclaw.json) that it takes.
+    """Findings about an image's OpenClaw: its `version`, and the `config` (openclaw.json) that it accepts.
 
-    `prompt_file` says that it takes no prompt there: the agent's prompt is to be the head of its AGENTS.md.
+    With `prompt_file` it accepts no prompt in the configuration: the prompt goes to the head of the agent's AGENTS.md.
     """
 
     version: str
@@ -172,7 +172,7 @@ class Examined:
 
 
 class Examiner:
-    """Examiner of images with configurations: each pair once, in a container of its own, however many runs need it."""
+    """Examiner of images with configurations: each pair once, in a separate container, for all runs that need it."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -181,9 +181,9 @@ class Examiner:
     async def examined(
         self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any]
     ) -> Examined:
-        """Return what runs of this agent on this model are to know. `parameters` are those of `merge_model_parameters`.
+        """Return the findings for runs of this agent on this model. `parameters` are those of `merge_model_parameters`.
 
-        Raises UnavailableError for an image without OpenClaw, ConfigError where OpenClaw refuses the configuration,
+        Raises UnavailableError for an image without OpenClaw, ConfigError if OpenClaw refuses the configuration,
         SandboxError.
         """
         key = (spec, _encode(make_openclaw_config(agent, model, parameters, prompt_override=True)))
@@ -195,7 +195,7 @@ class Examiner:
         return await asyncio.shield(known)
 
     async def close(self) -> None:
-        """End what is still being examined."""
+        """Cancel unfinished examinations."""
         tasks = [task for task in self._examined.values() if not task.done()]
         for task in tasks:
             task.cancel()
@@ -223,7 +223,7 @@ class Examiner:
                 self._sandboxes.workspaces.remove(workspace)
         if issues:
             raise make_located_error(agent.path, (_locate_issue(issue, version) for issue in issues))
-        # `prompt_override` is the loop's last one: False where the version does not know the field.
+        # `prompt_override` has the loop's last value: False if the version does not know the field.
         return Examined(version, config, prompt_file=not prompt_override and agent.prompt is not None)
 
 
@@ -232,7 +232,7 @@ def _encode(config: Mapping[str, Any]) -> bytes:
 
 
 def _may_work_now(task: asyncio.Task[Examined]) -> bool:
-    """Return whether what failed may succeed at the next try: a configuration and an image stay as they are."""
+    """Return whether a failed examination may succeed at the next try; a bad configuration or image stays bad."""
     return task.cancelled() or not isinstance(task.exception(), ConfigError | UnavailableError | None)
 
 
@@ -246,12 +246,12 @@ async def _find_version(sandbox: Sandbox, spec: SandboxSpec) -> str:
             )
         if done.exit_code != 0:
             raise SandboxError(f"`{program} --version` failed in {spec.image}: {_describe_end(done)}")
-    # Warnings of Node's stand above it.
+    # Node's warnings precede the JSON.
     return done.output.strip().splitlines()[-1] if done.output.strip() else "unknown"
 
 
 async def _find_issues(sandbox: Sandbox) -> Issues:
-    """Return what OpenClaw has against the configuration in the control folder, empty where it takes it."""
+    """Return OpenClaw's problems with the configuration in the control folder, [] if it is accepted."""
     done = await _run(sandbox, ["openclaw", "config", "validate", "--json"])
     if done.exit_code == 0:
         return ()
@@ -271,7 +271,7 @@ def _describe_end(done: ExecResult) -> str:
 
 
 def _locate_issue(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
-    """Return the field of agent.yaml that an issue comes from, and what to say there."""
+    """Return the field of agent.yaml that an issue comes from, and the message there."""
     path, message = str(issue.get("path")), str(issue.get("message"))
     loc: tuple[str, ...] = ("openclaw",)
     if path.startswith("agents.defaults.models"):

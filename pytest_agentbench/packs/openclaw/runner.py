@@ -1,4 +1,4 @@
-"""Runner `openclaw`, as case files that name it are read: what runs it is imported where something runs."""
+"""Runner `openclaw` for reading case files. The code that runs it is imported with the first run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OpenClawRunner(RunnerKind):
         return await run_turns(case, context)
 
     def open(self, parts: SessionParts) -> OpenClawRuns:
-        """Return what runs of OpenClaw share."""
+        """Return the state that runs of OpenClaw share."""
         from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
 
         return OpenClawRuns(parts)
@@ -55,7 +55,7 @@ class OpenClawRunner(RunnerKind):
         list_turn_texts(case)
 
     def context_problems(self, hints: Any) -> Iterator[tuple[Loc, str]]:
-        """Yield what `input.context.openclaw` has beside a good `expected_artifact`."""
+        """Yield problems of `input.context.openclaw`: an invalid `expected_artifact`, unknown fields."""
         if not isinstance(hints, dict):
             yield (), f"found {hints!r}, expected a mapping"
             return

@@ -49,7 +49,7 @@ class _SharedFolder:
 
 @dataclass(frozen=True, slots=True)
 class OpenClawRun:
-    """Preparation of a run: its agent, and what its image was found to be, None before that was looked at."""
+    """Preparation of a run: its agent, and the findings about its image, None before the examination."""
 
     agent: OpenClawAgent
     examined: Examined | None = None
@@ -67,14 +67,14 @@ class OpenClawRuns(RunnerSession):
         self._lending = threading.Lock()
 
     async def close(self) -> None:
-        """End what is still being examined."""
+        """Cancel unfinished examinations."""
         await self._examiner.close()
 
     def prepare(self, request: RunRequest) -> Prepared:
-        """Return the run's agent, what of it and of its container can change the run, and where it works.
+        """Return the run's agent, the identity of it and of its container, and its workspace.
 
-        Raises UnavailableError where the run profile says nothing of OpenClaw, ConfigError for an agent that is not
-        there, or wrong, and for a workspace that no run can get a copy of.
+        Raises UnavailableError if the run profile has no section for OpenClaw, ConfigError for a missing or invalid
+        agent, and for a workspace that cannot be copied.
         """
         agent = self.agent(request)
         return Prepared(
@@ -101,7 +101,9 @@ class OpenClawRuns(RunnerSession):
         return self._agents[key][1]
 
     def _identity(self, request: RunRequest, agent: OpenClawAgent) -> dict[str, Any]:
-        """Return the part of the run's fingerprint; the time limit only where the case may expect it to be reached."""
+        """Return the part of the run's fingerprint. It contains the time limit only if the case may expect a
+        time-out.
+        """
         settings = request.profile.sandbox_settings
         # Without agent.yaml's `identity`, which is written nowhere, and the sandbox's type, which is a container.
         identity: dict[str, Any] = {
@@ -119,10 +121,10 @@ class OpenClawRuns(RunnerSession):
 
     @asynccontextmanager
     async def _template(self, request: RunRequest, agent: OpenClawAgent, context: RunContext) -> AsyncIterator[Path]:
-        """Lend the folder that the run's workspace starts as a copy of. What it needs, the image says first.
+        """Lend the folder from which the run's workspace is copied. The image is examined first, for its requirements.
 
-        Raises ConfigError where OpenClaw in that image refuses the configuration that the agent comes to,
-        UnavailableError for an image without OpenClaw, SandboxError.
+        Raises ConfigError if OpenClaw in that image refuses the agent's configuration, UnavailableError for an image
+        without OpenClaw, SandboxError.
         """
         parameters = merge_model_parameters(agent, request.model, RunnerSettings.model_validate(dict(request.settings)))
         examined = await self._examiner.examined(context.needs_sandbox(), agent, request.model, parameters)
@@ -137,15 +139,15 @@ class OpenClawRuns(RunnerSession):
 
     @contextmanager
     def folder(self, agent: OpenClawAgent, over: Path | None, prompt_file: bool) -> Iterator[Path]:
-        """Lend the folder that workspaces are to start as a copy of: the agent's own, the case's `over` it, what lacks.
+        """Lend a template of workspaces: the agent's files, the case's files `over` them, and missing standard files.
 
-        An agent's goes with the session, one with a case's when no run has it any more. Entering and
-        leaving take their time: for threads.
+        An agent's template lives until the session ends, one with a case's files until no run uses it. Entering and
+        leaving are slow: call them on threads.
 
-        Raises ConfigError for what cannot be copied, or is not what runs' fingerprints cover, SandboxError.
+        Raises ConfigError for files that cannot be copied or differ from those in runs' fingerprints, SandboxError.
         """
         key = (agent.workspace, over, agent.prompt if prompt_file else None)
-        # Held while a folder is made: the second run waits for the copy and makes none of its own.
+        # Held while a folder is made: a second run waits for the copy instead of making another.
         with self._lending:
             if key not in self._folders:
                 self._folders[key] = _SharedFolder(self._make_folder(agent, over, prompt_file))
@@ -165,7 +167,7 @@ class OpenClawRuns(RunnerSession):
             for template in (agent.workspace, over):
                 if template is not None:
                     fill_workspace(workspace, template)
-                    # What was edited since the fingerprint was taken would be run under the wrong one.
+                    # Files edited after the fingerprint was computed would run under the wrong fingerprint.
                     if template_digest(template) != self.parts.template_digest(template):
                         raise changed_meanwhile(template)
             complete_workspace(workspace, agent, prompt_file)
@@ -179,9 +181,9 @@ class OpenClawRuns(RunnerSession):
 
 def make_openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
     """Return the container of a run: the image of the profile's `openclaw` block, with the network and the limits of
-    its `sandbox`, whatever type that is.
+    its `sandbox` of any type.
 
-    Raises UnavailableError where there is no such block, or no engine for containers here.
+    Raises UnavailableError without such a block, or without a container engine.
     """
     block = profile.section(OPENCLAW)
     if block is None:
@@ -213,4 +215,4 @@ def _list_engines(profile: RunProfile) -> Iterator[str]:
 
 
 NEEDS = PackNeeds(_list_containers, _list_engines)
-"""What `agentbench doctor` looks for."""
+"""Requirements that `agentbench doctor` checks."""

@@ -56,12 +56,12 @@ def list_turn_texts(case: Case) -> list[str]:
 
 
 def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit: float, turn: str) -> RunEnd | None:
-    """Return how the run ended with this turn, None where the turn succeeded.
+    """Return how the run ended with this turn, or None if the turn succeeded.
 
-    `limit` is that of all turns together, in seconds. Raises ProviderError where it failed because the model's provider
-    did.
+    `limit` is the time of all turns together, in seconds. Raises ProviderError if the turn failed because of the
+    model's provider.
     """
-    # First, whatever was written before: the turn had not ended.
+    # First, because the turn had not ended, regardless of its output.
     if done.killed == "time-out" and gateway.outage is not None:
         raise gateway.outage
     if done.killed == "time-out":
@@ -72,7 +72,7 @@ def judge_turn(done: ExecResult, reply: Reply | None, gateway: Gateway, *, limit
         return _make_end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
     if reply is not None and reply.error is None and done.exit_code == 0:
         return None
-    # Before OpenClaw's own words, which tell an outage as a failure of the agent's.
+    # Before OpenClaw's own message, which describes an outage as a failure of the agent.
     return gateway.find_end(answered=False) or _explain_failure(done, reply, turn)
 
 
@@ -102,11 +102,11 @@ _OUTPUT_BYTES = 8 * 2**20
 async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
 
-    Where no setting says how long one request to the model may take, that is as long as the whole run may.
+    Without a setting for it, one request to the model may take as long as the whole run.
 
-    The trace has each turn's message, the tool calls that its model asked for with their results, and OpenClaw's
-    answer; a runner event `turn` holds what OpenClaw itself counted. Raises ProviderError where a turn failed because
-    the model's provider did, UnavailableError, ConfigError and SandboxError.
+    The trace has each turn's message, the tool calls that its model requested with their results, and OpenClaw's
+    answer; a runner event `turn` contains OpenClaw's own counts. Raises ProviderError if a turn failed because of
+    the model's provider, UnavailableError, ConfigError and SandboxError.
     """
     if context.client is None or context.model is None:
         raise UnavailableError("the runner openclaw needs a model: name one with --model")
@@ -181,7 +181,7 @@ class _Session:
             # --local: in this process, without a gateway, channels and cron.
             *("openclaw", "agent", "--local", "--json"),
             *("--agent", self.agent.openclaw_id),
-            # One for all turns: OpenClaw goes on with what it keeps below STATE.
+            # One container for all turns: OpenClaw continues with its files below STATE.
             *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
             # Our own limit comes first: OpenClaw's counts the time in which its requests wait, too.
             *("--timeout", str(math.ceil(max(0.0, turn_time.left) + LONGEST_STAND))),
@@ -212,7 +212,7 @@ def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined:
 
 
 def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> None:
-    """Write what the container reads there. Raises SandboxError where it cannot be written."""
+    """Write the container's input files. Raises SandboxError if a file cannot be written."""
     # The configuration is the one that was examined, byte for byte: another might be refused in the middle of a run.
     given = {
         CONFIG_NAME: examined.config,
@@ -229,13 +229,13 @@ def _write_inputs(folder: Path, examined: Examined, texts: Sequence[str]) -> Non
 
 @asynccontextmanager
 async def _container(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
-    """Yield the run's container. In the end it is stopped, and then what OpenClaw kept for itself is removed."""
+    """Yield the run's container. At the end stop it and then remove OpenClaw's own files."""
     try:
         yield await context.sandbox((make_mount(folder),))
     finally:
         await context.stop_sandbox()
         try:
-            # Behind the stop: until then what runs in there may write.
+            # After the stop: until then processes in the container may write.
             await context.in_thread(partial(_remove_own_folders, context))
         except (OSError, PathRefusedError) as error:
             context.trace.event("state_not_removed", reason=str(error))
