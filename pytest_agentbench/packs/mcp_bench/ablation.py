@@ -49,13 +49,15 @@ Completions = Sequence[Mapping[str, Sequence[float]]]
 def compute_cv_over_judges(runs: Completions) -> float | None:
     """Return how far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
 
-    Runs that fewer than two judges have scored tell nothing; None where all are such.
+    Runs with fewer than two judges are left out. None if no run is left.
     """
     return mean_known([cv_percent([mean_of(scores) for scores in judges.values() if scores]) for judges in runs])
 
 
 def compute_cv_over_shuffles(runs: Completions) -> dict[str, float]:
-    """Return how far each judge differs from itself: the same over its own iterations. Single ones tell nothing."""
+    """Return how far each judge differs from itself, by the same formula over its iterations. Single ones are left
+    out.
+    """
     judges = dict.fromkeys(judge for scored in runs for judge in scored)
     found = {judge: mean_known([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
     return {judge: cv for judge, cv in found.items() if cv is not None}
@@ -77,7 +79,7 @@ async def ask_verdict(
     options: Mapping[str, Any],
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[JudgeVerdict]:
-    """Return one verdict on the run of an MCP task, asked again where the reply breaks the contract."""
+    """Return one verdict on the run of an MCP task. An invalid reply is asked for again."""
     send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
     return await ask(send, messages, parse_tool_use, backoff_seconds)
 
@@ -96,7 +98,7 @@ class StoredTask(NamedTuple):
 
 
 class AskedJudge(NamedTuple):
-    """A model that judges, and what goes into each of its requests."""
+    """A judge model with its settings for each request."""
 
     model: Model
     options: Mapping[str, Any]
@@ -118,7 +120,7 @@ def list_stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
             if kind != "run" or aside is not None:
                 continue
             run = load_run(output, f"{folder.path}/{name}")
-            # Folders are named by slugs: only the run itself says whose it is.
+            # Folders are named by slugs, so only the run itself has its model's id.
             if run.case_id == case.case_id and run.status == "success" and run.run_id not in seen:
                 seen.add(run.run_id)
                 found[case.case_id].append(StoredTask(case, run))
@@ -151,9 +153,9 @@ class _VerdictRequest:
 
 
 class Judging:
-    """Judging of all runs by all judges; verdicts of models that are no scripts are kept and not paid for again.
+    """Judging of all runs by all judges. Verdicts are stored and not paid for again, except for scripted models.
 
-    `asked` and `reused` count verdicts, `usage` is what was asked for in this call.
+    `asked` and `reused` count verdicts; `usage` is that of the requests of this call.
     """
 
     def __init__(self, judges: Sequence[AskedJudge], profile: EvaluationProfile, output: Path) -> None:
@@ -165,7 +167,7 @@ class Judging:
         self._redacts = profile.security_policy.redact_secrets
         self._kept = Judgements(output, self._redactor if self._redacts else None)
         said = profile.section(MCP_TASKS)
-        # The shuffled pipeline shuffles, whatever the profile says: it is what the plain one is compared with.
+        # The shuffled pipeline always shuffles, whatever the profile sets: the plain one is compared with it.
         shuffled = said.model_copy(update={"shuffle": "axes"}) if said.shuffle == "none" else said
         self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
             "plain": (_with_judging(profile, said.model_copy(update={"shuffle": "none"})), 1),
@@ -174,7 +176,7 @@ class Judging:
 
     @property
     def usage(self) -> Usage:
-        """Return the tokens and the money of this call; unknown where one of its requests does not tell."""
+        """Return the tokens and the money of this call; unknown if any request's usage is unknown."""
         # A sum with an unknown part is unknown, not lower.
         return reduce(add, self._usages) if self._usages else Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
@@ -183,7 +185,7 @@ class Judging:
         return sum(self._find_kept(wanted) is None for task in tasks for wanted in self._list_requests(task))
 
     async def scores(self, tasks: Sequence[StoredTask], endpoints: Endpoints) -> list[Scores]:
-        """Return what the judges give each run, in order."""
+        """Return the judges' scores of each run, in order."""
         # Within a run all verdicts are asked for at once, six for each judge; the client's own limits hold besides.
         at_once = asyncio.Semaphore(_RUNS_AT_ONCE)
 
@@ -213,7 +215,7 @@ class Judging:
                     yield _VerdictRequest(pipeline, iteration, judge, messages, key)
 
     def _find_kept(self, wanted: _VerdictRequest) -> JudgeVerdict | None:
-        # A script costs nothing, and may say something else by now.
+        # A scripted verdict costs nothing, and the script may have changed.
         return None if wanted.judge.model.scripted else self._kept.find_scores(wanted.key)
 
     async def _get_verdict(

@@ -1,6 +1,6 @@
-"""`agentbench mcp ablation`: what shuffled prompts and averaging do to judges (seed 004, 6.4, Table 7).
+"""`agentbench mcp ablation`: the effect of shuffled prompts and averaging on judges (seed 004, 6.4, Table 7).
 
-`human.jsonl`: how far people agree with what judges gave, a line for each annotator, task and pipeline.
+`human.jsonl`: how far people agree with the judges' scores, a line for each annotator, task and pipeline.
 
     {"annotator": "ann", "case_id": "bench.task_1", "pipeline": "shuffled", "agreement": 2}
 
@@ -74,7 +74,7 @@ def read_ratings(path: Path) -> list[Rating]:
 
 
 def group_agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
-    """Return what was said of each pipeline, of these tasks."""
+    """Return the agreements for these tasks by pipeline."""
     found: dict[Pipeline, list[int]] = defaultdict(list)
     for rating in ratings:
         if rating.case_id in case_ids:
@@ -130,7 +130,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; what kept runs from being scored goes to stderr."""
+    """Print the table; reasons why runs could not be scored go to stderr."""
     from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, list_stored_tasks
 
     ratings = read_ratings(args.human) if args.human is not None else []
@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if len(counted) == len(scores) else 1
 
 
-# -- what there is to judge, and who judges
+# -- the runs to judge, and the judges
 
 
 def _find_tasks(paths: list[Path]) -> list[Case]:
@@ -240,7 +240,7 @@ async def _judge_tasks(judging: Judging, tasks: Sequence[StoredTask]) -> list[Sc
 def _compute_figures(
     judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]
 ) -> dict[str, Any]:
-    """Return everything that is printed. Unknown is None."""
+    """Return all printed figures. Unknown is None."""
     from pytest_agentbench.packs.mcp_bench.ablation import compute_cv_over_judges, compute_cv_over_shuffles
 
     said = group_agreements(ratings, {each.task.case.case_id for each in scores})

@@ -1,6 +1,6 @@
-"""Grade runs of MCP tasks: by the rules of their calls and by what judges say of how tools were used (spec/mcp.md).
+"""Grade runs of MCP tasks: by rules on their calls and by judges' scores of tool use (spec/mcp.md).
 
-Sessions load this with the first MCP task; the judge and its prompts only where somebody judges.
+Sessions import this with the first MCP task, and the judge and its prompts only if a judge is configured.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ToolUseGrader(Grader):
         return {MCP_TASK: case.part(McpTask), "tool_use_judge": make_identity(job.plan.evaluation_profile)}
 
     def undecided(self, case: Case) -> str:
-        """Return what to say of a task without a judge."""
+        """Return the reason why a task without a judge is undecided."""
         return _UNDECIDED
 
     def assessment(
@@ -94,12 +94,12 @@ def _grade(case: Case, artifact: RunArtifact, metrics: Sequence[MetricResult], j
 def measure_tool_use(
     task: McpTask, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None
 ) -> ToolUse:
-    """Return what the tables say of a run of an MCP task.
+    """Return the figures of a run of an MCP task for the tables.
 
-    `overall` is the mean of the rules and the three axes; without calls, and so without rules, that of the axes; None
-    without a judge: rules alone do not tell whether the task was done.
+    `overall` is the mean of the rules and the three axes; without calls there are no rules, and it is the mean of the
+    axes. None without a judge: rules alone cannot decide whether the task was done.
     """
-    # Names that no server offers are the agent's inventions, whatever server they begin with.
+    # Names that no server offers are the agent's inventions, even with a known server's prefix.
     called = {call.name for call in artifact.tool_calls if call.offered is not False}
     used = [server for server in task.servers if any(name.startswith(f"{server}:") for name in called)]
     scores = {metric.name: metric.score for metric in metrics}

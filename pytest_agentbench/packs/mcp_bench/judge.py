@@ -54,7 +54,7 @@ TOOL_USE_FORMAT = structured(
     }
     | {name: {"type": "number", "description": "1 to 10."} for name in TOOL_USE_DIMENSIONS},
 )
-"""The `response_format` of a request. Ranges stand in descriptions, as not every endpoint takes `minimum`."""
+"""The `response_format` of a request. Ranges are in descriptions, as not every endpoint accepts `minimum`."""
 
 _Reasoning = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 # Strict: neither true nor "7" is a score (spec/mcp.md).
@@ -77,9 +77,10 @@ class _Reply(ReplyPart):
 
 
 def parse_tool_use(text: str) -> JudgeVerdict:
-    """Return the verdict in a reply, its overall score the mean of the six; the reasoning is each dimension's evidence.
+    """Return the verdict in a reply. The overall score is the mean of the six; the reasoning is each dimension's
+    evidence.
 
-    Raises InvalidReply unless every score is a number from 1 to 10, and every reasoning says something.
+    Raises InvalidReply unless every score is a number from 1 to 10, and every reasoning has text.
     """
     reply = read_json(text, _Reply).model_dump()
     dimensions = {
@@ -99,8 +100,8 @@ def aggregate_tool_use(
 ) -> JudgeResult:
     """Return each dimension aggregated as `aggregate` does it, all 1-10; `overall` is the mean of the six.
 
-    `spread` and `cv_percent` are over the iterations that count; both say nothing where there is only one.
-    Raises ValueError where no iteration succeeded.
+    `spread` and `cv_percent` are over the counted iterations; both are None for a single one.
+    Raises ValueError if no iteration succeeded.
     """
     sizes = sample_sizes or {}
     result = aggregate(
@@ -150,19 +151,19 @@ def _compute_cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> f
     by_judge: dict[str, list[float]] = defaultdict(list)
     for judge_id, verdict in verdicts:
         by_judge[judge_id].append(task_completion(verdict))
-    # Each judge by itself: how far judges differ from each other is a figure of its own, `judges_cv_percent`.
+    # Each judge is computed alone: the difference between judges is a separate figure, `judges_cv_percent`.
     found = [cv for scores in by_judge.values() if (cv := cv_percent(scores)) is not None]
     return mean(found)
 
 
 TOOL_USE_REPETITIONS = 5
-"""Iterations of a judge run that does not say how many it wants."""
+"""Default number of iterations of a judge run."""
 
 
 def make_assessment(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Assessment:
-    """Return how the run of an MCP task is judged; secrets are removed by `redact` from what is sent."""
+    """Return the assessment for the run of an MCP task; `redact` removes secrets from requests."""
     return Assessment(
         messages=make_judge_messages(case, artifact, profile, redact),
         response_format=TOOL_USE_FORMAT,
@@ -180,9 +181,7 @@ def make_assessment(
 
 
 def make_identity(profile: EvaluationProfile) -> dict[str, Any]:
-    """Return what can change a verdict on an MCP task beside the task and what the profile says: the prompt, our
-    defaults.
-    """
+    """Return the identity of verdicts on MCP tasks besides task and profile: the prompt and our defaults."""
     return {
         "prompt": PROMPT_VERSION,
         "method": _choose_method(profile),

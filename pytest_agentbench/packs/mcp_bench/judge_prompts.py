@@ -1,6 +1,6 @@
 """Request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
 
-What comes before the rubric is the same in every iteration, so that providers can keep it.
+The text before the rubric is equal in every iteration, so that providers can cache it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
 
 
-# Characters shown at most; the middle of what is longer is left out. Where there is much, everything is shown shorter.
+# Maximum characters shown of each part; the middle of a longer text is left out. Many parts are each shown
+# shorter.
 MAX_ACTIVITY = 120_000
 MAX_EVENT = 4_000
 MAX_SAID = 1_000
-"""Of what the agent says on the way: its plans say again what its calls are."""
+"""Maximum characters of the agent's messages before its answer: its plans repeat its calls."""
 MIN_EVENT = 300
-"""What is left of an event where there are very many; beyond that the events in the middle are left out."""
+"""Characters left of an event if there are very many; beyond that the events in the middle are left out."""
 _DELIMITERS = 130
-"""About what a block takes beside its text."""
+"""Approximate characters of a block in addition to its text."""
 MAX_TOOLS = 40_000
 MAX_DESCRIPTION = 300
 MIN_DESCRIPTION = 40
@@ -60,7 +61,7 @@ def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
 
 
 def make_tools_note(descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a run's `request` keeps of the tools that were offered, for judges: `descriptions` are by id."""
+    """Return the offered tools as a run's `request` stores them for judges: `descriptions` are by id."""
     lines = {name: _shorten_line(description, MAX_DESCRIPTION) for name, description in descriptions.items()}
     return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
 
@@ -73,7 +74,7 @@ def _list_task(case: Case, wording: JudgeWording) -> Parts:
     detailed = task.detailed if task is not None else None
     if not detailed:
         yield wording.concrete_missing
-    # With `task_text: detailed` the agent was asked this very text, which stands above already.
+    # With `task_text: detailed` the agent's question was this very text, which is above already.
     elif any(detailed.strip() in message.content for message in case.messages):
         yield wording.concrete_given
     else:
@@ -112,7 +113,7 @@ def _list_execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
 
 
 def _list_activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
-    """Return calls, results and what the agent said on the way, in order, each with the number of its round."""
+    """Return calls, results and the agent's messages, in order, each with the number of its round."""
     round_event, final_output = artifact.round_event, artifact.final_output
     events = [event for event in artifact.trace if _is_shown(event, round_event, final_output)]
     limit = min(MAX_EVENT, max(MIN_EVENT, MAX_ACTIVITY // max(1, len(events))))
@@ -139,9 +140,9 @@ def _list_activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[i
 
 
 def _is_shown(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
-    """Return whether an event is part of the execution: calls, results, beginnings of rounds, what the agent said."""
+    """Return whether an event is part of the execution: calls, results, beginnings of rounds, the agent's messages."""
     if isinstance(event, MessageEvent):
-        # The final answer has a block of its own, and would be shown twice.
+        # The final answer has a separate block, and would be shown twice.
         return event.role == "assistant" and bool(event.content.strip()) and event.content != final_output
     if isinstance(event, RunnerEvent):
         return event.name == round_event
@@ -153,7 +154,7 @@ def _format_arguments(call: ToolCallEvent) -> str:
 
 
 def _list_tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
-    """Yield a line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
+    """Yield a line for each offered tool: its id and, as far as there is room, its server's description."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
         yield wording.tools_unknown
@@ -200,7 +201,8 @@ def shuffled(rubric: Sequence[Axis], how: Shuffle, case_id: str, iteration: int)
     axes = _shuffle(orders, [replace(axis, scales=_shuffle(orders, axis.scales)) for axis in rubric])
     if how == "axes":
         return axes
-    # Bands are drawn last, from the same generator: with and without them, axes and dimensions stand alike.
+    # Bands are drawn last, from the same generator: axes and dimensions have the same order with and without
+    # them.
     return tuple(_shuffle_bands(orders, axis) for axis in axes)
 
 
@@ -213,15 +215,15 @@ def _shuffle(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
 
 
 PROMPT_VERSION = 1
-"""Part of every verdict's identity: raised when the wording, the order or what is shown of a run changes."""
+"""Part of every verdict's identity: raise it if the wording, the order or the shown part of a run changes."""
 
 
 def make_judge_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
-    """Return what makes an iteration's system and user message, by its number from 1.
+    """Return the function that makes an iteration's system and user message, by its number from 1.
 
-    Secrets are removed by `redact`.
+    `redact` removes secrets.
     """
     settings = profile.section(MCP_TASKS)
     wording = read_judge_wording(settings.language)

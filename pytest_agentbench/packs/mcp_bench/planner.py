@@ -51,11 +51,11 @@ def _as_boolean(given: object) -> object:
 
 
 class PlannedCall(ReplyPart):
-    """Call as the planner wrote it: the tool's name, and its arguments, empty where none are given."""
+    """Call as the planner wrote it: the tool's name, and its arguments, empty if it wrote none."""
 
     tool: Annotated[str, Field(min_length=1)]
     parameters: Annotated[
-        # Models write null where a tool takes no arguments.
+        # Models write null for a tool without arguments.
         dict[str, Any], AfterValidator(_finite), BeforeValidator(lambda given: {} if given is None else given)
     ] = Field(default_factory=dict)
 
@@ -72,10 +72,10 @@ def parse_plan(text: str) -> Plan:
     """Return the plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in other
     text.
 
-    Where `should_continue` is false, also as a text, the tools beside it are not even looked at. Raises InvalidReply
-    with everything that is wrong.
+    If `should_continue` is false, also as a text, the tools in the plan are ignored. Raises InvalidReply
+    with all mistakes.
     """
-    # Two forms, one after the other: beside `"should_continue": false` the tools may be anything.
+    # Two forms, tried in turn: with `"should_continue": false` the tools may have any value.
     found = read_json_object(text, embedded_keys=("should_continue", "planned_tools"))
     decision = validate_form(found, _Decision)
     calls = tuple(validate_form(found, _Calls).planned_tools) if decision.should_continue else ()
@@ -141,9 +141,9 @@ async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOu
 
 
 class Information:
-    """Knowledge of all rounds so far. What the model condensed of it stands for what it was before.
+    """Knowledge of all rounds so far. A text that the model condensed replaces the original.
 
-    The trace keeps each result whole; its runner events `summary` and `compression` hold what became of it here.
+    The trace has each result whole; its runner events `summary` and `compression` contain the condensed texts.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Information:
         return [part for parts in self._rounds for part in parts]
 
     async def add(self, number: int, plan: Plan, outputs: Sequence[ToolOutput]) -> None:
-        """Add a round: its reasoning, its calls, and what they came to. Raises ProviderError."""
+        """Add a round: its reasoning, its calls, and their results. Raises ProviderError."""
         said, limit = self._prompts.wording, self._settings.summarise_over_tokens
         results = list(dict.fromkeys(output.content for output in outputs))  # equal ones are summarised once
         shortened = dict(zip(results, await together(map(self._shorten, results)), strict=True))
@@ -177,7 +177,7 @@ class Information:
             label = said.result_label.format(number=nth, round=number)
             parts.append(Block(label, f"{self._cut(_format_call(call), limit)}\n-> {how}\n{content}"))
         self._rounds.append(parts)
-        # What requests will hold is counted, delimiters and labels included.
+        # Tokens of the request's text are counted, including delimiters and labels.
         if self._counter.count(self._prompts.plain(self.parts)) > self._settings.information_tokens:
             await self._compress()
 
@@ -189,9 +189,9 @@ class Information:
         return await self._condense("summary", self._prompts.summary(result, limit), result, limit)
 
     async def _compress(self) -> None:
-        """Condense all that is known to half of what it may be."""
-        # Half, for what is condensed to the limit itself would be condensed again in the next round. And not more than
-        # one reply may hold.
+        """Condense all knowledge to half of its limit."""
+        # Half, because a text at the limit itself would be condensed again in the next round. And not more
+        # than one reply may contain.
         target = min(self._settings.information_tokens // 2, self._settings.summary_tokens)
         pieces = self._pieces()
         share = max(target // len(pieces), 1)
@@ -219,7 +219,7 @@ class Information:
         return pieces
 
     async def _condense(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
-        """Return what the model made of `original`, cut to the length it was asked for; else the beginning of
+        """Return the model's condensed text of `original`, cut to the requested length, or else the beginning of
         `original`.
         """
         reply = await self._asker.ask(purpose, messages, self._settings.summary_tokens)
@@ -239,7 +239,7 @@ def _format_call(call: PlannedCall) -> str:
 MAX_ATTEMPTS = 3
 """How often a plan is asked for before the run has failed."""
 REQUEST_SECONDS = 300.0
-"""Limit of a request where the settings give none: a plan of 12,000 tokens takes minutes."""
+"""Default seconds of a request: a plan of 12,000 tokens takes minutes."""
 PLANNER_CONTRACT = "planner_contract"
 """The code of a run that failed as no plan kept the contract."""
 
@@ -249,12 +249,12 @@ _QUOTED_REPLY = 20_000
 async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Run a case with tools by Algorithm 1 of the paper (seed 004, 3.1).
 
-    1. Each round the model plans the calls of that round, knowing what earlier rounds have found. A plan that does not
-       keep the contract is asked for again with what is wrong, up to MAX_ATTEMPTS times; then the run is `failed`.
-    2. The calls run side by side; long results are summarised, and what is known is compressed once it grows too long.
+    1. In each round the model plans the calls of that round from the findings of earlier rounds. An invalid plan is
+       asked for again with its mistakes, up to MAX_ATTEMPTS times; then the run is `failed`.
+    2. The calls run concurrently; long results are summarised, and the knowledge is compressed once it grows too long.
     3. Planning ends with a plan that stops or calls nothing, or after `max_rounds`; then the final answer is written.
 
-    The trace has a runner event `round` {number} for each round that is planned, and `plan` {round, attempt, ok,
+    The trace has a runner event `round` {number} for each planned round, and `plan` {round, attempt, ok,
     problems} for each reply of the planner, which follows as a message. Raises ProviderError, UnavailableError and
     ConfigError.
     """
@@ -265,7 +265,8 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     settings = RunnerSettings.model_validate({"timeout_seconds": REQUEST_SECONDS, **context.settings})
     toolbox, messages = context.toolbox(), render_messages(case)
     requests = Requests(case.case_id, context.client, settings, trace, case.runner.overrides)
-    # What is summarised and cut depends on the count: a cassette's requests must come again on any machine.
+    # Summaries and cuts depend on the token count: a replay from a cassette must make the same requests on
+    # any machine.
     counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
     requests.describe(messages, toolbox.tools, planner=planner.of_a_run, tokenizer=counter.tokenizer)
     asker = Asker(requests, {**model.parameters, **settings.request_parameters})
@@ -280,12 +281,12 @@ async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
             return plan
         called += [toolbox.tool_id(call.tool) for call in plan.calls]
         outputs = await execute(number, plan.calls, toolbox, trace, planner)
-        # Also for a plan without calls: its reasoning is part of what the answer is written from.
+        # Also for a plan without calls: the answer is written from its reasoning too.
         await information.add(number, plan, outputs)
         if not plan.calls:
             break
     else:
-        # Only where no plan ended the loop: the trace tells such a run from one that was finished.
+        # Only if no plan ended the loop: the event distinguishes such a run from a finished one.
         trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
     servers = {get_server(tool_id) for tool_id in called} - {None}
     request = prompts.answer(len(called), len(servers), information.parts)
@@ -334,10 +335,10 @@ class _Planning:
         return RunEnd("failed", RunError(code=PLANNER_CONTRACT, message=found))
 
     async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
-        """Return one request, from which the counter learns.
+        """Make one request and update the token counter from its usage.
 
-        It learns from these alone, of which there is one at a time: what runs side by side would make it depend on who
-        is faster, and a replay not the same.
+        Only these requests update it, because they run one at a time: concurrent ones would make the counter depend on
+        their order, and a replay different.
         """
         reply = await self._asker.ask("plan", messages, self._settings.plan_tokens)
         self._counter.learn("\n".join(message["content"] for message in messages), reply.usage.input_tokens)
@@ -345,7 +346,7 @@ class _Planning:
 
 
 def _read_plan(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
-    """Return the plan in a reply of at most so many tokens, else what is wrong with it."""
+    """Return the plan in a reply of at most this number of tokens, or its mistakes."""
     try:
         return parse_plan(reply.content or ""), []
     except InvalidReply as error:
@@ -382,7 +383,7 @@ class PlannerRunner(RunnerKind):
         render_messages(case)
 
     def open(self, parts: SessionParts) -> RunnerSession:
-        """Return what hands each run the profile's section `planner`."""
+        """Return the session object that gives each run the profile's section `planner`."""
         return _PlannerSession()
 
 

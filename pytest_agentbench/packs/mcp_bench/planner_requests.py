@@ -30,7 +30,8 @@ class Prompts:
         self._language, self._replaced = language, replaced
         self._task: Parts = [self.wording.task, Block(self.wording.task_label, _render_task(messages))]
         self._tools: Parts = [self.wording.tools, Block(self.wording.tools_label, "\n".join(map(_format_tool, tools)))]
-        # Of what all requests have in common: a boundary that changed with each round's results would undo the caching.
+        # The prefix is common to all requests: a boundary that changed with each round's results would
+        # prevent caching.
         self._boundary = compute_boundary([*self._tools, *self._task])
 
     def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
@@ -66,7 +67,7 @@ class Prompts:
         return self._request(said.summarising, [said.ask_summary.format(tokens=tokens), block])
 
     def compression(self, information: str, tokens: int) -> list[dict[str, str]]:
-        """Return the request to condense what rounds have found."""
+        """Return the request to condense the findings of rounds."""
         said, block = self.wording, Block(self.wording.compressed_label, information)
         if own := self._fill("compression", {"tokens": tokens}, {"information": [block]}):
             return own
@@ -85,11 +86,11 @@ class Prompts:
     def _fill(
         self, prompt: str, values: Mapping[str, object], material: Mapping[str, Parts]
     ) -> list[dict[str, str]] | None:
-        """Return the request by the prompt's file, None if there is none."""
+        """Return the request from the prompt's file, or None without such a file."""
         text = self._replaced.find(prompt, self._language) if self._replaced is not None else None
         if text is None:
             return None
-        # Without our instructions, as the prompt has its own. How blocks are read stays, whoever wrote the prompt.
+        # A replaced prompt contains its own instructions. The explanation of blocks is always added.
         how_to_read = self.wording.how_to_read.format(boundary=self._boundary).strip()
         user = fill_prompt(text, values, material, self._boundary)
         return [{"role": "system", "content": how_to_read}, {"role": "user", "content": user}]
@@ -119,9 +120,9 @@ _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 
 
 class Asker:
-    """Sender of requests for replies of at most so many tokens.
+    """Sender of requests for replies of at most this number of tokens.
 
-    Where the `parameters` of the model and the run set a limit, the lower number holds; where they remove it with
+    If the `parameters` of the model and the run set a limit, the lower number is used; if they remove it with
     null, none is sent.
     """
 

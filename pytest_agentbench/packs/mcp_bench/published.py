@@ -1,4 +1,4 @@
-"""Published results of MCP-Bench, which `agentbench mcp report --beside` prints next to one's own."""
+"""Published results of MCP-Bench, which `agentbench mcp report --beside` prints next to the user's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PublishedFile(ConfigFile):
     """Published results, to be read next to one's own."""
 
     source: Text
-    """Where the results were published."""
+    """Publication of the results."""
     caveats: tuple[Text, ...] = ()
     """Why they differ from one's own, for people."""
     models: Annotated[tuple[PublishedModel, ...], AfterValidator(_require_model)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 
 MCP_TASK = "mcp_task"
-"""The name of the part of a case, and of what grades it."""
+"""Name of the part of a case, and of its grader."""
 TOOL_USE = "tool_use"
 """The name of the part of an evaluation."""
 
@@ -43,7 +43,7 @@ TOOL_USE_DIMENSIONS: tuple[ToolUseDimension, ...] = (
     "dependency_awareness",
     "parallelism_and_efficiency",
 )
-"""What a judge scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
+"""A judge's scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
 
 
 _MAPS = (
@@ -76,9 +76,9 @@ def _with_published(data: Any, settings: Mapping[str, Any]) -> Any:
 
 
 class PlannerSettings(Record):
-    """Settings of `mcp_planner`, and of what MCP tasks are offered whatever runs them."""
+    """Settings of `mcp_planner`, and of the servers that MCP tasks are offered with any runner."""
 
-    # The numbers are those of the original, so that a profile without the section repeats the paper (seed 004, 3.1).
+    # The numbers are the original's, so that a profile without the section repeats the paper (seed 004, 3.1).
 
     max_rounds: Annotated[StrictInt, Field(ge=1, le=1000)] = 20
     """Most rounds of planning; 1 is the paper's one-shot global planning."""
@@ -87,7 +87,7 @@ class PlannerSettings(Record):
     answer_tokens: AtLeastOne = 12_000
     """Most tokens of the final answer."""
     summary_tokens: AtLeastOne = 10_000
-    """Most tokens of what the model writes when it summarises or compresses."""
+    """Maximum tokens of the model's replies with summaries and compressions."""
     summarise_over_tokens: AtLeastOne = 1_000
     """A longer result is summarised by the model to this length, and then cut there."""
     information_tokens: Annotated[StrictInt, Field(ge=100)] = 20_000
@@ -101,7 +101,9 @@ class PlannerSettings(Record):
     language: Literal["en", "zh"] = "en"
     """Language of the prompts: English or Chinese."""
     distraction_servers: Annotated[StrictInt, Field(ge=0)] = 10
-    """How many servers an MCP task is offered beside its own: its list's first, else a sample seeded by its id."""
+    """Number of servers that an MCP task is offered in addition: the first of its list, else a sample seeded by its
+    id.
+    """
     distractors: Literal["optional", "required"] = "optional"
     """Whether a task runs without a distraction server that is missing or does not start, or is skipped."""
     resident_servers: tuple[Text, ...] = ()
@@ -118,7 +120,7 @@ class PlannerSettings(Record):
 
     @property
     def of_a_run(self) -> dict[str, Any]:
-        """Return what `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
+        """Return the settings that `mcp_planner` itself reads, JSON-like: all except those on the offered servers."""
         return self.model_dump(mode="json", exclude={"distraction_servers", "distractors", "resident_servers"})
 
 
@@ -131,7 +133,7 @@ LIMITED = (
     "call_timeout_seconds",
     "distraction_servers",
 )
-"""What a guest may not say more of than the user."""
+"""Settings that a guest may only lower."""
 
 
 def _find_excess(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
@@ -141,9 +143,9 @@ def _find_excess(found: PlannerSettings, most: PlannerSettings, guest: Guest) ->
 
 
 def _unless_default(section: R) -> R | None:
-    """Return a section that says more than the defaults.
+    """Return the section, or None if all its values are defaults.
 
-    One that says them alone is as good as none: what was stored before there were such sections keeps its place.
+    A section of defaults has the identity of no section, so that runs without one are found.
     """
     return section if section.model_dump(exclude_defaults=True) else None
 
@@ -198,11 +200,11 @@ MCP_TASKS = ProfileSection[McpJudging](
 
 
 class McpTask(CasePart):
-    """A task of MCP-Bench (seed 004): what the agent, the judge and the tables need of it beside the case's messages.
+    """A task of MCP-Bench (seed 004): the data for agent, judge and tables in addition to the case's messages.
 
-    `servers` are the task's own, `distraction_servers` those that are offered beside them. `fuzzy` and `detailed` are
-    the two texts of the task, at least one given. `dependencies` maps a tool's id, or a tool's name, to those that have
-    to succeed before it; None where the task declares none.
+    `servers` are the task's own, `distraction_servers` are offered in addition. `fuzzy` and `detailed` are
+    the two texts of the task, at least one is set. `dependencies` maps a tool's id, or a tool's name, to the tools that
+    have to succeed before it; None if the task declares none.
     """
 
     has_own_id: ClassVar[bool] = True
@@ -218,7 +220,7 @@ class McpTask(CasePart):
 
     @property
     def measure(self) -> tuple[str, str]:
-        """Return what the task says of the order of tools, or what every task is measured by."""
+        """Return title and text of the rubric: the task's own on dependencies, or the general one."""
         return "How tools should be used", self.dependency_analysis or _MEASURE
 
     @property
@@ -250,12 +252,13 @@ class McpTask(CasePart):
         return () if settings.distractors == "required" else self._distractors(case_id, settings, declared)
 
     def excluded_tools(self, profile: "RunProfile") -> Mapping[str, tuple[str, ...]]:
-        """Return the tools that the published runs were not offered, where the planner's `compat` asks for them."""
+        """Return the tools that the published runs were not offered, if the planner's `compat` excludes them."""
         return PUBLISHED_EXCLUSIONS if profile.section(PLANNER).compat == "mcp_bench" else {}
 
     def _distractors(self, case_id: str, settings: PlannerSettings, declared: Collection[str]) -> list[str]:
         needed = {*self.servers, *settings.resident_servers}
-        # In the list's order, not a set's: the first ones stay where the settings allow fewer than the task lists.
+        # In the list's order, not a set's: if the settings allow fewer than the task lists, the first ones
+        # stay.
         others = [name for name in dict.fromkeys(self.distraction_servers) if name not in needed]
         if not self.distraction_servers:
             others = distraction_servers(case_id, declared, needed)
@@ -263,26 +266,26 @@ class McpTask(CasePart):
 
 
 def distraction_servers(task_id: str, declared: Iterable[str], needed: Iterable[str]) -> list[str]:
-    """Return all declared servers but the needed ones, in an order that the task's id draws (seed 004, 3.2).
+    """Return all declared servers except the task's own, in an order drawn by the task's id (seed 004, 3.2).
 
-    The first N are its sample of N: the same for the same names in whatever order.
+    The first N are its sample of N: equal for equal names in any order.
     """
-    # Sorted, as a set of texts has another order in every process; with a generator of its own, as the process's one
-    # depends on what ran before.
+    # Sorted, because a set of texts has another order in every process. With a separate generator, because
+    # the state of the process's generator depends on earlier calls.
     others = sorted(set(declared) - set(needed))
     random.Random(task_id).shuffle(others)
     return others
 
 
 class ToolUse(Record):
-    """Use of tools in a run, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
+    """Use of tools in a run, for the tables of MCP-Bench. All scores 0-1, None if there is nothing to measure.
 
-    `servers` counts the task's own servers, `servers_used` those of which a tool was called. `rules` is the mean of the
-    rates of valid names, valid arguments and successful calls, as far as there are; the three axes are the judge's;
-    `overall` is the mean of these four, of the axes alone where there are no rates, None without a judge. `rounds` is
-    how many rounds called tools, None where the runner records none. `completed` says whether the run ended with an
-    answer. `distractors` counts the distraction servers of the task, `distractors_offered` those of them that were
-    offered: the others were missing or did not start. Both are None if the run required all of them.
+    `servers` counts the task's own servers, `servers_used` those with a called tool. `rules` is the mean of the
+    existing rates of valid names, valid arguments and successful calls; the three axes are the judge's; `overall` is
+    the mean of these four, of the axes alone without rates, None without a judge. `rounds` is the number of rounds that
+    called tools, None if the runner records none. `completed` is whether the run ended with an answer. `distractors`
+    counts the distraction servers of the task, `distractors_offered` the offered ones among them: the others were
+    missing or did not start. Both are None if the run required all of them.
     """
 
     servers: int

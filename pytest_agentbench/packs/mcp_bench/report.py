@@ -30,7 +30,7 @@ _OF_THE_RUN = (
 )
 _GROUPS = ("total", "single_server", "multi_server")
 FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
-"""What is averaged over tasks: rates and the parts of the overall score 0-1, dimensions 1-10, the rest as it is."""
+"""Figures averaged over tasks: rates and the parts of the overall score 0-1, dimensions 1-10, the rest unscaled."""
 
 
 _SCORES = {
@@ -80,7 +80,7 @@ class ToolUseSection(ReportSection):
     )
 
     def schema(self) -> dict[str, Any]:
-        """Return the schemas, which lie beside this module."""
+        """Return the JSON Schemas in the file next to this module."""
         text = files(__package__).joinpath("report.schema.json").read_text("utf-8")
         schemas: dict[str, Any] = json.loads(text)
         return schemas
@@ -127,12 +127,12 @@ def make_tool_use_row(evaluation: Evaluation | None) -> Row | None:
 
 
 def summarize_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the figures of one model's rows: of all tasks, of those with one server and with several, and by their
+    """Return the figures of one model's rows: of all tasks, of tasks with one and with several servers, and by their
     number.
 
-    None where no row is of an MCP task. A group is `{tasks, runs, figures: {name: {mean, ci95, tasks}}}`: means over
-    tasks, of a task the mean of its repetitions; what is unknown of a task is left out, so that `tasks` of a figure may
-    be fewer. The total is thereby the task-weighted mean of its groups.
+    None if no row has an MCP task. A group is `{tasks, runs, figures: {name: {mean, ci95, tasks}}}`: means over tasks,
+    for a task the mean of its repetitions. Tasks with an unknown figure are left out of it, so `tasks` of a figure may
+    be fewer. The total is therefore the task-weighted mean of its groups.
     """
     tasks: dict[CaseKey, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -160,7 +160,7 @@ def summarize_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | No
 
 
 def select_overall_scores(groups: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the overall scores of what `summarize_tool_use` returned: total, single- and multi-server, where known."""
+    """Return the known overall scores in a result of `summarize_tool_use`: total, single- and multi-server."""
     return {name: group["figures"]["overall"]["mean"] for name, group in groups.items() if name in _GROUPS and group}
 
 
@@ -189,7 +189,7 @@ def _summarize_group(tasks: Sequence[Task]) -> dict[str, Any] | None:
 
 
 def _list_figures(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return one run's figures; what is not in the row is unknown."""
+    """Return one run's figures; a figure that the row lacks is unknown."""
     judge, usage = row["judge"] or {}, row["usage"] or {}
     return {
         **{name: row["metrics"].get(name) for name in TOOL_USE_METRICS},
@@ -201,10 +201,11 @@ def _list_figures(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _summarize_figure(name: str, tasks: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     known = [found for task in tasks if (found := [float(value) for value in task if value is not None])]
-    # A single task has the interval of its repetitions, for over one task there is none.
+    # A single task has the interval of its repetitions, because one task has no interval over tasks.
     sample = known[0] if len(known) == 1 else [mean_of(task) for task in known]
     if name in _SHARES:
-        # A task's share may lie between 0 and 1: with repetitions the count of successes is no whole number.
+        # A task's share may be between 0 and 1: with repetitions the count of successes is not a whole
+        # number.
         interval = wilson_interval(fsum(sample), len(sample))
     else:
         interval = score_interval([[value] for value in sample], (1.0, 10.0) if name in TOOL_USE_DIMENSIONS else None)

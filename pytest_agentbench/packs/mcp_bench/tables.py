@@ -31,7 +31,7 @@ _INTERVAL = "95 % interval"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: the first column names models and is aligned left, all others right. `note` says how to read it."""
+    """A table: the first column contains models and is left-aligned, all others right-aligned. `note` explains it."""
 
     title: str
     columns: tuple[str, ...]
@@ -46,7 +46,7 @@ class _Column:
 
 
 def tables(models: Models, published: PublishedFile | None = None) -> list[Table]:
-    """Return all tables in which there is something to say; the first three with the published results."""
+    """Return all tables that have data; the first three with the published results."""
     counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
     found = [
         _make_leaderboard("Table 3: all tasks", models, "total", published),
@@ -134,7 +134,7 @@ def _format_interval(group: Group, name: str, digits: int) -> str:
 
 
 def _interval_ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
-    """Return both ends of the interval, cut to what there can be: an interval of few tasks reaches beyond."""
+    """Return both ends of the interval, cut to the scale: an interval of few tasks may exceed it."""
     ends = figure.get("ci95")
     return UNKNOWN if ends is None else ", ".join(_format_number(min(most, max(0.0, end)), digits) for end in ends)
 
@@ -221,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
 def group_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return `{model_id, label, scripted, tool_use}` of each model that ran an MCP task, from the runs of all reports.
 
-    Raises ConfigError for a run that two reports have, and where no report has an MCP task.
+    Raises ConfigError for a run in two reports, and if no report has an MCP task.
     """
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.packs.mcp_bench.report import summarize_tool_use
@@ -263,13 +263,13 @@ def format_markdown(table: Table) -> str:
 
 
 def _print(shown: Sequence[Table]) -> None:
-    """Print tables; those that a terminal is too narrow for stand on their side, with a column for each model."""
+    """Print tables; a table too wide for the terminal is transposed, with a column for each model."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
-        # rich takes 80 columns where there is no terminal; a file or another program gets whole rows.
+        # Without a terminal rich assumes 80 columns; a file or another program gets whole rows.
         console = Console(width=_ANY_WIDTH)
     for table in shown:
         fits = _measure_width(table.columns, table.rows) <= console.width
@@ -282,7 +282,7 @@ def _print(shown: Sequence[Table]) -> None:
 
 
 def _transpose(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the lines of a table with a column for each model, of more such tables where one is too wide."""
+    """Yield the lines of a table with a column for each model, split into several tables if too wide."""
     part: list[tuple[str, ...]] = [table.columns]
     for row in table.rows:
         first, *others = zip(*part, row, strict=True)
@@ -305,7 +305,7 @@ def _measure_column(title: str, column: Sequence[str]) -> int:
 
 
 def _make_grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
-    """Return the table; titles are wrapped where it is wider than `width` otherwise."""
+    """Return the table; titles are wrapped if it would be wider than `width`."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table as Grid

@@ -1,8 +1,8 @@
-"""Task files of MCP-Bench (seed 004): which JSON files they are, and the cases made of their tasks.
+"""Task files of MCP-Bench (seed 004): detection of their JSON files, and the cases made from their tasks.
 
 Shapes: `{"server_tasks": [group, ...]}`, where a group has `tasks` or one `task`; `{"tasks": [...]}`;
-`{"combinations": [{"generated_tasks": [...]}]}`; a list of tasks or of groups. A task has what its group says of
-servers and combination, unless it says so itself.
+`{"combinations": [{"generated_tasks": [...]}]}`; a list of tasks or of groups. A task inherits its group's
+servers and combination, unless it has its own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _require_server(servers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class TaskEntry(Record):
-    """A task as its file has it, with what its group says. Other fields are its metadata."""
+    """A task of a file, with the fields of its group. Other fields are its metadata."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -94,11 +94,11 @@ class TaskEntry(Record):
     @model_validator(mode="before")
     @classmethod
     def _named_servers(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Take the servers from `server_name` where there are no `servers`: MCP-Bench joins several by `+`."""
+        """Fill `servers` from `server_name` if it is missing: MCP-Bench joins several by `+`."""
         name = given.get("server_name")
         if "servers" in given or not isinstance(name, str):
             return given
-        # A name may itself hold a plus, as "C++" does: an empty part tells.
+        # A name may itself contain a plus, as "C++" does: an empty part reveals it.
         parts = [part.strip() for part in name.split("+")]
         return {**given, "servers": parts if all(parts) else [name]}
 
@@ -110,7 +110,7 @@ class TaskEntry(Record):
 
 
 class FoundTask(NamedTuple):
-    """A task of a file; `line` is 1-based, `raw` its JSON with what its groups say."""
+    """A task of a file; `line` is 1-based, `raw` its JSON with the fields of its groups."""
 
     line: int
     entry: TaskEntry
@@ -121,7 +121,7 @@ def shows_tasks(head: str) -> bool:
     """Return whether the head of a JSON file, which may be cut off, is that of a task file."""
     has_texts = _TEXTS.search(head) is not None
     if not has_texts and '"server_tasks"' not in head:
-        return False  # said quickly: a folder may hold many JSON files of other kinds
+        return False  # fast: a folder may contain many other JSON files
     keys = first_keys(head)
     if keys.get("server_tasks") == "[":
         return True
@@ -130,7 +130,7 @@ def shows_tasks(head: str) -> bool:
 
 
 def read_tasks(path: Path) -> Iterator[FoundTask | BadRow]:
-    """Yield every task of the file, in order. Raises ConfigError where it cannot be read or is no JSON."""
+    """Yield every task of the file, in order. Raises ConfigError if it cannot be read or is not JSON."""
     try:
         text = read_bytes(path, _LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -191,9 +191,9 @@ class _Reader:
         return document.error([document.problem(loc, message)])
 
     def _place(self, loc: Loc) -> tuple[int, int]:
-        """Return line and column of a value of the task that is being read.
+        """Return line and column of a value of the current task.
 
-        What its group says is told at the task's beginning.
+        A value inherited from a group has the place of the task's beginning.
         """
         offset = locate_value(self.text, self._seen, loc)
         line = self._line + self.text.count("\n", self._seen, offset)
@@ -201,9 +201,9 @@ class _Reader:
 
 
 def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield where each task of the value at `at` begins, and what the groups around it say of all their tasks.
+    """Yield the place where each task of the value at `at` begins, and the fields of the groups around it.
 
-    What nests too deeply is given as if it were a task.
+    A value that nests too deeply is yielded like a task.
     """
     if text[at] == "[" and level < _MOST_LEVELS:
         for start, _, _ in list_elements(text, at):
@@ -224,14 +224,16 @@ def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterato
 
 
 def _join_fields(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said of a task: its own word wins, and its own `server_name` over its group's `servers` too."""
+    """Return the fields of a task: its own fields replace the group's, and its `server_name` replaces the group's
+    `servers`.
+    """
     if "server_name" in own:
         shared = {name: value for name, value in shared.items() if name != "servers"}
     return {**shared, **own}
 
 
 def _has_tasks(keys: dict[str, str]) -> bool:
-    """Return whether an object is a group: told by its keys, each with the character that its value begins with."""
+    """Return whether an object is a group, by its keys, each with the first character of its value."""
     return keys.get("task") == "{" or any(keys.get(name) == "[" for name in _LISTS)
 
 
@@ -252,7 +254,7 @@ class TaskSettings:
 
     @classmethod
     def of(cls, path: Path, root: ConfigRoot, profile: RunProfile | None = None) -> TaskSettings:
-        """Return those of a task file below `root`; None is the default profile. Raises ConfigError."""
+        """Return the settings for a task file below `root`; None is the default profile. Raises ConfigError."""
         profile = profile or RunProfile.default()
         root.require_servers(path)
         return cls(
@@ -269,7 +271,7 @@ class TaskSettings:
         return tuple(sorted({*entry.tags, *map(_make_tag, filter(None, named)), several}))
 
     def case_fields(self, entry: TaskEntry) -> dict[str, Any]:
-        """Return what the task's case has beside its id and place."""
+        """Return the fields of the task's case except its id and place."""
         return {
             "runner": RunnerSpec(type=self.runner),
             "messages": (Message(role="user", content=self.text(entry)),),
@@ -291,7 +293,7 @@ class TaskSettings:
         }
 
     def text(self, entry: TaskEntry) -> str:
-        """Return what the agent is asked: the text that the profile wants, else the one that there is."""
+        """Return the agent's question: the text that the profile selects, or else the only text."""
         texts = [entry.fuzzy_description, entry.task_description]
         if self.detailed:
             texts.reverse()

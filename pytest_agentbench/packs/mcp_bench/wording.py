@@ -1,6 +1,6 @@
-"""Texts that models read, in two languages: they lie in `texts/`, a file for each purpose and language.
+"""Texts for models in two languages, from `texts/`, a file for each purpose and language.
 
-A text is read with the first request that needs it. Lines that end in a backslash go on in the next one.
+A text is read with the first request that needs it. Lines that end in a backslash continue in the next one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class JudgeWording:
-    """Texts that the judge reads and that is not of the run. `{...}` are places to fill in.
+    """Texts for the judge that do not come from the run. `{...}` are placeholders.
 
-    `rubric` is in the order of the paper (seed 004, A.4). `labels` are those of blocks.
+    `rubric` is in the order of the paper (seed 004, A.4). `labels` are titles of blocks.
     """
 
     role: str
@@ -71,14 +71,14 @@ class JudgeWording:
 
 @dataclass(frozen=True, slots=True)
 class PlannerWording:
-    """Texts that `mcp_planner` says to its model (seed 004, A.2), in one language.
+    """Texts of `mcp_planner` for its model (seed 004, A.2), in one language.
 
-    Names in braces are filled in: `boundary` is the code of blocks, numbers are whole. Texts without any are said as
-    they are, braces and all.
+    Names in braces are placeholders: `boundary` is the code of blocks, numbers are whole. Texts without placeholders
+    are used unchanged, including braces.
     """
 
     how_to_read: str
-    """`{boundary}`. How data is told from instructions; after the system message of each request."""
+    """`{boundary}`. Explains how to distinguish data from instructions; follows the system message of each request."""
     planning: str
     """The system message of a request for a plan, with its form."""
     tools: str
@@ -119,7 +119,7 @@ class PlannerWording:
     ask_compression: str
     """`{tokens}`."""
     left_out: str
-    """`{tokens}`. Stands where a text was cut."""
+    """`{tokens}`. Marks the place where a text was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def read_judge_wording(language: str) -> JudgeWording:
         Axis(axis["title"], tuple(Scale(each["name"], each["title"], tuple(each["bands"])) for each in axis["scales"]))
         for axis in said.pop("rubric")
     )
-    # A language may say it in its own words; without them the project's text for all judges stands.
+    # A language may override it; otherwise the project's text for all judges is used.
     return JudgeWording(**{"how_to_read": HOW_TO_READ, **said}, rubric=rubric)
 
 

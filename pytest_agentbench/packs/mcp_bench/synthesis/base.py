@@ -41,7 +41,7 @@ Language = Literal["en", "zh"]
 
 
 class Reason(Record):
-    """Reason to reject a draft: the text says what was found and what to do."""
+    """Reason to reject a draft: its text names the finding and the remedy."""
 
     kind: Kind
     text: str
@@ -91,7 +91,7 @@ class Quality(Record):
 
 
 class Verdict(Record):
-    """End of a draft: accepted where there is no reason against it. `stage` is the last that it reached."""
+    """Result of a draft: accepted if there is no reason against it. `stage` is the last stage that it reached."""
 
     stage: Stage
     reasons: tuple[Reason, ...] = ()
@@ -116,7 +116,7 @@ _FEWEST = 2
 
 def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
     """Return whether a server calculates, by its category; else by its name, or by most tools requiring numbers."""
-    # What is declared counts: the guesses below are for servers of which nobody says what they do.
+    # Declarations count first: the guesses below are for servers without a declaration.
     if category is not None:
         return _SUBJECT.search(category) is not None
     if _SUBJECT.search(catalogue.server):
@@ -184,7 +184,7 @@ def read_combinations(path: Path) -> list[Combination]:
     found: dict[frozenset[str], Combination] = {}
     for entry in entries:
         servers = tuple(dict.fromkeys(entry.servers))
-        # Tasks of the same servers have the same ids, whatever their combination is called.
+        # Tasks of the same servers have the same ids for any name of their combination.
         found.setdefault(
             frozenset(servers), Combination(name=entry.name, servers=servers, description=entry.description)
         )

@@ -1,16 +1,16 @@
-"""Mechanical checks of drafts (seed 004, 4.2 and A.3): what can be told without asking a model.
+"""Mechanical checks of drafts (seed 004, 4.2 and A.3): checks that need no model.
 
-Names of servers and tools must not stand in a fuzzy text (seed 004, A.3).
+A fuzzy text must not contain names of servers and tools (seed 004, A.3).
 
-Names are found as whole words, in any case. Two kinds of names are also ordinary words, which a person may well say:
+Names are found as whole words, in any case. Two kinds of names are also ordinary words, which a person may well use:
 
-- a server's name that its own tools' descriptions use in lower case ("time", "national parks"), or that is a single
-  word which they do not use as a name either ("everything"), counts only where it is written as a name within a
-  sentence, or stands before "server", "tool", "MCP" or "API";
+- a server's name that its own tools' descriptions use in lower case ("time", "national parks"), or a single
+  word that they do not use as a name either ("everything"), counts only if it is written as a name within a
+  sentence, or precedes "server", "tool", "MCP" or "API";
 - a tool's name of one word ("search", "median") counts only in backquotes, after its server's name, or before "tool".
 
-Of other tools the name counts as it is written, and, where it begins with a verb and has three words or more
-(`get_current_time`), also as words.
+Other tools' names count as written. If such a name begins with a verb and has three words or more
+(`get_current_time`), it counts also as separate words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FEWEST_WORDS = 3
 
 
 def find_names(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
-    """Yield a reason for each server and tool whose name stands in `text`, the fuzzy one."""
+    """Yield a reason for each server and tool whose name is in `text`, the fuzzy one."""
     for catalogue in catalogues:
         if (found := _server_pattern(catalogue).search(text)) is not None:
             yield _make_name_reason(found, f"server {catalogue.server!r}")
@@ -111,7 +111,7 @@ _SEPARATORS = re.compile(r"[,\u00a0\u202f '’]")
 _STEPS = re.compile(
     r"(?:\b(?i:steps?|phases?|stages?|parts?|sections?|tasks?)|步骤|第)\s*#?\d+(?:\s*(?:[-–—,/&]|and|to|or|至|和)\s*#?\d+)*"
 )
-# "1." and "(2)": the number of a step where it begins a line, or counts on from the one before.
+# "1." and "(2)": the number of a step, if it begins a line or continues the count.
 _MARKER = re.compile(r"(?P<line>^[ \t>*•-]*)?\(?(?P<number>\d{1,2})(?P<dot>[.)、:](?=\s)|\)(?!\w))", re.MULTILINE)
 _PERCENT = re.compile(r"(?i:\b(?:multipl\w+|times|by))\s+100\b")
 
@@ -130,7 +130,7 @@ _DIGITS = {character: at for at, character in enumerate("零一二三四五六�
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number as it is written. Any of its `readings` (sets of values) may stand for it."""
+    """A number as written. It may have any of its `readings` (sets of values)."""
 
     text: str
     readings: tuple[frozenset[Decimal], ...]
@@ -180,7 +180,7 @@ def _find_spelled_numbers(text: str) -> Iterator[Decimal]:
 
 
 def _read_chinese_number(numeral: str) -> Iterator[Decimal]:
-    """Yield what a numeral below a thousand says: 十二, 三十, 一百零五."""
+    """Yield the values of a numeral below a thousand: 十二, 三十, 一百零五."""
     total, digit = 0, 0
     for character in numeral:
         if character in _DIGITS:
@@ -234,7 +234,7 @@ _ADDRESS = re.compile(
     r"|[\u4e00-\u9fff]{1,8}(?:路|街|大道|巷|弄)\s?\d{1,5}\s?号"
 )
 
-# A month needs a day or a year beside it: "may" and "march" are words.
+# A month needs a day or a year next to it: "may" and "march" are words.
 _DATE = re.compile(
     rf"{_NO_WORD_BEFORE}(?:"
     rf"{_YEAR}[-/.](?:0?[1-9]|1[0-2])(?:[-/.](?:3[01]|[12]\d|0?[1-9]))?(?!\d|[-/.]\d)"
@@ -252,7 +252,7 @@ FORBIDDEN: Mapping[Kind, re.Pattern[str]] = {
     "street address": _ADDRESS,
     "absolute date": _DATE,
 }
-"""What is looked for, by the name that a rejection gives it. A year alone is none: it may be part of a name."""
+"""Patterns of forbidden references by their names in rejections. A year alone is allowed: it may be part of a name."""
 
 _ADVICE: Mapping[Kind, str] = {
     "url": "the agent must find everything with the tools, or in the text",
@@ -263,7 +263,7 @@ _ADVICE: Mapping[Kind, str] = {
 
 
 def find_forbidden_references(text: str, where: str) -> Iterator[Reason]:
-    """Yield a reason for each kind that `text` refers to; `where` is what the reason calls the text."""
+    """Yield a reason for each kind of reference in `text`; `where` is the text's name in the reason."""
     for kind, pattern in FORBIDDEN.items():
         if (found := pattern.search(text)) is not None:
             yield Reason(kind=kind, text=f"found {found.group()!r} in {where}; {_ADVICE[kind]}")
@@ -272,7 +272,7 @@ def find_forbidden_references(text: str, where: str) -> Iterator[Reason]:
 def find_detailed_problems(
     generated: Generated, catalogues: Sequence[Catalogue], existing: Iterable[str]
 ) -> Iterator[Reason]:
-    """Yield what is wrong with a detailed task. `existing` are the detailed texts of other tasks."""
+    """Yield the problems of a detailed task. `existing` are the detailed texts of other tasks."""
     text = generated.task_description
     yield from find_forbidden_references(text, "the detailed task")
     graph = generated.dependencies
@@ -285,7 +285,7 @@ def find_detailed_problems(
 def find_fuzzy_problems(
     detailed: str, fuzzy: str, catalogues: Sequence[Catalogue], existing: Iterable[str], *, exact: bool
 ) -> Iterator[Reason]:
-    """Yield what is wrong with the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
+    """Yield the problems of the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
     yield from find_forbidden_references(fuzzy, "the fuzzy text")
     yield from find_names(fuzzy, catalogues)
     if exact and (lost := find_lost_numbers(detailed, fuzzy)):
@@ -294,9 +294,10 @@ def find_fuzzy_problems(
 
 
 def _find_unused_servers(texts: Iterable[str], tools: Iterable[str], catalogues: Sequence[Catalogue]) -> list[str]:
-    """Return the servers that neither a text names, by them or one of their tools, nor one of the `tools` (ids).
+    """Return the servers that are named neither by the texts (themselves or by one of their tools) nor by `tools`
+    (ids).
 
-    A tool's name that another of the servers has too says nothing without its server's.
+    A tool's name that several of the servers have counts only with its server's name.
     """
     said, named = "\n".join(texts), set(tools)
     owners: dict[str, set[str]] = {}

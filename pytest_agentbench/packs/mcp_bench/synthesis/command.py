@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 
 _OUTPUT = Path("outputs")
-"""Where what servers list is kept, as sessions do."""
+"""Folder of the servers' stored lists, as in sessions."""
 
 
 class Call:
-    """Call of the command: what is asked for, and what has come of it so far.
+    """One call of the command: its arguments and the results so far.
 
     :raises ConfigError: a file or an option is wrong, or the model has no key.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._path = Path(os.path.abspath(args.output))  # without `..`: what is declared above it counts
+        self._path = Path(os.path.abspath(args.output))  # without `..`: declarations in folders above count
         self._declared = declared_servers(args.profile)
         self._combinations = (
             read_combinations(args.combinations) if args.servers is None else [parse_combination(args.servers)]
@@ -74,7 +74,7 @@ class Call:
         return len(self._combinations) * int(self._args.count)
 
     async def make(self) -> None:
-        """Make the tasks. What comes of them is in the file at once."""
+        """Make the tasks. Each accepted task is written to the file at once."""
         catalogues = await self._catalogues()
         possible = [each for each in self._combinations if self._is_possible(each, catalogues)]
         if not possible:
@@ -94,7 +94,7 @@ class Call:
                 await synthesis.run(jobs)
 
     async def _catalogues(self) -> dict[str, Catalogue]:
-        """Return what the wanted servers list; of those that are not to be had the reason is told."""
+        """Return the tool lists of the requested servers; print the reason for each server that fails."""
         found = {}
         async with start_servers(self._declared, _OUTPUT) as started:
             for name in dict.fromkeys(name for each in self._combinations for name in each.servers):
@@ -127,7 +127,7 @@ class Call:
         print(printable(f"{task_id} draft {draft} {said}"), flush=True)
 
     def tell_end(self) -> None:
-        """Print what became of the tasks, and what that cost."""
+        """Print the results of the tasks, and their cost."""
         outcome = self._outcome
         for task_id, why in (*outcome.given_up.items(), *outcome.waiting.items()):
             _warn(f"{task_id}: {'given up' if task_id in outcome.given_up else 'not made'}: {why}")
@@ -163,7 +163,7 @@ class Call:
 
 @asynccontextmanager
 async def _open_client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
-    """Open the way to the model; a scripted one answers from the demo.yaml beside the task file."""
+    """Open the client of the model; a scripted one answers from the demo.yaml next to the task file."""
     scripts = Scripts()
     if model.scripted:
         scripts.load_beside(Case(case_id=CASE_ID, title=CASE_ID, path=task_file, runner=RunnerSpec(type="predictions")))
@@ -179,7 +179,7 @@ def _resolve_model(model_id: str, task_file: Path) -> Model:
 
     Raises ConfigError where its key is missing.
     """
-    # A task file may lie in a folder of its own, below no root: then the models of the folder that one stands in.
+    # A task file may be in a folder below no root: then the current folder's models are used.
     declared = [enclosing_root(path).models() for path in (task_file, Path.cwd())]
     model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
     if (reason := missing_key(model)) is not None:
@@ -231,7 +231,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the tasks; says how each draft ended, what became of the tasks, and what that cost."""
+    """Make the tasks; print how each draft ended, the results of the tasks, and the cost."""
     import asyncio
 
     if args.output.suffix != ".json":
@@ -241,7 +241,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(call.make())
     except KeyboardInterrupt:
-        # Also now: what was made is in the file, and what it cost is to be known.
+        # Also after an error: accepted tasks are in the file, and their cost is reported.
         call.tell_end()
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return _INTERRUPTED

@@ -1,9 +1,9 @@
-"""File beside the tasks that keeps every reply that was paid for, and the asking of a model where none is kept.
+"""File next to the tasks with every paid reply, and requests to the model for replies that are not in it.
 
-One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
+One JSON object a line, appended immediately, so that a killed process loses only the replies that it waits
 for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
-scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
-no drafts of this one. A line that is cut off or is none of these is passed over.
+scores and reasons; no reasons if the draft was accepted). Both name the model and the language: drafts of other models
+do not count. A truncated or unknown line is skipped.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Drafts:
     def open(
         cls, path: Path, model_id: str, language: Language, redactor: Redactor, prompts: str | None = None
     ) -> Iterator[Self]:
-        """Open the drafts in the file, which is made where there is none. Secrets are redacted from what is kept.
+        """Open the file of drafts, creating it if it does not exist. Secrets are removed from stored lines.
 
-        `prompts` is the digest of prompts in place of ours: drafts of other prompts do not count.
+        `prompts` is the digest of replaced prompts: drafts of other prompts do not count.
 
         :raises ConfigError: another process has it open.
         :raises UnwritableError: it cannot be written.
@@ -96,10 +96,7 @@ class Drafts:
             os.close(descriptor)  # which lets go of the lock
 
     def reply(self, place: Place, request: int) -> JudgeReply | None:
-        """Return the reply that the `request`-th request (from 1) at this place got;
-
-        None where it was never answered.
-        """
+        """Return the reply to the `request`-th request (from 1) at this stage, or None if it was never answered."""
         return self._replies.get((place, request))
 
     def keep_reply(self, place: Place, request: int, content: str, usage: Usage) -> None:
@@ -108,7 +105,7 @@ class Drafts:
         self._append({"kind": "reply", **place._asdict(), "request": request, "content": content, "usage": used})
 
     def verdict(self, task_id: str, draft: int) -> Verdict | None:
-        """Return how a draft ended; None where it has not, or was never begun."""
+        """Return the verdict on a draft, or None if it has not ended."""
         return self._verdicts.get((task_id, draft))
 
     def keep_verdict(self, task_id: str, draft: int, verdict: Verdict) -> None:
@@ -122,7 +119,7 @@ class Drafts:
         # A reply may hold half of a surrogate pair, which no file can.
         data = (json.dumps(shown, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         try:
-            # A write may take only a part, where a signal comes or the disk is nearly full.
+            # A write may be partial, if a signal arrives or the disk is nearly full.
             while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError as error:
@@ -165,19 +162,17 @@ T = TypeVar("T")
 
 
 class UnusableReplyError(AgentbenchError):
-    """Raised where the model's replies did not keep the form that was asked for."""
+    """The model's replies did not have the requested form."""
 
 
 class NoReplyError(AgentbenchError):
-    """Raised where the model cannot be asked, or not any more: the task has to wait for the next call."""
+    """The model cannot be asked, or not any more: the task has to wait for the next call."""
 
 
 class DraftWriter:
-    """Requests to one model, the replies it gave before, and what it costs.
+    """Requests to one model, its earlier replies, and their cost.
 
-    Secrets are redacted from what it is sent and says.
-
-    `stopped` says why nothing more is asked.
+    Secrets are removed from requests and replies. `stopped` is the reason why nothing more is asked, or None.
     """
 
     def __init__(self, client: ChatClient, drafts: Drafts, ledger: Ledger, redactor: Redactor) -> None:
@@ -191,9 +186,10 @@ class DraftWriter:
         response_format: Mapping[str, Any] | None,
         parse: Callable[[str], T],
     ) -> T:
-        """Ask, and return what `parse` makes of the reply; one that it refuses is asked for again, with what was wrong.
+        """Ask, and return the result of `parse`; a refused reply is asked for again, with its mistakes.
 
-        Raises UnusableReplyError after the last of them, NoReplyError where the model gives none or no budget is left.
+        Raises UnusableReplyError after the last attempt, NoReplyError if the model gives no reply or the budget is used
+        up.
         """
         send_request = chat_sender(self._client, CASE_ID, response_format, {})
         numbers = itertools.count(1)
@@ -206,7 +202,7 @@ class DraftWriter:
             self._may_ask()
             async with metered(partial(self._ledger.book, place.stage)):
                 reply = await send_request(conversation)
-            # Booked before it is kept: what was paid counts, also where the disk takes no more.
+            # Booked before it is stored: paid replies count, even if the disk is full.
             self._ledger.book(place.stage, reply.usage)
             shown = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)
             self._keep(place, number, shown)

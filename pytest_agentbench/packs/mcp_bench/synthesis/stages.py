@@ -27,11 +27,11 @@ _LEAST_OF_TOOL = 100
 _SLOT = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 Filling = Sequence[str | Block]
-"""What comes in a slot: our own words, and material of others."""
+"""Content of a placeholder: our own text, and blocks of untrusted text."""
 
 
 def fill_request(wording: SynthesisWording, prompt: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
-    """Return the messages of a request: the prompt of that name with its slots filled, each on lines of its own."""
+    """Return the messages of a request: the named prompt with its placeholders filled, each on separate lines."""
     if (own_text := wording.replaced.get(prompt)) is not None:
         boundary = compute_boundary([part for filling in fillings.values() for part in filling])
         return _make_messages(wording, fill_prompt(own_text, {}, fillings, boundary), boundary)
@@ -55,10 +55,10 @@ def _make_messages(wording: SynthesisWording, user: str, boundary: str) -> list[
 def list_tools(catalogues: Sequence[Catalogue]) -> Block:
     """Return all tools of the servers: id, description, and the JSON Schema of the arguments.
 
-    Where they are too long together, the longest descriptions and schemas are cut until they are not.
+    If the list is too long, the longest descriptions and schemas are cut until it fits.
     """
     tools = [tool for catalogue in catalogues for tool in catalogue.tools]
-    # Every tool stays, for a task may use any: what is cut are the longest descriptions and schemas.
+    # Every tool stays, because a task may use any: only the longest descriptions and schemas are cut.
     limit = _MOST_OF_TOOLS
     text = _tool_texts(tools, limit)
     while len(text) > _MOST_OF_TOOLS and limit > _LEAST_OF_TOOL:
@@ -76,7 +76,7 @@ def _tool_texts(tools: Sequence[ServerTool], limit: int) -> str:
 
 
 def list_problems(problems: Sequence[Reason]) -> Block:
-    """Return what was wrong with former drafts, which the reasons quote."""
+    """Return the problems of earlier drafts, whose texts the reasons quote."""
     return Block("reasons", "\n".join(f"- {problem}" for problem in problems))
 
 
@@ -104,7 +104,7 @@ def make_generation_request(
 ) -> list[dict[str, str]]:
     """Return the request for one task.
 
-    `others` are the tasks that exist; `problems` says what was wrong with former drafts.
+    `others` are the existing tasks; `problems` are the problems of earlier drafts.
     """
     combination = job.combination
     several = wording.several_servers.format(servers=", ".join(combination.servers))
@@ -198,7 +198,7 @@ def make_fuzzing_request(
 
 
 def read_fuzzy(text: str) -> str:
-    """Return the text in a reply, without quotes around it. Raises InvalidReply where there is none."""
+    """Return the text in a reply, without quotes around it. Raises InvalidReply if there is none."""
     said = split_thoughts(text)[0].strip()
     # Only quotes around the whole: `"A" and "B"` begins and ends with one too.
     if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
@@ -245,7 +245,7 @@ class _QualityReply(ReplyPart):
 
 
 def read_quality(text: str) -> Quality:
-    """Return the scores in a reply. Raises InvalidReply where one is missing, is no number, or is out of range."""
+    """Return the scores in a reply. Raises InvalidReply if one is missing, not a number, or out of range."""
     reply = read_json(text, _QualityReply)
     return Quality(
         solvability=reply.solvability_score,

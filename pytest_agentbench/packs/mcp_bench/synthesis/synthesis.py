@@ -39,10 +39,10 @@ AT_ONCE = 8
 
 @dataclass
 class Outcome:
-    """Result of the jobs: accepted now, there before, given up after the last draft, and those that have to wait.
+    """Result of the jobs: accepted now, existing before, given up after the last draft, and waiting.
 
-    `given_up` and `waiting` say why. `drafts` counts the rejected drafts of these jobs, those of earlier calls too, and
-    `reasons` what was against them.
+    `given_up` and `waiting` contain the reasons. `drafts` counts the rejected drafts of these jobs, including earlier
+    calls, and `reasons` the reasons against them.
     """
 
     accepted: list[str] = field(default_factory=list)
@@ -54,11 +54,11 @@ class Outcome:
 
 
 Tell = Callable[[str, int, Verdict], None]
-"""Told how a draft ended: the task, the draft's number, the verdict."""
+"""Callback for the end of a draft: the task, the draft's number, the verdict."""
 
 
 class Synthesis:
-    """Maker of the tasks of one file. `outcome` holds what has come of them so far."""
+    """Maker of the tasks of one file. `outcome` is updated as jobs end."""
 
     def __init__(
         self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: SynthesisWording, tell: Tell
@@ -68,7 +68,7 @@ class Synthesis:
         self._wording, self._tell = wording, tell
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Make the tasks of the jobs, AT_ONCE at a time. What `tell` raises ends it."""
+        """Make the tasks of the jobs, AT_ONCE at a time. An exception of `tell` ends it."""
         # Workers share one iterator: a job begins as soon as another ends, and a stop leaves the rest untouched.
         todo = iter(jobs)
 
@@ -85,7 +85,7 @@ class Synthesis:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, len(jobs))):
                     group.create_task(work())
-        except ExceptionGroup as failed:  # what callers know is what `tell` raises, a broken pipe
+        except ExceptionGroup as failed:  # callers expect the exception of `tell`, a broken pipe
             raise failed.exceptions[0] from failed
 
     async def _make(self, job: Job) -> None:
@@ -195,7 +195,7 @@ class Synthesis:
 
 
 def _list_former_reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
-    """Return what was against former drafts at these stages, each reason once."""
+    """Return the reasons against earlier drafts at these stages, each once."""
     found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
     return list(dict.fromkeys(found))
 

@@ -24,7 +24,7 @@ _SEPARATOR = re.compile(r"[\W_]+")
 
 
 class _Task(Record):
-    # Files that others wrote have fields of their own, which are written back as they are.
+    # Unknown fields of existing files are written back unchanged.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     task_id: str
@@ -46,9 +46,9 @@ class _Document(Record):
 
 
 class TaskFile:
-    """Accepted tasks. What others wrote in the file stays as it is, also what they write meanwhile.
+    """Accepted tasks. Other people's content of the file stays unchanged, also if it is written meanwhile.
 
-    `was_there` says whether the file existed. Raises ConfigError for one of another form, which is never written to.
+    `was_there` is whether the file existed. Raises ConfigError for a file of another form, which is never overwritten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class TaskFile:
         return [f"{slug}_{number:03}" for number in range(count)]
 
     def texts(self, field: str, combination: Combination | None = None) -> list[str]:
-        """Return the texts of all tasks, or of those of a combination, in their order."""
+        """Return the texts of all tasks, or of the tasks of a combination, in their order."""
         groups = self._groups if combination is None else filter(None, [self._group(combination)])
         return [task[field] for group in groups for task in group["tasks"] if task.get(field)]
 
@@ -115,7 +115,7 @@ class TaskFile:
         self._write()
 
     def _read(self) -> None:
-        """Take what is in the file, where it is there: a file that is gone comes back with the next task."""
+        """Read the file if it exists: a deleted file is created again with the next task."""
         if not self.path.exists():
             return
         try:
@@ -156,14 +156,14 @@ def _slug(servers: Iterable[str]) -> str:
 
 
 DISTRACTION_SERVERS = PlannerSettings().distraction_servers
-"""How many servers stand beside those of a task: as many as a run offers by default."""
+"""Number of servers offered in addition to a task's own: the default of a run."""
 
 
 @dataclass(frozen=True)
 class Job:
     """Task to make, the `number`-th, from 1, of `count` for these servers.
 
-    `exact`: it calculates, so that its numbers stay. `distraction` are servers beside its own.
+    `exact`: the task calculates, so its numbers must be kept. `distraction` are additional servers.
     """
 
     task_id: str
