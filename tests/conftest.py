@@ -1,17 +1,33 @@
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
-os.environ.pop("GITHUB_ACTIONS", None)  # sessions of tests tell the job nothing that these run in
-settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
+os.environ.pop("GITHUB_ACTIONS", None)  # the tests' own sessions write no annotations and summaries of the outer CI job
+settings.register_profile("any machine", deadline=None)  # on a busy machine the duration of an example means nothing
 settings.load_profile("any machine")
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    # Without bytecode most of collection is compiling tests. Every second worker collects in reverse order, so that two
+    # workers compile half of the modules each and read the bytecode of the rest: 23 s instead of 45 s on two cores
+    report = yield
+    if isinstance(collector, pytest.Directory) and int(WORKER.removeprefix("gw")) % 2:
+        report.result.reverse()
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest groups items by fixtures afterwards, from the same order in all workers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # A module that a test writes anew within a second, in as many bytes, would run as it was. Not before tests are
-    # collected, and so not where workers are started: what is imported by then is compiled once for all processes
+    items.sort(key=lambda item: item.path)
+    # A module that a test writes twice within a second, in as many bytes, would run from the first one's bytecode. Not
+    # set before tests are collected, so that their imports are compiled once for all processes
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for item in items:
-        item.add_marker(pytest.mark.timeout(600))  # what waits for ever fails, and the others go on
+        item.add_marker(pytest.mark.timeout(600))  # a test that hangs fails, and the session goes on

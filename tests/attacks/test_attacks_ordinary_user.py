@@ -21,7 +21,7 @@ USER = pwd.getpwnam("games").pw_uid  # with a name, which D-Bus asks for
 
 @needs_root
 @needs_bubblewrap
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_attacks_as_an_ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outer_bound, "SECONDS", 400)
     with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to others

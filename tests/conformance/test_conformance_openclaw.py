@@ -24,7 +24,7 @@ STEPS = [
 ]
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(not CONFIG.is_dir(), reason="the conformance data does not lie beside this checkout"),
     needs_openclaw,
 ]

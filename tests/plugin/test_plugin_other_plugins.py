@@ -16,7 +16,7 @@ from support.bench import HEAD, LEAN, Bench
 
 HOME = os.environ.get("AGENTBENCH_TEST_PYTEST_PLUGINS")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(HOME is None, reason="AGENTBENCH_TEST_PYTEST_PLUGINS names no environment with other plugins"),
 ]
 LAST_FAILS = (

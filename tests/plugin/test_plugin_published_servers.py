@@ -16,7 +16,7 @@ from support.published_servers import PUBLISHED, needs_published_servers, reposi
 
 from pytest_agentbench.cli import main
 
-pytestmark = [pytest.mark.slow, needs_bubblewrap, needs_published_servers]
+pytestmark = [pytest.mark.full, needs_bubblewrap, needs_published_servers]
 
 DISTRACTING = [f"Distraction {number}" for number in range(10)]
 TOKYO = {"source_timezone": "Asia/Tokyo", "time": "12:00", "target_timezone": "Asia/Kolkata"}

@@ -13,7 +13,7 @@ from support.bench import Bench, check
 from support.stored import find_stored
 
 VARIABLE = "AGENTBENCH_TEST_SDKS"
-pytestmark = [pytest.mark.slow, needs(VARIABLE)]
+pytestmark = [pytest.mark.full, needs(VARIABLE)]
 # LiteLLM's own openai is too old for the plugin, so it is never in its process
 AGENTS = [(sdk.name, agent) for sdk in SDKS if sdk.variable == VARIABLE for agent in sdk.agents]
 CONFTEST = """

@@ -14,7 +14,7 @@ from support.stored import find_stored
 
 from pytest_agentbench.models.script_trees import ScriptTree
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 USAGE = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
 CALL = {"name": "write_file", "arguments": {"path": "hello.txt", "content": "Hello, wörld"}}
 STEPS = [{"tool_calls": [CALL], "usage": USAGE}, {"content": "It is written: wörld.", "usage": USAGE}]

@@ -1,4 +1,4 @@
-"""The published MCP servers that `.ci/run` installs, and what a client lives through with each of them.
+"""The published MCP servers that `.ci/full` installs, and the results of a client's calls to each of them.
 
 `python tests/support/published_servers.py` prints the table. AGENTBENCH_TEST_PYTHON_SERVERS names the virtual
 environment with those of PyPI, AGENTBENCH_TEST_NPM_SERVERS the folder whose `node_modules` has those of npm.
@@ -116,7 +116,7 @@ def lacks(published: Published) -> str | None:
     """Why the server is not to be had here; None where it is."""
     variable = _PYTHON if published.kind == "python" else _NPM
     if variable not in os.environ:
-        return f"{variable} is not set: .ci/run installs published MCP servers and sets it"
+        return f"{variable} is not set: .ci/full installs published MCP servers and sets it"
     return "there is no node" if published.kind == "npm" and shutil.which("node") is None else None
 
 

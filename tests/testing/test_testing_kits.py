@@ -16,7 +16,7 @@ import pytest_agentbench as ab
 from pytest_agentbench.checks.base import verdict
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.extensions import find_extension, load_extensions
-from pytest_agentbench.metrics.registry import METRICS, asks_model, takes_samples, takes_trace
+from pytest_agentbench.metrics.registry import BUILTIN_METRICS, METRICS, asks_model, takes_samples, takes_trace
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.runners.chat import llm_probe
 from pytest_agentbench.sources.rows import DATASETS
@@ -349,8 +349,8 @@ def test_a_check_that_decides_otherwise_is_noticed() -> None:
 
 OF_TEXTS = [
     name
-    for name, function in METRICS.items()
-    if not (asks_model(function) or takes_samples(function) or takes_trace(function))
+    for name in BUILTIN_METRICS
+    if not (asks_model(METRICS[name]) or takes_samples(METRICS[name]) or takes_trace(METRICS[name]))
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.docker_here import bubblewrap_lacks
 from support.published_servers import PUBLISHED, SANDBOXES, Driven, Published, connected, drive, lacks
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.mark.parametrize("kind", SANDBOXES)

@@ -72,7 +72,7 @@ MakeSpec = Callable[[Path], SandboxSpec]
 
 IN_STUB = pytest.param(stub_spec, id="stub")
 IN_DOCKER = pytest.param(docker_spec, id="docker", marks=[pytest.mark.slow, needs_docker])
-IN_REAL = pytest.param(real_spec, id="real", marks=[pytest.mark.slow, needs_openclaw])
+IN_REAL = pytest.param(real_spec, id="real", marks=[pytest.mark.full, needs_openclaw])
 """Each makes the container of a test, given a folder."""
 
 

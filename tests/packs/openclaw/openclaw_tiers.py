@@ -83,4 +83,4 @@ def real(below: Path) -> Tier:
 STUB = pytest.param(stub, id="stub")
 SLOW_STUB = pytest.param(stub, id="stub", marks=pytest.mark.slow)
 IN_DOCKER = pytest.param(stub_in_docker, id="docker", marks=[pytest.mark.slow, needs_docker])
-REAL = pytest.param(real, id="real", marks=[pytest.mark.slow, needs_openclaw])
+REAL = pytest.param(real, id="real", marks=[pytest.mark.full, needs_openclaw])

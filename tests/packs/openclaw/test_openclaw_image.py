@@ -378,7 +378,7 @@ def test_docker_builds_it_and_it_runs(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_openclaw
 def test_the_real_image_starts_from_compiled_code_whoever_runs_it(docker: DockerClient) -> None:
     look = "openclaw agent --help >/dev/null; cd /tmp/node-compile-cache/*/*/*/*-1234/ && pwd -P && cat * | wc -c"

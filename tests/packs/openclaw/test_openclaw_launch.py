@@ -13,7 +13,7 @@ from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandb
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
-pytestmark = [pytest.mark.slow, needs_openclaw]
+pytestmark = [pytest.mark.full, needs_openclaw]
 
 RELAY = Path(str(files("pytest_agentbench.runners.agents") / "relay.mjs"))
 FETCH = "fetch('http://127.0.0.1:18790/v1').then((it) => it.text()).then(console.log)"

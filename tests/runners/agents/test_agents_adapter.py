@@ -197,7 +197,7 @@ def test_the_doctor_says_why_an_agent_cannot_be_tried(bench: Bench) -> None:
         try_agent(find_adapter("stub", root), root.path, "bubblewrap")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in list_adapters() if find_adapter(name).program.verified is not None])
 def test_the_real_agent_in_its_image(name: str, tmp_path: Path) -> None:
     adapter = find_adapter(name)

@@ -19,7 +19,7 @@ AGENTS = ("codex", "gemini_cli", "qwen_code", "opencode", "mini_swe_agent")
 WITH_SESSIONS = AGENTS[:4]
 DIALECTS = {"codex": "responses", "gemini_cli": "gemini"}
 LACKS = "; ".join(dict.fromkeys(lacks for name in AGENTS if (lacks := agent_lacks(name)) is not None))
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(LACKS), reason=LACKS)]
+pytestmark = [pytest.mark.full, pytest.mark.skipif(bool(LACKS), reason=LACKS)]
 
 USAGE = {"input_tokens": 11, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1}
 PLACE = "id -u; touch /usr/x 2>&1; ls /sys/class/net; cat bird.txt"
