@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pytest_agentbench.config.root_search import find_project
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
-
-_PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 
 
 def require_existing(paths: Iterable[Path]) -> list[Path]:
@@ -30,14 +29,13 @@ def require_existing(paths: Iterable[Path]) -> list[Path]:
 
 
 def project_folder(path: Path) -> Path:
-    """Return the folder up to which a config root is looked for: the project's, else where the command is run.
+    """Return the folder up to which a config root is searched: the nearest project's, else the current folder.
 
-    Of a path that does not lie below that, its own. So pytest chooses its rootdir where no file names one.
+    If the path lies outside of both, it is the path's own folder. pytest chooses its rootdir the same way.
     """
     start = path if path.is_dir() else path.parent
-    for folder in (start, *start.parents):
-        if any((folder / name).exists() for name in _PROJECT):
-            return folder
+    if (project := find_project(str(start.absolute()))) is not None:
+        return Path(project)
     here = Path.cwd()
     return here if start.is_relative_to(here) else start
 

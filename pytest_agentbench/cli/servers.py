@@ -84,7 +84,7 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
         raise ConfigError(f"{path}:1:1: found no servers, {expected}{left_out}")
     root = enclosing_root(path)
     if root.guest is not None:
-        raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
+        raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.remedy}")
     declared = _make_declared(found.servers, root, _read_profile(root, profile))
     return replace(declared, refused=found.refused, notes=found.notes)
 

@@ -138,7 +138,7 @@ def _guests(config: pytest.Config, hook: Hook, roots: SessionRoots) -> Iterator[
         path = Path(found.plugin_name)
         # pytest registers a conftest by its path, other plugins by the name of their module.
         if path.name == "conftest.py" and (guest := roots.of(path).guest) is not None:
-            yield path, (found.plugin, guest.plea)
+            yield path, (found.plugin, guest.remedy)
 
 
 def _add(extensions: SessionExtensions, hook: Hook, given: Any) -> None:

@@ -67,7 +67,7 @@ class Guest(NamedTuple):
     unnamed: bool = False
 
     @property
-    def plea(self) -> str:
+    def remedy(self) -> str:
         """Return what a user can do for the folder."""
         was = f"its grant ended: {self.ended}; " if self.ended else ""
         name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
@@ -89,7 +89,7 @@ class Scope(NamedTuple):
     def refuse_program(self, what: str) -> None:
         """Raise ValueError where a guest's file names `what`, which would run."""
         if self.guest is not None:
-            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.plea}")
+            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.remedy}")
 
 
 class Problems(ValueError):
@@ -217,7 +217,7 @@ def resolve_path(text: str, scope: Scope) -> str:
 
 def _advise_allowing(scope: Scope) -> str:
     if scope.guest is not None:
-        return f", or {scope.guest.plea}"
+        return f", or {scope.guest.remedy}"
     return ", or set allow_outside_paths: true in the run profile"
 
 

@@ -107,7 +107,7 @@ _SUITE_MODEL = {"model_id", "label"}
 def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
     """Raise ConfigError where a guest's file at `path` says more than `limit`, which stands at `place`."""
     problems = [
-        (loc, f"found {_shown(value)}, expected at most {_shown(most)}, as {place} says; {guest.plea}")
+        (loc, f"found {_shown(value)}, expected at most {_shown(most)}, as {place} says; {guest.remedy}")
         for loc, value, most in _excess(found, limit, guest)
     ]
     if problems:
@@ -205,7 +205,7 @@ class GuestModels(ModelsFile):
         """Return what to say where that model is asked for."""
         message = (
             f"found {model_id!r}, which only a guest's file says how to reach, expected an entry in {self.host}; write "
-            f"one there, or {self.guest.plea}"
+            f"one there, or {self.guest.remedy}"
         )
         return make_located_error(self.path, [(("models",), message)])
 

@@ -232,7 +232,7 @@ class ConfigRoot:
             names, where = ", ".join(map(repr, theirs)), self.host.path if self.host else "the session's root"
             raise ConfigError(
                 f"{near}:1:1: found the MCP servers {names}, which only files in {self.guest.folder} declare, expected "
-                f"them in a servers.yaml of {where}; {self.guest.plea}"
+                f"them in a servers.yaml of {where}; {self.guest.remedy}"
             )
 
     def _servers_near(self, near: Path) -> dict[str, McpServer]:

@@ -63,7 +63,7 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
     if (guest := root.guest) is not None and profile.sandbox_settings.type == "local":
         raise ConfigError(
             f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
-            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.plea}"
+            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.remedy}"
         )
     refuse_floating_images(case, profile)
     return sandboxes.spec(profile.sandbox_settings, case.sandbox)

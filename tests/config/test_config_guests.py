@@ -86,7 +86,7 @@ def test_without_one_on_the_way_the_only_one_with_cases_is_the_users(tmp_path: P
         assert places(roots, own, beside) == [False, True]
     roots = decide_roots([tmp_path], tmp_path)
     assert places(roots, own, beside, tmp_path) == [True, True, False]
-    assert "agentbench_configs" in roots.of(own / "test.yaml").guest.plea
+    assert "agentbench_configs" in roots.of(own / "test.yaml").guest.remedy
 
 
 def test_a_configured_root_holds_for_guests_as_it_is(tmp_path: Path) -> None:
