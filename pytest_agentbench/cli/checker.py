@@ -1,16 +1,16 @@
-"""What is wrong with configuration files, cases, datasets and verifiers."""
+"""The checker of configuration files, cases and datasets, for `agentbench validate` and `agentbench trust`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
+from pytest_agentbench.cli.findings import Finding, count_things, find_problems
 from pytest_agentbench.cli.obstacles import Obstacles
-from pytest_agentbench.cli.output import mark_as_warning
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
@@ -24,11 +24,11 @@ from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, Run
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.job import OWN_AGENT
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 from pytest_agentbench.metrics.gold_checks import GoldTest
-from pytest_agentbench.metrics.registry import metric_problems
 from pytest_agentbench.models.routes import find_unknown_overrides, resolve_model
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Case
@@ -65,12 +65,10 @@ _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 
 
 class Checker:
-    """A check of paths, one after the other; `errors` and `warnings` are lines for people.
+    """Checks paths one after the other and collects `findings`, with the numbers of `files` and good `cases`.
 
-    `tested` are the good cases with hidden tests.
-
-    Cases have to run under the profiles that are named, else under any that their root has. `strict`: answers that fail
-    by their own metrics are errors.
+    `verified` are the good cases with verifiers. A case is an error if no session could run it: under the named
+    profiles, else under any profile of its root. `strict`: answers that fail by their own metrics are errors.
     """
 
     def __init__(
@@ -82,43 +80,58 @@ class Checker:
         strict: bool = False,
     ) -> None:
         self._roots, self._profiles, self._strict = roots, (run_profile, evaluation), strict
-        self.errors: list[str] = []
-        self.warnings: list[str] = []
+        self.findings: list[Finding] = []
         self.files = 0
         self.cases = 0
-        self.tested: list[Case] = []
+        self.verified: list[Case] = []
         self._registry = build_registry()
         self._known = self._registry.known
+        self._rules = CaseRules(self._registry.metrics)
         self._scripts = Scripts()
-        self._first: dict[tuple[Path, str], Path] = {}
         self._indexes: dict[Path, dict[str, IndexedCase]] = {}
         self._obstacles: dict[ConfigRoot, Obstacles] = {}
 
-    def check(self, given: Path) -> None:
+    @property
+    def errors(self) -> list[Finding]:
+        """Return the findings that are errors."""
+        return [finding for finding in self.findings if finding.is_error]
+
+    def check(self, path: Path) -> None:
         """Check everything below a folder, or one file."""
         before, near_misses = self.files, list[str]()
         try:
-            for path, kind in self._list_files(given, near_misses):
+            for file, kind in self._list_files(path, near_misses):
                 self.files += 1
-                self._check_file(path, kind, self._roots.of(path))
-            if self.files > before:
-                self.warnings += map(mark_as_warning, near_misses)
-            elif near_misses:  # a session has nothing to run
-                self.errors += near_misses
-            elif given.is_dir():
-                self.errors.append(
-                    f"{given}:1:1: found nothing to check, expected cases (test.yaml, questions in .jsonl or .json, "
-                    "dataset.yaml) or configuration files (suites/, run_profiles/, models.yaml, ...)"
-                )
+                self._check_file(file, kind, self._roots.of(file))
         except ConfigError as error:  # of folders that cannot be read
-            self.errors += str(error).splitlines()
+            self._refuse(error)
+            return
+        if self.files > before:
+            self._warn(*near_misses)
+        elif near_misses:  # a session has nothing to run
+            self._refuse(*near_misses)
+        elif path.is_dir():
+            self._refuse(
+                f"{path}:1:1: found nothing to check, expected cases (test.yaml, questions in .jsonl or .json, "
+                "dataset.yaml) or configuration files (suites/, run_profiles/, models.yaml, ...)"
+            )
+
+    def _refuse(self, *problems: str | ConfigError) -> None:
+        """Add errors: texts of one or more lines, each with its place."""
+        for problem in problems:
+            self.findings += find_problems(str(problem))
+
+    def _warn(self, *problems: str) -> None:
+        """Add warnings: lines with their places."""
+        for problem in problems:
+            self.findings += find_problems(problem, is_error=False)
 
     def _check_file(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
         try:
             if path.name == COMMANDS_FILE:
-                declared = read_commands(path)
-                self.errors += declared.refused.values()
-                self.warnings += map(mark_as_warning, declared.notes)
+                commands = read_commands(path)
+                self._refuse(*commands.refused.values())
+                self._warn(*commands.notes)
             elif kind is TestCaseFile:
                 if path.name not in CASE_FILES:
                     raise ConfigError(
@@ -131,122 +144,115 @@ class Checker:
             else:
                 self._check_config_file(path, root, kind)
         except ConfigError as error:
-            self.errors += str(error).splitlines()
+            self._refuse(error)
 
-    def _list_files(self, given: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
+    def _list_files(self, path: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
         """Yield files with their kinds; None is a file of questions or tasks, or a commands.json.
 
-        `near_misses` takes what is to be said of files that nobody asks.
+        Add a sentence to `near_misses` for each file that is almost a dataset and that nobody named.
         """
-        if given.is_dir():
-            yield from find_config_files(given)
-            yield from ((path, None) for path in find_commands(given))
-            # Files that are cases and of a kind too, such as test.yaml, were yielded above.
-            yield from ((path, None) for path in find_cases(given, near_misses) if kind_of(path) is None)
-        elif given.name == COMMANDS_FILE and find_source(given) is None:
-            yield given, None
-        elif (kind := kind_of(given)) is not None or find_source(given) is not None or _is_described(given):
-            yield given, kind
-        elif is_table(given.name):
-            self.errors.append(describe_expected_rows(str(given)))
+        if path.is_dir():
+            yield from find_config_files(path)
+            yield from ((file, None) for file in find_commands(path))
+            # Files that are cases and have a kind too, such as test.yaml, were yielded above.
+            yield from ((file, None) for file in find_cases(path, near_misses) if kind_of(file) is None)
+        elif path.name == COMMANDS_FILE and find_source(path) is None:
+            yield path, None
+        elif (kind := kind_of(path)) is not None or find_source(path) is not None or _is_described(path):
+            yield path, kind
+        elif is_table(path.name):
+            self._refuse(describe_expected_rows(str(path)))
         else:
-            self.errors.append(
-                f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
+            self._refuse(
+                f"{path}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
                 "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
             )
 
     def _check_source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
-        added = additions_for(path.parent)
-        opened = source.open(path, SourceRequest(root, verified_names(self._known, added)))
-        if problems := metric_problems(opened.metrics, None, self._registry.metrics):
-            self.errors.append(f"{opened.path}:1:1: {'; '.join(text for _, text in problems)}")
+        additions = additions_for(path.parent)
+        opened = source.open(path, SourceRequest(root, verified_names(self._known, additions)))
+        self._rules.claim_name(opened, root)
+        self._rules.check_file_metrics(opened, self._obstacles_of(root).evaluation_profiles)
         doubts = [*opened.doubts(self._known), *opened.field_doubts()]
-        self.warnings += [mark_as_warning(placed) for placed, _ in doubts]
-        # Nothing is downloaded to check it.
-        if opened.is_remote:
+        self._warn(*(placed for placed, _ in doubts))
+        if opened.is_remote:  # nothing is downloaded to check it
             return
-        # What is doubtful about the whole file is not said again for each of its rows.
-        told = {text for _, text in doubts}
+        file_doubts = {text for _, text in doubts}
         try:
-            self.warnings += opened.row_doubts(self._check_rows(opened, root, told, added))
+            self._warn(*opened.row_doubts(self._check_rows(opened, root, file_doubts, additions)))
         except CodeNotRun as reason:
-            self.warnings.append(mark_as_warning(f"{reason}; its rows were not checked"))
+            self._warn(f"{reason}; its rows were not checked")
 
     def _check_rows(
-        self, opened: OpenedSource, root: ConfigRoot, told: set[str], added: frozenset[str]
+        self, opened: OpenedSource, root: ConfigRoot, file_doubts: set[str], additions: frozenset[str]
     ) -> Iterator[SourceCase]:
-        """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
-        alike: dict[str, list[str]] = {}
+        """Check each row as a case and yield the good ones. Doubts of the whole file are not repeated for its rows."""
+        alike: dict[str, list[Finding]] = {}
         golds = GoldTest(self._registry.metrics)
         for row in chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
-                self.errors += row.message.splitlines()
+                self._refuse(row.message)
                 continue
             try:
-                self._check_case(case := row.make(), root, told)
-                found = list(self._obstacles_of(root).find(case, opened, row))
+                self._check_case(case := row.make(), opened, row, root, file_doubts)
+                obstacles = list(self._obstacles_of(root).find(case, opened, row))
             except ConfigError as error:
-                self.errors += str(error).splitlines()
+                self._refuse(error)
             else:
-                for message, unless in found:
-                    if unless & added:
-                        self.warnings.append(mark_as_warning(f"{message}; {_ADDED}"))
-                    else:
-                        alike.setdefault(_without_place(message), []).append(message)
+                for obstacle in obstacles:
+                    if obstacle.unless & additions:
+                        self._warn(f"{obstacle.message}; {_ADDED}")
+                        continue
+                    for finding in find_problems(obstacle.message):
+                        alike.setdefault(finding.text, []).append(finding)
                 golds.add(case)
             yield row
-        if self._strict:
-            self.errors += golds.problems()
-        else:
-            self.warnings += map(mark_as_warning, golds.problems())
+        for problem in golds.problems():
+            self.findings += find_problems(problem, is_error=self._strict)
         for first, *others in alike.values():
-            self.errors.append(f"{first} (and {count_things(len(others), 'more row')})" if others else first)
+            more = f" (and {count_things(len(others), 'more row')})" if others else ""
+            self.findings.append(replace(first, text=first.text + more))
 
     def _obstacles_of(self, root: ConfigRoot) -> Obstacles:
         if root not in self._obstacles:
-            self._obstacles[root] = Obstacles(root, self._registry, *self._profiles)
+            self._obstacles[root] = Obstacles(root, self._registry, self._rules, *self._profiles)
         return self._obstacles[root]
 
-    def _check_case(self, case: Case, root: ConfigRoot, told: set[str]) -> None:
-        """Check a case, and note each doubt that is not `told` yet."""
+    def _check_case(
+        self, case: Case, opened: OpenedSource, row: SourceCase, root: ConfigRoot, known_doubts: set[str]
+    ) -> None:
+        """Check a case. Warn of each doubt that is not in `known_doubts`, and add it there. Raises ConfigError."""
         self.cases += 1
-        # By root: two projects may have equal ids, one may not.
-        first = self._first.setdefault((root.path, case.case_id), case.path)
-        if first != case.path:
-            message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
-            if case.dataset is not None:
-                raise ConfigError(f"{case.path}:{case.line}:1: {message}")
-            raise make_located_error(case.path, [(("case_id",), message)])
+        self._rules.claim_id(opened, row, root)
         for name, server in case.mcp_servers.items():
             if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
                 raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
-        new = [text for text in _list_doubts(case, self._known) if text not in told]
-        told.update(new)
-        self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
-        if any(verifier.pytest is not None for verifier in case.verify):
-            self.tested.append(case)
-        # Raises where the script beside it is wrong.
-        self._scripts.load_beside(case)
+        new = [text for text in _list_doubts(case, self._known) if text not in known_doubts]
+        known_doubts.update(new)
+        self._warn(*(f"{case.path}:{case.line}:1: {text}" for text in new))
+        if case.verify:
+            self.verified.append(case)
+        self._scripts.load_beside(case)  # raises if the script beside the case is wrong
 
     def _check_config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
         names = verified_names(self._known, additions_below(root.path))
         file = load(path, kind, names).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
-        self.warnings += map(mark_as_warning, [*place_doubts(file), *self._list_idle(file, root)])
+        self._warn(*place_doubts(file), *self._list_idle(file, root))
         problems = [*self._find_wrong_references(file, root), *_find_shared_id(file, path, root)]
-        problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
+        problems += [problem for added in added_kinds() if added.model is kind for problem in added.problems(path)]
         if problems:
             raise make_located_error(path, problems)
 
     def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
-        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        """Raise ConfigError if a guest's file loosens a limit. Warn of models that a session would refuse if asked."""
         if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
             root.refuse_loosening(path, file, file.default())
-        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
-            self.warnings += [mark_as_warning(str(held.refusal(name))) for name in held.theirs]
+        elif isinstance(file, ModelsFile) and isinstance(models := root.models(), GuestModels):
+            self._warn(*(str(models.refusal(name)) for name in models.theirs))
 
     def _find_wrong_references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
-        """Yield what a file says of others that is not so."""
+        """Yield references to other files that are wrong."""
         if isinstance(file, RunProfile | EvaluationProfile):
             for section, value in file.sections():
                 yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
@@ -256,7 +262,7 @@ class Checker:
             for name, server in file.mcp_servers.items():
                 if problem := server_refusal(name, server, root, file):
                     yield ("mcp_servers", name), problem
-        # Only the user's own: of a guest's models it is told above that they are not used.
+        # The user's own alone: a guest's models are not used, and were warned of above.
         if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
             _refuse_keys(file)
         if not isinstance(file, SuiteFile):
@@ -265,7 +271,7 @@ class Checker:
         yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()], root)
 
     def _list_idle(self, file: ConfigFile, root: ConfigRoot) -> list[str]:
-        """Return the doubts about what a file says and no session heeds."""
+        """Return the doubts about fields of a file that no session uses."""
         if isinstance(file, EvaluationProfile) and not any(file.sections()):  # a pack's section may ask the judges
             return list_idle_judges(file)
         if not isinstance(file, SuiteFile) or file.origin is None or file.origin.path is None:
@@ -283,14 +289,14 @@ class Checker:
 
 
 def _find_shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
-    """Yield the problem where another file answers to this one's id too."""
+    """Yield the problem if another file has the id of this one too."""
     ids = {root.path / folder: key for folder, key in _IDS.items() if path.parent.name == folder}
     ids |= {root.path / kind.folder: kind.id_field for kind in added_kinds() if isinstance(file, kind.model)}
     place = next((folder for folder in (path.parent, path.parent.parent) if folder in ids), None)
     if place is None:
         return
     key = ids[place]
-    # Looked up as a session does it: what it finds twice, no session could name.
+    # The look-up of a session raises for an id that two files have.
     try:
         root.find(place.name, getattr(file, key))
     except ConfigError as error:
@@ -298,7 +304,7 @@ def _find_shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[
 
 
 def _refuse_keys(file: ModelsFile) -> None:
-    """Raise ConfigError for an entry whose key would go where it does not belong."""
+    """Raise ConfigError for an entry whose API key would be sent to a foreign endpoint."""
     for entry in file.models:
         resolve_model(entry.model_id, models=file)
 
@@ -310,21 +316,14 @@ def _is_described(path: Path) -> bool:
     try:
         return open_dataset(path, enclosing_root(path)).recipe is not None
     except ConfigError:
-        return True  # checking it says the same
+        return True  # checking the file reports the error
 
 
 _ADDED = "unless a conftest.py or plugin brings what can, which is not loaded here"
-_PLACE = re.compile(r"^.*?:\d+:\d+: ")
-
-
-def _without_place(problem: str) -> str:
-    return _PLACE.sub("", problem, count=1)
 
 
 def _list_doubts(case: Case, known: Known) -> Iterator[str]:
-    """Yield what may be meant so: names that only a plugin can know, and file checks that nothing needs to be done
-    for.
-    """
+    """Yield doubts about a case: names that only a plugin can know, and file checks that pass before any run."""
     stored = any(part.is_answered for part in case.case_parts)
     yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
@@ -346,15 +345,3 @@ def _is_satisfied(spec: FileExists | PathExists | FileContains, folder: Path) ->
     if isinstance(spec, FileExists):
         return True
     return spec.text.encode() in read_file(path)
-
-
-def take_place(problem: str) -> tuple[str, int, int, str]:
-    """Return file, line and column, for problems in the order in which a reader meets them."""
-    # The shortest path that fits: messages name places of other files too.
-    match = re.match(r"(.*?):(\d+):(\d+): ", problem)
-    return (match[1], int(match[2]), int(match[3]), problem) if match else (problem, 0, 0, problem)
-
-
-def count_things(number: int, what: str) -> str:
-    """Return a number of things in words: `1 case`, `2,000 files`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -6,16 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_agentbench.cli.doctor_findings import Finding
-
-_MARKS = {True: "ok", False: "no", None: "-"}
-_NEEDED_AND_MISSING = "MISSING"
+    from pytest_agentbench.cli.findings import Finding
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 
     (path,) = require_existing([args.path])
     findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
-    lacking = [finding for finding in findings if finding.lacking]
+    lacking = [finding for finding in findings if finding.is_error]
     if args.json:
-        document = {"works": not lacking, "findings": [asdict(finding) for finding in findings]}
+        document = {"works": not lacking, "findings": [finding.to_json() for finding in findings]}
         print(json.dumps(Redactor().value(document), indent=2, ensure_ascii=False))
     else:
         # Findings quote commands and addresses of files, which may hold keys.
@@ -97,16 +92,9 @@ def _announce(actions: Sequence[str]) -> None:
 
 
 def _write_lines(findings: Sequence[Finding], lacking: int) -> list[str]:
-    from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.cli.findings import write_lines
 
-    lines: list[str] = []
-    for area, group in groupby(findings, key=lambda finding: finding.area):
-        lines.append(area)
-        for finding in group:
-            mark = _NEEDED_AND_MISSING if finding.lacking else _MARKS[finding.works]
-            lines.append(printable(f"  {mark:<{len(_NEEDED_AND_MISSING)}}  {finding.name}: {finding.said}"))
-        lines.append("")
     verdict = f"{lacking} of what is needed here does not work." if lacking else "Everything that is needed here works."
     untried = sum(finding.untried for finding in findings)
     told = f" Not tried without --live: {untried} of the above." if untried else ""
-    return [*lines, verdict + told]
+    return [*write_lines(findings), verdict + told]

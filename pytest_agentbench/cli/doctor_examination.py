@@ -10,13 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pytest_agentbench.cli.doctor_findings import (
-    Finding,
     Models,
     examine_sandboxes,
     examine_servers,
     list_sandbox_actions,
 )
 from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_needs, has_hooks, skip_for_images
+from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.places import session_roots
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.root_search import holds_configuration

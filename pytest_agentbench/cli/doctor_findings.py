@@ -6,10 +6,11 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
+from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
@@ -31,27 +32,6 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 if TYPE_CHECKING:
     import httpx2
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that cases may need: `works` is None where nothing was tried. `said` names what to do too.
-
-    `needed` says that a case or a judge under the examined profiles cannot do without it, `untried` that only --live
-    tells whether it works.
-    """
-
-    area: str
-    name: str
-    works: bool | None
-    said: str
-    needed: bool = False
-    untried: bool = False
-
-    @property
-    def lacking(self) -> bool:
-        """Return whether it is needed and does not work."""
-        return self.needed and self.works is False
 
 
 _REPLY_SECONDS = 5.0

@@ -81,13 +81,15 @@ def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     # Checked without any trust: what a guest is refused is what a grant would allow.
     checker = Checker(around._replace(own=None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
-    asked = [_ADVICE.split(line)[0] for line in (*checker.errors, *checker.warnings)]
+    refused = [
+        _ADVICE.split(finding.line)[0] for finding in sorted(checker.findings, key=lambda each: not each.is_error)
+    ]
     acting = [name for name in files if _can_act(name)]
     return [
         f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",
         *(f"  {name}" for name in acting or ["none of its own"]),
         "Without one this is refused, or doubtful:",
-        *(f"  {line}" for line in asked or ["nothing"]),
+        *(f"  {line}" for line in refused or ["nothing"]),
     ]
 
 

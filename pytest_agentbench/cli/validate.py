@@ -45,13 +45,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every problem, every warning and a summary."""
-    from pytest_agentbench.cli.checker import Checker, count_things, take_place
+    """Print every error, every warning and a summary. Return 1 if there is an error, else 0."""
+    from pytest_agentbench.cli.checker import Checker
+    from pytest_agentbench.cli.findings import count_things, sort_problems, write_lines
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.cli.places import require_existing, session_roots
     from pytest_agentbench.errors import ConfigError
 
-    paths, tried = require_existing(args.paths), ""
+    paths = require_existing(args.paths)
     roots = session_roots(paths)
     if args.show_request is not None:
         return _show_request(paths, roots, args)
@@ -61,26 +62,24 @@ def run(args: argparse.Namespace) -> int:
     checker = Checker(roots, args.run_profile, args.evaluation_profile, strict=args.strict)
     for path in paths:
         checker.check(path)
-    if checker.tested:
+    findings, canaries = checker.findings, ""
+    if checker.verified:
         from pytest_agentbench.cli.verifier_trials import check_test_ids
 
-        errors, warnings = check_test_ids(checker.tested, roots, args.run_profile)
-        checker.errors += errors
-        checker.warnings += warnings
+        findings += check_test_ids(checker.verified, roots, args.run_profile)
     if args.canary:
         from pytest_agentbench.cli.verifier_trials import try_canaries
 
-        problems, cases = try_canaries(paths, roots, args.run_profile)
-        checker.errors += problems
-        tried = f"{count_things(cases, 'case')} tried with wrong solutions; "
-    # Paths may overlap (`validate . cases`).
-    errors, warnings = sorted(set(checker.errors), key=take_place), sorted(set(checker.warnings), key=take_place)
-    for line in (*errors, *warnings):
+        findings += try_canaries(checker.verified, roots, args.run_profile)
+        canaries = f"{count_things(len(checker.verified), 'case')} tried with wrong solutions; "
+    problems = sort_problems(findings)  # paths may overlap (`validate . cases`), so problems repeat
+    for line in write_lines(problems):
         print(line)
-    # Not among the problems, which scripts read.
+    # On standard error: scripts read the problems from standard output.
     print(printable(f"configuration root: {roots.describe()}"), file=sys.stderr)
-    print(f"{tried}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
-    print(f"{count_things(len(errors), 'error')}, {count_things(len(warnings), 'warning')}")
+    errors = sum(finding.is_error for finding in problems)
+    print(f"{canaries}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
+    print(f"{count_things(errors, 'error')}, {count_things(len(problems) - errors, 'warning')}")
     return 1 if errors else 0
 
 

@@ -1,15 +1,14 @@
-"""What `agentbench validate` finds by running verifiers: wrong test ids, and verifiers that pass a wrong solution."""
+"""Trials of verifiers by `agentbench validate`: wrong test ids, and verifiers that pass a wrong solution."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from pytest_agentbench.checks.verifying.named_tests import decide_ids
 from pytest_agentbench.checks.verifying.run import canary_problems, find_wrong_ids
-from pytest_agentbench.cli.list import cases_below
+from pytest_agentbench.cli.findings import FILES, Finding
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
@@ -21,51 +20,50 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
 
-def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) -> tuple[list[str], int]:
-    """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
+def try_canaries(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> list[Finding]:
+    """Return an error for each case whose verifier passes a wrong solution, tried in sandboxes of the run profile.
 
-    Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
+    Raises ConfigError if the run profile is wrong.
     """
-    cases = [case for case in cases_below(paths, []) if case.verify]
     if profile is not None:
         for case in cases:
             roots.of(case.path).run_profile(profile)
-    return asyncio.run(_try_verifiers(cases, roots, profile)), len(cases)
+    return asyncio.run(_try_verifiers(cases, roots, profile))
 
 
-async def _try_verifiers(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
-    problems: list[str] = []
-    async for sandboxes, case, find_spec in _each(cases, roots, profile):
-        place = f"{_place(case)}: verify: "
+async def _try_verifiers(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> list[Finding]:
+    findings: list[Finding] = []
+    async for sandboxes, case, find_spec in _open_sandboxes(cases, roots, profile):
         try:
             spec = find_spec()
             await sandboxes.prepare(spec)
-            problems += [place + problem async for problem in canary_problems(case, sandboxes, spec)]
+            findings += [
+                _make_finding(case, f"verify: {problem}", is_error=True)
+                async for problem in canary_problems(case, sandboxes, spec)
+            ]
         except AgentbenchError as error:
-            problems.append(f"{place}could not be tried: {error}")
-    return problems
+            findings.append(_make_finding(case, f"verify: could not be tried: {error}", is_error=True))
+    return findings
 
 
-def check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> tuple[list[str], list[str]]:
-    """Return errors and warnings about the ids of tests that pytest runs as verifiers, as lines for people.
+def check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> list[Finding]:
+    """Return errors for ids of hidden tests that do not exist, and warnings for ids that could not be checked.
 
-    Reading the tests decides most ids. For the others pytest collects the tests, in the sandbox of the run profile of
-    that name and nowhere else: collecting imports code of the case. A warning names the ids that could not be checked.
+    Reading the tests decides most ids. For the others pytest collects the tests in the sandbox of the named run
+    profile, and nowhere else, because collecting imports code of the case.
     """
-    return asyncio.run(_check_test_ids(cases, roots, profile))
+    tested = [case for case in cases if any(verifier.pytest is not None for verifier in case.verify)]
+    return asyncio.run(_check_test_ids(tested, roots, profile)) if tested else []
 
 
-async def _check_test_ids(
-    cases: Sequence[Case], roots: SessionRoots, profile: str | None
-) -> tuple[list[str], list[str]]:
-    errors: list[str] = []
-    warnings: list[str] = []
-    async for sandboxes, case, find_spec in _each(cases, roots, profile):
+async def _check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> list[Finding]:
+    findings: list[Finding] = []
+    async for sandboxes, case, find_spec in _open_sandboxes(cases, roots, profile):
         for verifier in case.verify:
             if verifier.pytest is None:
                 continue
-            decided = decide_ids(case, verifier, verifier.pytest.ids)
-            undecided = [test_id for test_id, decision in decided.items() if decision == "undecided"]
+            decisions = decide_ids(case, verifier, verifier.pytest.ids)
+            undecided = [test_id for test_id, decision in decisions.items() if decision == "undecided"]
             spec = None
             if undecided:
                 try:
@@ -74,14 +72,14 @@ async def _check_test_ids(
                     spec = find_spec()
                     await sandboxes.prepare(spec)
                 except AgentbenchError as error:
-                    warnings.append(_describe_unchecked(case, undecided, error))
+                    findings.append(_describe_unchecked(case, undecided, error))
             try:
                 wrong = await find_wrong_ids(case, verifier, sandboxes, spec, verifier.pytest.ids)
             except (AgentbenchError, OSError) as error:
-                warnings.append(_describe_unchecked(case, undecided, error))
+                findings.append(_describe_unchecked(case, undecided, error))
                 wrong = await find_wrong_ids(case, verifier, sandboxes, None, verifier.pytest.ids)
-            errors += [f"{_place(case)}: {verifier.check_id}: {sentence}" for sentence in wrong]
-    return errors, warnings
+            findings += [_make_finding(case, f"{verifier.check_id}: {problem}", is_error=True) for problem in wrong]
+    return findings
 
 
 def _require_request(spec: SandboxSpec, root: ConfigRoot) -> None:
@@ -95,19 +93,20 @@ def _require_request(spec: SandboxSpec, root: ConfigRoot) -> None:
         raise UnavailableError("they need a container; name its run profile with --run-profile")
 
 
-def _describe_unchecked(case: Case, ids: Sequence[str], error: Exception) -> str:
+def _describe_unchecked(case: Case, ids: Sequence[str], error: Exception) -> Finding:
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f"{_place(case)}: warning: verify: {ids[0]!r}{more} not checked, the tests were not collected: {error}"
+    problem = f"verify: {ids[0]!r}{more} not checked, the tests were not collected: {error}"
+    return _make_finding(case, problem, is_error=False)
 
 
-def _place(case: Case) -> str:
-    return f"{case.path}:{case.line}:1"
+def _make_finding(case: Case, problem: str, *, is_error: bool) -> Finding:
+    return Finding(FILES, f"{case.path}:{case.line}:1", False, problem, needed=is_error)
 
 
-async def _each(
+async def _open_sandboxes(
     cases: Sequence[Case], roots: SessionRoots, profile: str | None
 ) -> AsyncIterator[tuple[Sandboxes, Case, Callable[[], SandboxSpec]]]:
-    """Yield each case with the sandboxes of all and what finds its own; they are closed at the end."""
+    """Yield each case with the sandboxes of all cases and a function that returns its own. Close them at the end."""
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
 

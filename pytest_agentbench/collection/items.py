@@ -284,8 +284,7 @@ class CaseFile(pytest.Module):
             # A profile that is wrong is told before the file is, unless no model of the session may be its subject.
             plans = [] if self.source.brings_subjects else self._session_plans()
             opened = planner.open(self.source, self.path, plans)
-            if opened.name is not None:
-                planner.claim_name(opened.name, opened.file, root)
+            planner.rules.claim_name(opened, root)
             subjects = self._pair_subjects(opened, plans)
             if subjects:
                 yield from map(self._make_bad_node, opened.problems())
@@ -313,14 +312,13 @@ class CaseFile(pytest.Module):
         self, opened: OpenedSource, subject: StoredAnswers | None, plans: list[Plan]
     ) -> Iterator[pytest.Item | BadRowNode]:
         planner = self.config.stash[PLANNER]
-        judges = planner.judges(opened, plans)
+        judges, root = planner.judges(opened, plans), planner.root(self.path)
         for row in planner.rows(opened, plans, subject):
             if isinstance(row, BadRow):
                 yield self._make_bad_node(row)
                 continue
             try:
-                if opened.own_ids:
-                    planner.claim_id(opened, row)
+                planner.rules.claim_id(opened, row, root)
                 asked = planner.own_judges(opened, row, plans) if row.own_metrics else judges
             except ConfigError as error:
                 if self.source.is_one_case:

@@ -17,11 +17,12 @@ from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.case_rules import CaseRules
 from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import OWN_AGENT, Plan, judge_of, name_subject
 from pytest_agentbench.engine.services import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import Metric, asks_model, case_metric_problems, metric_problems
+from pytest_agentbench.metrics.registry import Metric, asks_model, metric_problems
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records.case import Case, MetricSpec, Model
 from pytest_agentbench.sources.case_source import (
@@ -82,8 +83,12 @@ class Planner:
     _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
     _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
-    _files: dict[ConfigRoot, dict[str, Path]] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
+
+    @cached_property
+    def rules(self) -> CaseRules:
+        """Return the rules of the session's cases, with the ids that are claimed so far."""
+        return CaseRules(self.registry.metrics)
 
     def root(self, file: Path) -> ConfigRoot:
         """Return the config root of a case file."""
@@ -206,19 +211,14 @@ class Planner:
         Raises ConfigError for metrics that cannot be computed.
         """
         case = row.make()
-        for plan in plans[:1]:
-            if problems := case_metric_problems(case, plan.evaluation_profile.compat, self.registry.metrics):
-                raise opened.explain(row, problems)
+        self.rules.check_row_metrics(opened, row, case, [plan.evaluation_profile for plan in plans[:1]])
         return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
     def rows(
         self, opened: OpenedSource, plans: Sequence[Plan], subject: StoredAnswers | None = None
     ) -> Iterator[SourceCase | BadRow]:
         """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
-        for plan in plans[:1]:
-            refused = metric_problems(opened.metrics, plan.evaluation_profile.compat, self.registry.metrics)
-            if reasons := [reason for _, reason in refused]:  # they may come from the command line
-                raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
+        self.rules.check_file_metrics(opened, [plan.evaluation_profile for plan in plans[:1]])
         self.decides_rows = self.decides_rows or (bool(opened.metrics) and opened.metrics == self._metrics)
         rows = opened.rows(subject)
         return rows if self.predicted is None else self.predicted.rows(opened, rows)
@@ -231,22 +231,6 @@ class Planner:
             found.sort(key=lambda case: self.root(case.path) is root)
             self._cases[root] = {case.case_id: case for case in found}
         return self._cases[root]
-
-    def claim_id(self, opened: OpenedSource, row: SourceCase) -> None:
-        """Note whose id that is: ids are unique in a root, guests apart. Raises ConfigError where another has it."""
-        first = self._files.setdefault(self.root(opened.path), {}).setdefault(row.case_id, opened.path)
-        if first != opened.path:
-            message = f"Duplicate case_id {row.case_id!r}; {first} has it too"
-            raise opened.explain(row, [(("case_id",), message)])
-
-    def claim_name(self, name: str, file: Path, root: ConfigRoot) -> None:
-        """Note whose case ids begin with a name, so that no other file's do. Raises ConfigError."""
-        first = self._files.setdefault(root, {}).setdefault(f"{name}.", file)  # no case id ends in a dot
-        if first != file:
-            raise ConfigError(
-                f"{file}:1:1: name: found {name!r}, which {first} has too; name one of them in a dataset.yaml; "
-                "without one, files are named by their path below the config root, else the project (pytest.ini)"
-            )
 
     def repetitions(self, plan: Plan) -> int:
         """Return how often each case runs on the plan's model: as often as asked, else as there are predictions for."""

@@ -107,7 +107,7 @@ def test_validate_tells_all_that_is_wrong_with_tasks(project, call):
     code, lines = call("validate")
     assert code == 1
     assert [line for line in lines if "warning" not in line] == [
-        "tasks.json:2:1: Duplicate case_id 'sum'; other.json has it too",
+        "tasks.json:2:1: task_id: Duplicate case_id 'sum'; other.json has it too",
         NOWHERE.replace(":1:1:", ":12:1:"),
         "tasks.json:20:2: servers: missing; add it",
         "tasks.json:24:14: task_id: found 'sum' again, first on line 2; give each task its own id",

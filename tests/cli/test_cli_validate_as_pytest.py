@@ -117,6 +117,25 @@ def test_rows_without_answers_are_told_once(bench, both):
     assert lines[1:] == ["1 file checked, 3 cases: 1 error, 0 warnings"]
 
 
+def test_both_refuse_equal_ids_of_rows_of_two_files(bench, both):
+    bench.rows("cases/a.b.jsonl", {"id": "c", "question": "2?", "answer": "4"})
+    bench.rows("cases/a.jsonl", {"id": "b.c", "question": "2?", "answer": "4"})
+    session, lines = both()
+    assert "Duplicate case_id" in session
+    assert "Duplicate case_id" in lines[0]
+    assert len(lines) == 2
+
+
+def test_both_refuse_equal_names_of_two_datasets(bench, both):
+    for folder in ("one", "two"):
+        bench.rows(f"cases/{folder}/rows.jsonl", {"id": folder, "question": "2?", "answer": "4"})
+        bench.write(f"cases/{folder}/dataset.yaml", {"schema_version": 1, "name": "same", "files": ["rows.jsonl"]})
+    session, lines = both()
+    assert "name: found 'same', which" in session
+    assert "name: found 'same', which" in lines[0]
+    assert len(lines) == 2
+
+
 def test_a_rubric_needs_a_judge(bench, both):
     write_case(bench, deterministic_checks=None, rubric={})
     assert "nothing decides this case" in both()[0]

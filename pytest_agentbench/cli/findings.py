@@ -1,0 +1,96 @@
+"""Findings of `validate` and `doctor`: one type, one printer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pytest_agentbench.cli.output import printable
+
+FILES = "files"
+"""The area of findings at a place of a file."""
+_PROBLEM = re.compile(r"(.*?:\d+:\d+): (?:warning: )?(.*)", re.DOTALL)
+_MARKS = {True: "ok", False: "no", None: "-"}
+_MISSING = "MISSING"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem at a place of a file, or a part of this machine and whether it works.
+
+    `name` is the place `file:line:column` or the part's name. `works` is None if nothing was tried. `text` says what is
+    wrong and what to do. `needed`: cases cannot run without it. `untried`: only --live shows whether it works.
+    """
+
+    area: str
+    name: str
+    works: bool | None
+    text: str
+    needed: bool = False
+    untried: bool = False
+
+    @property
+    def is_error(self) -> bool:
+        """Return whether cases need something that does not work."""
+        return self.needed and self.works is False
+
+    @property
+    def line(self) -> str:
+        """Return the finding as one line, as commands print it."""
+        if self.area != FILES:
+            mark = _MISSING if self.is_error else _MARKS[self.works]
+            return printable(f"  {mark:<{len(_MISSING)}}  {self.name}: {self.text}")
+        text = self.text if self.is_error else f"warning: {self.text}"
+        return f"{self.name}: {text}" if self.name else text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of `doctor --json`."""
+        return {
+            "area": self.area,
+            "name": self.name,
+            "works": self.works,
+            "said": self.text,
+            "needed": self.needed,
+            "untried": self.untried,
+        }
+
+
+def find_problems(text: str, *, is_error: bool = True) -> Iterator[Finding]:
+    """Yield a finding for each line `file:line:column: [warning: ]problem` of a text, such as a ConfigError's."""
+    for line in text.splitlines():
+        # The shortest path that fits: a problem may name places of other files too.
+        match = _PROBLEM.fullmatch(line)
+        place, problem = match.groups() if match else ("", line)
+        yield Finding(FILES, place, False, problem, needed=is_error)
+
+
+def sort_problems(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings once each, errors first, then by file, line and column."""
+    return sorted(set(findings), key=_sorting_key)
+
+
+def _sorting_key(finding: Finding) -> tuple[bool, str, int, int, str]:
+    path, _, place = finding.name.rpartition(":")
+    path, _, line = path.rpartition(":")
+    if not line.isdigit():
+        return not finding.is_error, finding.text, 0, 0, ""
+    return not finding.is_error, path, int(line), int(place), finding.text
+
+
+def write_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the lines of the findings. Those of the machine have a heading for each area and an empty line after it."""
+    for area, group in groupby(findings, key=lambda finding: finding.area):
+        if area == FILES:
+            yield from (finding.line for finding in group)
+        else:
+            yield area
+            yield from (finding.line for finding in group)
+            yield ""
+
+
+def count_things(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 case`, `2,000 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
