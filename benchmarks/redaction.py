@@ -21,7 +21,7 @@ from tables import Measured, Section, print_table
 
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 ENVIRON = {
     "OPENAI_API_KEY": "sk-proj-" + "a1B2" * 10,

@@ -14,20 +14,22 @@ from pytest_agentbench.plugin import _import_plainly
 
 MODULES = """
 ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
-bounded: files patterns
+bounded: files folders locks patterns writing
 checks: base run
 collection: items phases planning reporting roots start walk
 config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
 config: sections session_roots
 engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code
+identity: fingerprints
 metrics: registry
 records: base case check_specs evaluation gold run
 reports: failure_lists gate journal kept_rows report rows sections table terminal
 runners: asking base kinds subjects
+secrets: encodings redaction
 sources: case_source discovery names test_yaml
 statistics: estimates
-store: artifacts connection database documents encodings files fingerprints redaction
+store: artifacts claims connection database documents output_folder
 tools: builtin
 """
 """Ours, by their rooms. A module that is new here is time that every session pays: import it where it is needed."""

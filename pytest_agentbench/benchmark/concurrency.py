@@ -18,11 +18,10 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import MetricContext
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records.case import Case, RunnerSpec
-from pytest_agentbench.sources.case_source import legal_id
+from pytest_agentbench.records.case import Case, RunnerSpec, legal_id
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.sources.items import BenchmarkItem
-from pytest_agentbench.store.files import JUDGEMENTS
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.output_folder import JUDGEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.statistics.estimates import mean, mean_of
-from pytest_agentbench.store.files import write_atomically
 
 Prediction = str | tuple[str, ...] | None
 """A text, several (one per repetition), or None where there is none."""

@@ -83,7 +83,7 @@ def loads(text: str) -> Any:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    from pytest_agentbench.sources.json_files import lies_deep
+    from pytest_agentbench.bounded.json_files import lies_deep
 
     if lies_deep(value, MAX_DEPTH):
         raise ValueError("nested too deeply")

@@ -42,8 +42,7 @@ from pytest_agentbench.records.check_specs import (
     RegexMatch,
 )
 from pytest_agentbench.records.evaluation import CheckResult
-from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent
-from pytest_agentbench.runners.base import answers_with_files
+from pytest_agentbench.records.run import MessageEvent, RunArtifact, RunnerEvent, ToolCallEvent, answers_with_files
 
 if TYPE_CHECKING:
     from pytest_agentbench.records.run_checks import (

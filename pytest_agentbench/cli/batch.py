@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.batches.jobs import read_jobs
-    from pytest_agentbench.store.files import refuse_links
+    from pytest_agentbench.store.output_folder import refuse_links
 
     refuse_links(args.output)
     jobs = [*read_jobs(args.output)]
@@ -77,7 +77,7 @@ def _find_model(job: Job, cases: Path) -> Model:
     from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import DEFAULT_BASE_URL, missing_key, resolve_model
-    from pytest_agentbench.store.redaction import strip_credentials
+    from pytest_agentbench.secrets.redaction import strip_credentials
 
     models = enclosing_root(cases).models()
     for entry in models.models:

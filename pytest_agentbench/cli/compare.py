@@ -80,9 +80,9 @@ def _list_case_failures(comparison: Comparison, report: dict[str, Any]) -> list[
 
 
 def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -> None:
+    from pytest_agentbench.bounded.writing import write_text
     from pytest_agentbench.reports.ci.document import comparison_markdown
     from pytest_agentbench.reports.ci.sections import Places
-    from pytest_agentbench.store.files import write_text
 
     write_text(path, comparison_markdown(found, report, Places(Path.cwd())))
 

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         return _probe(args)
     from pytest_agentbench.cli.doctor_examination import examine
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
 
     (path,) = require_existing([args.path])
     findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
@@ -84,7 +84,7 @@ def _probe(args: argparse.Namespace) -> int:
 
 def _announce(actions: Sequence[str]) -> None:
     from pytest_agentbench.cli.output import printable
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
 
     redactor = Redactor()
     for action in actions or ["nothing: no file names a model, an engine or an image"]:

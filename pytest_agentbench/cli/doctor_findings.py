@@ -19,7 +19,7 @@ from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableEr
 from pytest_agentbench.extensions import find_extension, load_extensions
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL, describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
-from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.secrets.redaction import strip_credentials
 from pytest_agentbench.tools.mcp.launching import find_problem, server_refusal
 from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.containers.daemon import docker_problem

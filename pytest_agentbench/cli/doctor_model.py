@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         host_of,
         merge_settings,
     )
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
 
     (path,) = require_existing([args.path])
     root = session_roots([path]).around(path)
@@ -127,8 +127,8 @@ def _models_file(root: ConfigRoot) -> Path:
 
 def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> None:
     """Add settings to an entry of a models.yaml, all else as it is written. Raises ConfigError where that cannot be."""
+    from pytest_agentbench.bounded.writing import write_atomically
     from pytest_agentbench.config.documents import read_document
-    from pytest_agentbench.store.files import write_atomically
 
     document = read_document(path) if path.is_file() else None
     entries = (document.data or {}).get("models") if document is not None else None

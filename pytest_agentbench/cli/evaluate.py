@@ -114,9 +114,9 @@ def _evaluate_metric(
     benchmark: Benchmark, spec: MetricSpec, predictions: Any, args: argparse.Namespace, *, alone: bool
 ) -> dict[str, Any]:
     """Return the scorecard of one metric, after saving its results where that is asked for."""
+    from pytest_agentbench.bounded.folders import slug
     from pytest_agentbench.cli.scorecards import scorecard
     from pytest_agentbench.errors import ConfigError, InfrastructureError
-    from pytest_agentbench.store.files import slug
 
     model = {"model": args.model} if args.model and _asks_model(benchmark, spec) else {}
     options = {"missing": args.missing, "compat": args.compat, **model}

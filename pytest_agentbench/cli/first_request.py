@@ -30,9 +30,9 @@ from pytest_agentbench.models.spelling import Spelling
 from pytest_agentbench.records.case import Case, Model, header_variable
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.runners.kinds import RunnerKind
+from pytest_agentbench.secrets.redaction import Redactor, strip_credentials
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, SourceRequest
 from pytest_agentbench.sources.discovery import find_cases, open_source
-from pytest_agentbench.store.redaction import Redactor, strip_credentials
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 

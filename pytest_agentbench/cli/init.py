@@ -195,8 +195,8 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
 
 def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     """Return the first objects of the file. Raises ConfigError where there is none."""
+    from pytest_agentbench.bounded.json_files import BadItem, read_items
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.sources.json_files import BadItem, read_items
     from pytest_agentbench.sources.names import describe_expected_rows
 
     if file.suffix not in (".json", ".jsonl"):
@@ -217,7 +217,7 @@ def _read_first_rows(file: Path) -> list[dict[str, Any]]:
 
 def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of the file, which is opened when the first one is asked for."""
-    from pytest_agentbench.sources.json_files import BadItem, read_items
+    from pytest_agentbench.bounded.json_files import BadItem, read_items
 
     for item in read_items(file):
         if not isinstance(item, BadItem) and isinstance(item.value, dict):

@@ -161,13 +161,13 @@ def _find_problem(args: argparse.Namespace) -> str | None:
 
 def _list_writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
     """Return what writes the report to a path, by the option that asks for it."""
+    from pytest_agentbench.bounded.writing import write_text
     from pytest_agentbench.reports import export
     from pytest_agentbench.reports.charts import write_chart
     from pytest_agentbench.reports.ci.document import report_markdown
     from pytest_agentbench.reports.ci.sections import Places
     from pytest_agentbench.reports.html.page import write_page
     from pytest_agentbench.reports.report import write_report
-    from pytest_agentbench.store.files import write_text
 
     return {
         "html": lambda path: write_page(report, path, output=runs),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_agentbench.bounded.folders import lies_below
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.cli.review_text import render_run
 from pytest_agentbench.engine.subject import rubric_hash
@@ -18,7 +19,6 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.human_agreement import Label
 from pytest_agentbench.store.documents import load_run
-from pytest_agentbench.store.files import lies_below
 
 _VERDICTS: dict[str, Literal["passed", "failed"]] = {
     "p": "passed",

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(schema_text(schemas[args.name] if args.name is not None else schemas), end="")
         return 0
-    from pytest_agentbench.store.files import write_text
+    from pytest_agentbench.bounded.writing import write_text
 
     for name, schema in schemas.items():
         print(write_text(args.output / f"{name}.schema.json", schema_text(schema)))

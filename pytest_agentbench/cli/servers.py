@@ -20,8 +20,8 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import ServersFile
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import McpServer, SandboxSettings
-from pytest_agentbench.store.files import refuse_links
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
+from pytest_agentbench.store.output_folder import refuse_links
 from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import (

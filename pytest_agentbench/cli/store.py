@@ -37,7 +37,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
     A path is relative to the current folder or to the output folder; that of a fingerprint_input.json names its run.
     """
     from pytest_agentbench.store.documents import load_run
-    from pytest_agentbench.store.files import RUN_LEVELS
+    from pytest_agentbench.store.output_folder import RUN_LEVELS
 
     # Both, for report.json names runs as seen from the output folder, and shells complete from here.
     for path in (os.path.relpath(name or ".", contents.output), name):
@@ -129,7 +129,7 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
 
 def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
     """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
-    from pytest_agentbench.store.files import PROFILE_FILE
+    from pytest_agentbench.store.output_folder import PROFILE_FILE
 
     covered = _read_document(contents, f"{run.removesuffix('.json')}.fingerprint_input.json")
     # runs/SUITE/PROFILE/MODEL/CASE/run_n.json: the profile's folder is three above.
@@ -210,7 +210,7 @@ def run_prune(args: argparse.Namespace) -> int:
 
 def _complain_of_damage(contents: Contents) -> bool:
     """Return whether the database is damaged: nothing is removed then for want of a record that cannot be read."""
-    from pytest_agentbench.store.files import DATABASE
+    from pytest_agentbench.store.output_folder import DATABASE
 
     damage = contents.documents.find_damage()
     if damage is not None:
@@ -257,8 +257,8 @@ def add_show_options(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> int:
     """Print a run a paragraph, its verdicts below it."""
+    from pytest_agentbench.bounded.folders import slug
     from pytest_agentbench.store.contents import Contents
-    from pytest_agentbench.store.files import slug
 
     contents = Contents(args.output)
     if args.case is None:
@@ -330,8 +330,8 @@ def add_repair_options(parser: argparse.ArgumentParser) -> None:
 
 def run_repair(args: argparse.Namespace) -> int:
     """Print a line for each lost document, then how many are saved."""
-    from pytest_agentbench.store.files import DATABASE, refuse_links
     from pytest_agentbench.store.maintenance import is_session_running
+    from pytest_agentbench.store.output_folder import DATABASE, refuse_links
     from pytest_agentbench.store.repair import repair
 
     refuse_links(args.output)
@@ -446,8 +446,8 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
     """Open where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
     from io import TextIOWrapper
 
+    from pytest_agentbench.bounded.writing import replace_file
     from pytest_agentbench.errors import InfrastructureError
-    from pytest_agentbench.store.files import replace_file
 
     if path is None:
         # Answers are in any language; a console's own encoding (cp1252) would fail at the first of them.

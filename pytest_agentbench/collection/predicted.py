@@ -8,8 +8,9 @@ from typing import Any
 
 from pytest_agentbench.config.dataset_file import PredictionFields
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.case import legal_id
 from pytest_agentbench.runners.subjects import Predictions
-from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, legal_id
+from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase
 from pytest_agentbench.sources.predictions import has_calls, read_mapped_predictions, read_predictions
 
 _FIRST = 5

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_agentbench.bounded.locks import allow_open_files
 from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, deselect, item_name
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
@@ -34,7 +35,7 @@ from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.rows import ARTIFACT_PROPERTY
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store.documents import Signer
-from pytest_agentbench.store.files import allow_open_files, refuse_links
+from pytest_agentbench.store.output_folder import refuse_links
 from pytest_agentbench.terminal_text import visible
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.options import Settings
     from pytest_agentbench.reports.progress import Progress, StatusLine
     from pytest_agentbench.reports.telemetry.sending import Telemetry
+    from pytest_agentbench.secrets.redaction import Redactor
     from pytest_agentbench.session import SessionReport
     from pytest_agentbench.store.database import Documents
-    from pytest_agentbench.store.redaction import Redactor
     from pytest_agentbench.store.remote import Remote
     from pytest_agentbench.workspaces.sessions import Workspaces
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.engine.agent_state import Module, State, UnknownCode, data_of_module, module_of, module_of_names
-from pytest_agentbench.store.fingerprints import canonical_json, plain
+from pytest_agentbench.identity.fingerprints import canonical_json, plain
 
 Stamp = tuple[int, int]
 """When a file was changed (ns) and its size."""

@@ -27,7 +27,7 @@ from types import FunctionType, MappingProxyType, MemberDescriptorType, MethodTy
 from typing import Any
 from uuid import UUID
 
-from pytest_agentbench.store.fingerprints import canonical_json
+from pytest_agentbench.identity.fingerprints import canonical_json
 
 MOST, DEEPEST = 100_000, 100
 """How many values are looked at for one identity, and how deep they may lie in one another."""

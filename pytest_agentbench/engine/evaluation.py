@@ -33,7 +33,7 @@ from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.store.files import JUDGEMENTS
+from pytest_agentbench.store.output_folder import JUDGEMENTS
 
 if TYPE_CHECKING:
     from pytest_agentbench.judging.asking import Judgement

@@ -6,50 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.engine.budget import spending
 from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.records.forecast import Forecast
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.statistics.estimates import mean, mean_of
 from pytest_agentbench.store.contents import read_history
-from pytest_agentbench.store.files import slug
 
 _Mean = tuple[float | None, int | None]
 """USD and tokens, None if unknown."""
 
 NOT_RUN = "this is a dry run"
 """Why no item of a dry run has a result."""
-
-
-@dataclass
-class Expected:
-    """A sum of what is expected; `unknown` parts of it nobody can tell."""
-
-    known: float = 0.0
-    unknown: int = 0
-
-    def add(self, part: float | None) -> None:
-        """Add one part more, None: unknown."""
-        self.known += part or 0.0
-        self.unknown += part is None
-
-
-@dataclass
-class Forecast:
-    """Hold what a session would do on one model. `new` runs are of cases that have no history: the model's mean stands
-    in.
-
-    `to_judge` counts verdicts that models are asked for. Tokens are those of runs and judges, costs are USD.
-    """
-
-    model_id: str
-    runs: int = 0
-    reused: int = 0
-    to_run: int = 0
-    to_judge: int = 0
-    new: int = 0
-    tokens: Expected = field(default_factory=Expected)
-    run_usd: Expected = field(default_factory=Expected)
-    judge_usd: Expected = field(default_factory=Expected)
 
 
 @dataclass

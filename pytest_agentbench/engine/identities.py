@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.fingerprints import Plain
+from pytest_agentbench.identity.fingerprints import Plain
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.agent_code import Code, CodeReader, Stamp

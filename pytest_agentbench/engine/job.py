@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.engine.user_code import RunTexts
 from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.identity.fingerprints import fingerprint, judge_input
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
-from pytest_agentbench.store.fingerprints import fingerprint, judge_input
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile

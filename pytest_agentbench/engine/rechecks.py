@@ -22,9 +22,8 @@ from pytest_agentbench.metrics.registry import (
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
 from pytest_agentbench.records.gold import Gold
-from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
-from pytest_agentbench.runners.base import answers_with_files
-from pytest_agentbench.store.redaction import REDACTED
+from pytest_agentbench.records.run import RunArtifact, ToolCallEvent, answers_with_files
+from pytest_agentbench.secrets.redaction import REDACTED
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.services import Registry, Services

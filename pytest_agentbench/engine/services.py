@@ -25,7 +25,7 @@ from pytest_agentbench.metrics.registry import METRICS, Metric
 from pytest_agentbench.records.case import CassetteMode
 from pytest_agentbench.runners.base import BUILTIN_RUNNERS, Runner
 from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.terminal_text import shorten_text
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS, SEARCH_VARIABLES
 

@@ -17,14 +17,7 @@ from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.metrics.registry import TOOL_USE_METRICS, metrics_of
-from pytest_agentbench.records.case import Case, McpServer, Model
-from pytest_agentbench.records.check_specs import PythonHook
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
-from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.runners.base import PROBE, CaseRunner, Runner, agent_name
-from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
-from pytest_agentbench.store.fingerprints import (
+from pytest_agentbench.identity.fingerprints import (
     Deciders,
     Plain,
     canonical_json,
@@ -34,6 +27,13 @@ from pytest_agentbench.store.fingerprints import (
     rubric_input,
     run_fingerprint_input,
 )
+from pytest_agentbench.metrics.registry import TOOL_USE_METRICS, metrics_of
+from pytest_agentbench.records.case import Case, McpServer, Model
+from pytest_agentbench.records.check_specs import PythonHook
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.runners.base import PROBE, CaseRunner, Runner, agent_name
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.tools.builtin import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:

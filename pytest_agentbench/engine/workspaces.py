@@ -16,10 +16,9 @@ from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import CustomCheck
-from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
-from pytest_agentbench.runners.base import answers_with_files
+from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact, answers_with_files
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.documents import OUTPUT_TYPE, find_whole_archive, find_whole_file
-from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.workspaces.archive import ArchiveError, pack_workspace, unpack_workspace
 from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, compare_snapshots, take_snapshot
 from pytest_agentbench.workspaces.confined import PathRefusedError

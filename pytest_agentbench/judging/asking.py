@@ -14,6 +14,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import BatchWaitsError, JudgeError, ProviderError
+from pytest_agentbench.identity.fingerprints import endpoint_input, fingerprint
 from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
@@ -26,8 +27,7 @@ from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import RunArtifact, Usage
-from pytest_agentbench.store.fingerprints import endpoint_input, fingerprint
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, JudgeRunConfig

@@ -24,8 +24,8 @@ from pytest_agentbench.records.run import (
     ToolCallEvent,
     ToolResultEvent,
     TraceEvent,
+    answers_with_files,
 )
-from pytest_agentbench.runners.base import answers_with_files
 from pytest_agentbench.store.documents import OUTPUT_TYPE
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from decimal import Decimal, DecimalException
 from itertools import islice, zip_longest
 from typing import Any
 
+from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.metrics.numbers import Tolerance, are_close, require_tolerance
 from pytest_agentbench.metrics.registry import Measured, metric
 from pytest_agentbench.models.thoughts import drop_thoughts
-from pytest_agentbench.sources.json_files import lies_deep
 from pytest_agentbench.terminal_text import shorten_text
 
 _DEEPEST = 100

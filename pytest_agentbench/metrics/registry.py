@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.documents import Loc
     from pytest_agentbench.config.profiles import EvaluationProfile
     from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.secrets.redaction import Redactor
     from pytest_agentbench.store.documents import Signer
-    from pytest_agentbench.store.redaction import Redactor
     from pytest_agentbench.store.remote import Remote
 
 

@@ -90,7 +90,7 @@ async def _ask(
     from pytest_agentbench.config.profiles import ModelsFile
     from pytest_agentbench.models.client import Endpoints
     from pytest_agentbench.models.routes import missing_key, resolve_model
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
 
     endpoints = Endpoints()
 

@@ -43,7 +43,7 @@ from pytest_agentbench.models.routes import CASE_HEADER, DEFAULT_BASE_URL
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.models.standing import Answered, Standing
 from pytest_agentbench.records.case import Limits, Model, Streamed, header_variable
-from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.secrets.redaction import strip_credentials
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.batches.collector import Batcher, Batches, Collected

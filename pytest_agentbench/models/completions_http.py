@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.models.completions import (
     EVENT_STREAM,
     answer_scripted,
@@ -27,7 +28,6 @@ from pytest_agentbench.models.dialects.chat import list_events, wants_usage
 from pytest_agentbench.models.dialects.choice import DIALECTS, SERVED, find_route
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import ApiName
-from pytest_agentbench.sources.json_files import lies_deep
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

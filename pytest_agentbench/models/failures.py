@@ -14,7 +14,7 @@ from pytest_agentbench.models.ends import ErrorSignal, read_error
 from pytest_agentbench.models.routes import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import ApiName, Model
 from pytest_agentbench.records.run import EndDetail, EndReason
-from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.secrets.redaction import strip_credentials
 from pytest_agentbench.terminal_text import shorten_text
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import write_atomically
 
 LEARNED = ".agentbench/learned.json"
 """The file, in the output folder."""

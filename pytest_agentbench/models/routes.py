@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.dialects import resolve_dialect
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
@@ -27,8 +28,7 @@ from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import ApiName, Case, CassetteMode, Dialect, Limits, Model, header_variable
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.redaction import Redactor, strip_credentials
+from pytest_agentbench.secrets.redaction import Redactor, strip_credentials
 
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.config.base import load
 from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.models.prompts import message_text
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.sources.case_source import legal_id
-from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.records.case import Case, legal_id
 from pytest_agentbench.terminal_text import shorten_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.config.grants import note_recording
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnwritableError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.models.cassette_file import (
     Answer,
     Cassette,
@@ -30,9 +32,7 @@ from pytest_agentbench.models.routes import Cassettes
 from pytest_agentbench.models.spelling import drop_empty
 from pytest_agentbench.records.case import Case, CassetteMode
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.store.files import write_atomically
-from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 if TYPE_CHECKING:
     from pathlib import Path

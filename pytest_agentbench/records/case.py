@@ -1,6 +1,7 @@
 """A case: what an agent is asked, with which servers, and what decides whether it did well."""
 
 import re
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -654,3 +655,17 @@ class Model(Record):
         if self.scripted or self.provider is not None:
             return None
         return self if api == self.api else self.wires.get(api)  # type: ignore[call-overload]
+
+
+_LONGEST_ID = 200
+_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def legal_id(identifier: str) -> str:
+    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
+    neighbours.
+    """
+    if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
+        return identifier
+    digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{_ILLEGAL.sub('_', identifier[:_LONGEST_ID])}-{digest[:6]}"

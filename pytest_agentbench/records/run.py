@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import HexId, Later, Record, RunStatus, SandboxKind
 from pytest_agentbench.records.case import Role
 
@@ -445,3 +446,8 @@ class RunArtifact(Record):
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:
         """Return all tool calls, in order."""
         return tuple(event for event in self.trace if isinstance(event, ToolCallEvent))
+
+
+def answers_with_files(runner_type: str) -> bool:
+    """Return whether files may stand for the answer of a run of this runner."""
+    return bool(getattr(find_extension("runner", runner_type), "answers_with_files", False))

@@ -289,8 +289,8 @@ def write_chart(report: Mapping[str, Any], path: Path) -> None:
     """Draw mean score against cost as PNG. Raises UnwritableError, ImportError without the extra `charts`."""
     import vl_convert
 
+    from pytest_agentbench.bounded.writing import write_lines
     from pytest_agentbench.reports.charts import score_against, size_spec
-    from pytest_agentbench.store.files import write_lines
 
     chart = score_against(report, "cost")
     title = {"text": chart.title, "subtitle": wrap(chart.note, _NOTE), "anchor": "start", "offset": 12}

@@ -127,7 +127,7 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
 
 def write_csv(report: Mapping[str, Any], path: Path) -> None:
     """Write the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
-    from pytest_agentbench.store.files import write_lines
+    from pytest_agentbench.bounded.writing import write_lines
 
     write_lines(path, (part.encode("utf-8", "replace") for part in csv_text(report)))
 
@@ -140,7 +140,7 @@ def write_parquet(report: Mapping[str, Any], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from pytest_agentbench.store.files import write_lines
+    from pytest_agentbench.bounded.writing import write_lines
 
     sink = pyarrow.BufferOutputStream()
     try:

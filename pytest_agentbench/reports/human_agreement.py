@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from pytest_agentbench.bounded.json_files import BadItem, read_items
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Text
 from pytest_agentbench.reports.gate import CaseKey, case_key
-from pytest_agentbench.sources.json_files import BadItem, read_items
 from pytest_agentbench.sources.predictions import field_problem, refuse_file
 from pytest_agentbench.statistics.agreement import (
     Table,

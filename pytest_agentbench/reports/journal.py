@@ -34,10 +34,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
+from pytest_agentbench.bounded.locks import NO_LOCKS_HERE, release_lock, try_lock
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.kept_rows import KeptRow, RowKeeper, encode_json, encode_row
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.store.files import NO_LOCKS_HERE, release_lock, try_lock, write_atomically
 
 FOLDER = ".journals"
 """Folder of journals below the output folder. A session removes the journals of sessions that are over."""

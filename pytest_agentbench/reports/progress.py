@@ -29,7 +29,7 @@ from pytest_agentbench.terminal_text import visible_line
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_agentbench.engine.forecast import Expected, Forecast
+    from pytest_agentbench.records.forecast import Expected, Forecast
 
 
 def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:

@@ -103,7 +103,7 @@ def complete_report(found: Report, path: Path) -> Report:
 
 def write_report(report: Report, path: Path) -> None:
     """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
-    from pytest_agentbench.store.files import replace_file
+    from pytest_agentbench.bounded.writing import replace_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnavailableError, UnsupportedError
-from pytest_agentbench.extensions import LazyTable, find_extension
+from pytest_agentbench.extensions import LazyTable
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model, Role
 from pytest_agentbench.records.run import (
@@ -491,8 +491,3 @@ PROBE = "llm_probe"
 """The runner that asks a chat model."""
 BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
 """`runner.type` of a case -> how it is run, without what packs and plugins add."""
-
-
-def answers_with_files(runner_type: str) -> bool:
-    """Return whether files may stand for the answer of a run of this runner."""
-    return bool(getattr(find_extension("runner", runner_type), "answers_with_files", False))

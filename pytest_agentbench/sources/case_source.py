@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -234,17 +232,3 @@ def limit_bad(rows: Iterable[T | BadRow], more: Callable[[BadRow, int], BadRow])
             last = row
     if last is not None:
         yield more(last, bad - _MOST_REPORTED)
-
-
-_LONGEST_ID = 200
-_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def legal_id(identifier: str) -> str:
-    """Return the identifier as a node id can carry it; a hash keeps what was replaced or cut apart from its
-    neighbours.
-    """
-    if len(identifier) <= _LONGEST_ID and _ILLEGAL.search(identifier) is None:
-        return identifier
-    digest = sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{_ILLEGAL.sub('_', identifier[:_LONGEST_ID])}-{digest[:6]}"

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from pytest_agentbench.bounded.json_files import first_element, first_object
 from pytest_agentbench.config.base import DATA_SUFFIXES, UNVERIFIED, Known, Scope, load_in, resolve_path
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name, match_files
 from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
@@ -21,10 +22,9 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.config.session_roots import naming_folder
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import MetricSpec
-from pytest_agentbench.sources.case_source import CaseSource, Claims, legal_id
+from pytest_agentbench.records.case import MetricSpec, legal_id
+from pytest_agentbench.sources.case_source import CaseSource, Claims
 from pytest_agentbench.sources.items import ItemParser, is_answered, load_item_class
-from pytest_agentbench.sources.json_files import first_element, first_object
 from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
 

@@ -106,7 +106,7 @@ def _read_head(path: Path) -> str | None:
             return read_bytes(path).replace(b"\0", b"").decode("utf-8", "replace")  # YAML may be UTF-16
         except ConfigError:
             return None
-    from pytest_agentbench.sources.json_files import UTF16_BOMS
+    from pytest_agentbench.bounded.json_files import UTF16_BOMS
 
     try:
         with open_file(path, limit=None) as file:
@@ -291,7 +291,7 @@ def describe_near_miss(path: Path, top: Path) -> str | None:
     except ValueError as error:
         if _QUESTION not in first:
             return None
-        from pytest_agentbench.sources.json_files import explain_error
+        from pytest_agentbench.bounded.json_files import explain_error
 
         offset, reason = explain_error(error)
         return f"{path}:1:{offset + 1}: the first row is {reason}; mend it, or no row of the file is asked"

@@ -13,10 +13,10 @@ from typing import Any
 
 from pytest_agentbench.bounded.columns import require_bounded_columns
 from pytest_agentbench.bounded.files import open_descriptor
+from pytest_agentbench.bounded.json_files import BadItem, Item
 from pytest_agentbench.config.base import Scope, resolve_path
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.sources.items import describe_error, dump_item
-from pytest_agentbench.sources.json_files import BadItem, Item
 
 _BATCH = 1000
 _BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}

@@ -8,10 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_agentbench.config.dataset_file import PredictionFields
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.items import MISSING, describe_kind, is_answered, look_up
-from pytest_agentbench.sources.json_files import (
+from pytest_agentbench.bounded.json_files import (
     BadItem,
     Item,
     first_character,
@@ -19,6 +16,9 @@ from pytest_agentbench.sources.json_files import (
     read_items,
     repeated_keys,
 )
+from pytest_agentbench.config.dataset_file import PredictionFields
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.items import MISSING, describe_kind, is_answered, look_up
 
 _MOST_PROBLEMS = 20
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_agentbench.bounded.json_files import BadItem, parse_value
 from pytest_agentbench.sources.dataset import Dataset, Row
 from pytest_agentbench.sources.items import answer_text_of, metadata_of
-from pytest_agentbench.sources.json_files import BadItem, parse_value
 from pytest_agentbench.terminal_text import shorten_text
 
 _UNDEFINED = b"\x81\x8d\x8f\x90\x9d"

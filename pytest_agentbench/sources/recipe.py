@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_agentbench.bounded.json_files import BadItem, Item, read_items
 from pytest_agentbench.config.base import Scope
 from pytest_agentbench.config.dataset_file import (
     AnswerRule,
@@ -44,7 +45,6 @@ from pytest_agentbench.sources.items import (
     require_item,
     texts_of,
 )
-from pytest_agentbench.sources.json_files import BadItem, Item, read_items
 from pytest_agentbench.terminal_text import visible
 
 _AS_THEY_ARE = RowFields()

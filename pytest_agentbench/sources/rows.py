@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.config.base import DATA_SUFFIXES, Known, Scope, suggest
 from pytest_agentbench.config.case_file import named_verifiers
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
@@ -28,6 +29,7 @@ from pytest_agentbench.records.case import (
     MetricSpec,
     RunnerSpec,
     Verifier,
+    legal_id,
 )
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
 from pytest_agentbench.records.gold import Gold, are_integers, gold_reply
@@ -39,7 +41,6 @@ from pytest_agentbench.sources.case_source import (
     SourceCase,
     SourceRequest,
     StoredAnswers,
-    legal_id,
     limit_bad,
 )
 from pytest_agentbench.sources.dataset import (
@@ -63,7 +64,6 @@ from pytest_agentbench.sources.items import (
     texts_of,
     typed_answer_of,
 )
-from pytest_agentbench.sources.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.sources.recipe import Recipe
 from pytest_agentbench.sources.test_yaml import make_verifier, named_tools
 from pytest_agentbench.terminal_text import shorten_text, visible

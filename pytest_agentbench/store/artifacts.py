@@ -18,10 +18,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from pydantic_core import PydanticSerializationError
 
 from pytest_agentbench.bounded.files import FileRefusedError
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.errors import InfrastructureError, UnwritableError
+from pytest_agentbench.identity.fingerprints import (
+    canonical_json,
+    evaluation_profile_input,
+    fingerprint,
+    plain,
+    run_profile_input,
+)
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor
+from pytest_agentbench.store.claims import claim, close_claims
 from pytest_agentbench.store.database import Documents, open_documents
 from pytest_agentbench.store.documents import (
     Signer,
@@ -36,25 +46,14 @@ from pytest_agentbench.store.documents import (
     write_archive,
     write_output,
 )
-from pytest_agentbench.store.files import (
+from pytest_agentbench.store.output_folder import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
     PROFILE_FILE,
     RUNS,
-    claim,
-    close_claims,
     explain_unwritable,
-    slug,
     suite_folder,
 )
-from pytest_agentbench.store.fingerprints import (
-    canonical_json,
-    evaluation_profile_input,
-    fingerprint,
-    plain,
-    run_profile_input,
-)
-from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile

@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.files import DamagedError
+from pytest_agentbench.store.output_folder import DamagedError
 
 VERSION = 1
 """The `user_version` of the database."""

@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import (
+from pytest_agentbench.store.output_folder import (
     DATABASE,
     EVALUATION_LEVELS,
     EVALUATIONS,
@@ -27,7 +28,6 @@ from pytest_agentbench.store.files import (
     RUN_LEVELS,
     RUNS,
     refuse_links,
-    slug,
 )
 
 Kind = Literal["run", "input", "artifacts", "result", "judge", "prompt", "summary", "unreadable"]

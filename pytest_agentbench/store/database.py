@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.folders import lies_below, make_folder
+from pytest_agentbench.bounded.locks import NO_LOCKS_HERE, check_locks
+from pytest_agentbench.bounded.writing import write_atomically
+from pytest_agentbench.store.claims import hold_write_lock
 from pytest_agentbench.store.connection import (
     allow_writes,
     check_files,
@@ -33,16 +37,7 @@ from pytest_agentbench.store.connection import (
     is_shared,
     query,
 )
-from pytest_agentbench.store.files import (
-    DATABASE,
-    NO_LOCKS_HERE,
-    DamagedError,
-    check_locks,
-    hold_write_lock,
-    lies_below,
-    make_folder,
-    write_atomically,
-)
+from pytest_agentbench.store.output_folder import DATABASE, DamagedError
 
 LARGEST = 2**16
 """Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""

@@ -17,11 +17,13 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import open_descriptor
+from pytest_agentbench.bounded.folders import make_folder, slug
+from pytest_agentbench.bounded.writing import temporary_file, write_atomically
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import RUNS, make_folder, slug, temporary_file, write_atomically
+from pytest_agentbench.store.output_folder import RUNS
 from pytest_agentbench.terminal_text import visible
 
 # Signatures of stored records (HMAC-SHA256), for stores that others can write: who lacks the key can forge none.

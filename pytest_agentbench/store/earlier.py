@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.bounded.files import FileRefusedError
+from pytest_agentbench.bounded.folders import slug, slug_start
+from pytest_agentbench.identity.fingerprints import canonical_json, drop_transport, fingerprint, rename_case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.documents import match_run
-from pytest_agentbench.store.files import PROFILE_FILE, RUNS, slug, slug_start
-from pytest_agentbench.store.fingerprints import canonical_json, drop_transport, fingerprint, rename_case
+from pytest_agentbench.store.output_folder import PROFILE_FILE, RUNS
 
 if TYPE_CHECKING:
     from pytest_agentbench.sources.case_source import Earlier

@@ -14,10 +14,11 @@ from pydantic import ValidationError
 from pytest_agentbench.errors import DamagedObjectError, InfrastructureError
 from pytest_agentbench.records.base import HexId, Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
+from pytest_agentbench.secrets.redaction import Redactor
+from pytest_agentbench.store.claims import claim
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import Signer, strip_signature
-from pytest_agentbench.store.files import JUDGEMENTS, claim
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.output_folder import JUDGEMENTS
 
 if TYPE_CHECKING:
     from pytest_agentbench.store.remote import Remote, Upload

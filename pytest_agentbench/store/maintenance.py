@@ -18,9 +18,14 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded.folders import slug
+from pytest_agentbench.bounded.locks import try_lock
 from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.identity.fingerprints import canonical_json
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.secrets.redaction import REDACTED
+from pytest_agentbench.store.claims import is_claimed
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import (
@@ -34,20 +39,8 @@ from pytest_agentbench.store.documents import (
     parse_run,
     strip_signature,
 )
-from pytest_agentbench.store.files import (
-    DATABASE,
-    EVALUATIONS,
-    JUDGEMENTS,
-    LOCKS,
-    PROFILE_FILE,
-    RUNS,
-    is_claimed,
-    slug,
-    try_lock,
-)
-from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
-from pytest_agentbench.store.redaction import REDACTED
+from pytest_agentbench.store.output_folder import DATABASE, EVALUATIONS, JUDGEMENTS, LOCKS, PROFILE_FILE, RUNS
 
 Reason = Literal[
     "superseded runs", "superseded verdicts", "orphaned verdicts", "unfinished files", "unreadable files", "stale locks"

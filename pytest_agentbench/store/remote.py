@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pytest_agentbench.bounded.files import MAX_RECORD, FileRefusedError, read_file
+from pytest_agentbench.bounded.folders import make_folder
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import DamagedObjectError, InfrastructureError, UnreachableError
-from pytest_agentbench.store.files import make_folder, write_atomically
-from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.secrets.redaction import strip_credentials
 
 # Where a shared store lies: a folder, or a bucket that fsspec knows. Objects are whole; the last of a name wins.
 #

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.errors import DamagedObjectError, UnwritableError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.documents import (
@@ -31,8 +33,7 @@ from pytest_agentbench.store.documents import (
     parse_evaluation,
     parse_run,
 )
-from pytest_agentbench.store.files import EVALUATIONS, RUNS, explain_unwritable, slug
-from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.output_folder import EVALUATIONS, RUNS, explain_unwritable
 from pytest_agentbench.store.remote import Upload
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_agentbench.bounded.folders import lies_below
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.store.connection import connect, execute, query
 from pytest_agentbench.store.database import find_place, is_name, open_documents
-from pytest_agentbench.store.files import DATABASE, SUITE, DamagedError, lies_below
+from pytest_agentbench.store.output_folder import DATABASE, SUITE, DamagedError
 from pytest_agentbench.store.salvage import INDEX_INNER, INDEX_LEAF, LOST, TABLE_LEAF, Pages, Row, open_pages
 
 DAMAGED = f"{DATABASE}.damaged"

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.identity.fingerprints import canonical_json
 from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
-from pytest_agentbench.store.fingerprints import canonical_json
 
 T = TypeVar("T")
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
 
+from pytest_agentbench.bounded.locks import try_lock
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.store.files import try_lock
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _FIRST, _EACH = 2**30, 2**16

@@ -44,7 +44,7 @@ ALLOWED = {
     "runners/agents/places.py read_bytes": "relays of this package",
     "packs/openclaw/turns.py read_bytes": "a launcher of this package",
     "store/connection.py open": "the null device, and the kernel's list of mounts",
-    "store/redaction.py pattern": "forms of keys in its own table",
+    "secrets/redaction.py pattern": "forms of keys in its own table",
     "packs/mcp_bench/synthesis/drafts.py open": "opened to be written too, and looked at before it is read",
     "packs/mcp_bench/synthesis/checks.py pattern": "words in its own table, and names of tools, escaped",
     "testing/cases.py read_bytes": "a file that a plugin's own test names",

@@ -11,16 +11,17 @@ import pytest
 from filelock import FileLock
 from support.stored import Stored, as_files, find_stored, list_stored
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor
 from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.claims import open_claims
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import open_claims, slug
-from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.judgements import Judgements
-from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 SUPERSEDED = "run_1.????????.json"
 KEY = "a" * 64

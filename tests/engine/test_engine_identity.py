@@ -24,7 +24,7 @@ from pytest_agentbench.engine.agent_code import MOST_SHOWN, CodeReader, find_imp
 from pytest_agentbench.engine.agent_state import DEEPEST, MOST, State, UnknownCode, is_secret
 from pytest_agentbench.engine.identities import Identities, Origin
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store.fingerprints import canonical_json
+from pytest_agentbench.identity.fingerprints import canonical_json
 
 PROJECT = {
     "bench_fixtures.py": """
@@ -509,7 +509,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from pytest_agentbench.engine.agent_code import CodeReader
-from pytest_agentbench.store.fingerprints import canonical_json
+from pytest_agentbench.identity.fingerprints import canonical_json
 sys.path.insert(0, sys.argv[1])
 import bench_fixtures
 reader = CodeReader(Path(sys.argv[1]), time.time_ns())

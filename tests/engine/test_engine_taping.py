@@ -13,7 +13,7 @@ from pytest_agentbench.models.cassette_file import Answer, Cassette, read_casset
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records.case import Case, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 FORM = Form(
     write=lambda text: Answer(content=text),

@@ -11,7 +11,7 @@ from pytest_agentbench.errors import JudgeError
 from pytest_agentbench.judging.asking import Judgement, NoVerdictError, judge
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 
 def ask(

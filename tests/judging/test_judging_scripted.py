@@ -18,7 +18,7 @@ from pytest_agentbench.packs.mcp_bench.judge import make_assessment
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 SIX = "{task_fulfillment: 4, grounding: 5, tool_appropriateness: 6, parameter_accuracy: 7, dependency_awareness: 8, "
 SIX += "parallelism_and_efficiency: {score: 9, evidence: [Both at once., No call too many.]}}"

@@ -21,7 +21,7 @@ from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.records.case import MetricSpec, Model
 from pytest_agentbench.records.evaluation import MetricResult
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 PRICES = {"input_per_1m": 100_000, "output_per_1m": 0}  # a reply's 10 tokens: 1 USD
 

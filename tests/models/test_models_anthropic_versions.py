@@ -12,6 +12,7 @@ from support.fault_endpoint import FaultEndpoint, always
 from pytest_agentbench.config.base import load
 from pytest_agentbench.config.profiles import ModelsFile
 from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.identity.fingerprints import endpoint_input
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.dialects.base import Route
 from pytest_agentbench.models.dialects.choice import DIALECTS
@@ -21,7 +22,6 @@ from pytest_agentbench.models.learning import find_change
 from pytest_agentbench.models.protocols.anthropic import choose_auth_header
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.records.case import Dialect, Model
-from pytest_agentbench.store.fingerprints import endpoint_input
 
 OLD, NEW = "2023-06-01", "2026-10-21"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.tape import WORKSPACE, canonicalize
-from pytest_agentbench.store.redaction import REDACTED, Redactor
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor
 
 FOLDER, SECRET, BOUNDARY = '/tmp/wörk "1"\\x', 'se"crét-0123456789', f"<<<DATA {'0123456789abcdef' * 2}"
 PIECES = {FOLDER: WORKSPACE, SECRET: REDACTED, BOUNDARY: "<<<DATA [boundary]", "Paris ": "Paris ", '"\n☃': '"\n☃'}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.config.dialects import DIALECTS, resolve_dialect
 from pytest_agentbench.config.model_entries import ModelEntry
+from pytest_agentbench.identity.fingerprints import endpoint_input
 from pytest_agentbench.models.routes import missing_key
 from pytest_agentbench.models.spelling import Spelling, compose_request, dialect_of, write_request
 from pytest_agentbench.records.case import Dialect, DialectName, Model
-from pytest_agentbench.store.fingerprints import endpoint_input
 
 ASKED = [{"role": "user", "content": "2 + 2?"}]
 

@@ -25,7 +25,7 @@ from pytest_agentbench.models.replies import ChatReply
 from pytest_agentbench.models.tape import Form, Slot, Tape, make_slots, map_texts, number_exchanges
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 FORM = Form(
     write=lambda text: Answer(content=text, usage=Usage(cost_usd=1.0)),

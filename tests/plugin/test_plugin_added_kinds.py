@@ -18,9 +18,9 @@ from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.services import build_registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.identity.fingerprints import plain, run_fingerprint_input, run_profile_input
 from pytest_agentbench.records.case import Model, SandboxSettings
 from pytest_agentbench.sources.test_yaml import load_case
-from pytest_agentbench.store.fingerprints import plain, run_fingerprint_input, run_profile_input
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 

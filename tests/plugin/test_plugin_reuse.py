@@ -12,7 +12,7 @@ from support.bench import LEAN, check
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.records.base import DIMENSIONS
-from pytest_agentbench.store.files import is_claimed
+from pytest_agentbench.store.claims import is_claimed
 
 
 class Campaign:

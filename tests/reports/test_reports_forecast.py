@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.engine.forecast import Expected, Forecast
+from pytest_agentbench.records.forecast import Expected, Forecast
 from pytest_agentbench.reports.progress import write_forecast
 
 

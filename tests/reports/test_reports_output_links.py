@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from reports_samples import make_row
 
+from pytest_agentbench.bounded.writing import write_lines, write_text
 from pytest_agentbench.cli import main
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.learning import LEARNED
 from pytest_agentbench.reports.html import details
 from pytest_agentbench.reports.report import build_report, write_report
-from pytest_agentbench.store.files import refuse_links, write_lines, write_text
+from pytest_agentbench.store.output_folder import refuse_links
 
 MINE = "a file of the user's own\n"
 

@@ -37,7 +37,7 @@ from pytest_agentbench.reports.telemetry.spans import (
     provider_name,
     sends,
 )
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 CONVENTIONS = {
     value

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from support.stored import Stored, as_files, find_stored, list_stored
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.records.evaluation import (
     CheckResult,
     Evaluation,
@@ -24,11 +26,9 @@ from pytest_agentbench.records.evaluation import (
     Scored,
 )
 from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, RunError, ToolCallEvent
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.artifacts import Lane, Store
 from pytest_agentbench.store.documents import load_evaluation, load_run
-from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.redaction import Redactor
 
 SECRET = "hunter2-hunter2"
 RUN_INPUT = {"messages": ["hello"], "temperature": 0.0}

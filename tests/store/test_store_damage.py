@@ -13,7 +13,7 @@ import pytest
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.store.database import LARGEST, Documents, open_documents
-from pytest_agentbench.store.files import DATABASE
+from pytest_agentbench.store.output_folder import DATABASE
 from pytest_agentbench.store.salvage import TABLE_LEAF, open_pages
 
 PAGE = 8192

@@ -26,7 +26,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.artifacts import Writes
 from pytest_agentbench.store.connection import VERSION, find_file_system
 from pytest_agentbench.store.database import LARGEST, Documents, open_documents
-from pytest_agentbench.store.files import DATABASE
+from pytest_agentbench.store.output_folder import DATABASE
 
 FOLDER = "runs/suit_default/run_profile_12345678/gpt/sum"
 RUN = f"{FOLDER}/run_1.json"

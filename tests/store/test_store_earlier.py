@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.identity.fingerprints import canonical_json, fingerprint
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.store.artifacts import Lane, Store
-from pytest_agentbench.store.fingerprints import canonical_json, fingerprint
 
 TRAVEL = {"timeout_seconds": 60, "retries": 3}
 COVERED = {"case_id": "sum", "messages": ["2 + 2?"], "runner": {"type": "llm_probe", "settings": {"seed": 1}}}

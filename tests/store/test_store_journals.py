@@ -20,7 +20,7 @@ from pytest_agentbench.cli import main
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store.connection import allow_writes, connect, execute
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import DATABASE
+from pytest_agentbench.store.output_folder import DATABASE
 
 FOLDER = "runs/suit_default/run_profile_12345678/gpt/sum"
 RUN = f"{FOLDER}/run_1.json"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.stored import as_files, find_stored, list_stored
 
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict, Scored
-from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.judgements import Judgements
-from pytest_agentbench.store.redaction import Redactor
 
 KEY = fingerprint("a request")
 YES = AnswerVerdict(correct=True, reason="Same city.")

@@ -18,25 +18,18 @@ import pytest
 from filelock import FileLock
 from support.small_disk import small_disk
 
+from pytest_agentbench.bounded.locks import allow_open_files
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.files import (
-    _MOMENT,
-    LOCKS,
-    allow_open_files,
-    claim,
-    close_claims,
-    hold_write_lock,
-    is_claimed,
-    open_claims,
-)
-from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.identity.fingerprints import fingerprint
+from pytest_agentbench.store.claims import _MOMENT, claim, close_claims, hold_write_lock, is_claimed, open_claims
 from pytest_agentbench.store.maintenance import is_session_running
+from pytest_agentbench.store.output_folder import LOCKS
 
 KEY = "a" * 64
 COUNT = """
 import asyncio, sys
 from pathlib import Path
-from pytest_agentbench.store.files import claim
+from pytest_agentbench.store.claims import claim
 
 output, rounds = sys.argv[1], int(sys.argv[2])
 
@@ -55,7 +48,7 @@ asyncio.run(main())
 """
 HOLD = """
 import asyncio, sys
-from pytest_agentbench.store.files import claim
+from pytest_agentbench.store.claims import claim
 
 async def main():
     async with claim(sys.argv[1], sys.argv[2]):
@@ -66,7 +59,7 @@ asyncio.run(main())
 """
 
 
-IS_CLAIMED = "import sys; from pytest_agentbench.store.files import is_claimed; print(is_claimed(sys.argv[1]))"
+IS_CLAIMED = "import sys; from pytest_agentbench.store.claims import is_claimed; print(is_claimed(sys.argv[1]))"
 
 
 def is_claimed_elsewhere(output) -> bool:

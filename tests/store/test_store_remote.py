@@ -23,12 +23,12 @@ from test_store_artifacts import artifact, evaluation
 from pytest_agentbench.collection.start import StoreWait
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.options import parse_store
 from pytest_agentbench.records.run import OutputArtifact
+from pytest_agentbench.secrets.redaction import strip_credentials
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.documents import find_whole_archive
-from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.redaction import strip_credentials
 from pytest_agentbench.store.remote import BATCH, Remote, Upload
 from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
 

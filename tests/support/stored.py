@@ -13,7 +13,7 @@ from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.documents import load_evaluation, load_run
-from pytest_agentbench.store.files import DATABASE, LOCKS
+from pytest_agentbench.store.output_folder import DATABASE, LOCKS
 
 
 def as_files(output: str | Path) -> Path:

@@ -24,7 +24,7 @@ from pytest_agentbench.models.routes import DEFAULT_BASE_URL, DRAW
 from pytest_agentbench.models.spelling import BYTES_PER_TOKEN, write_request
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.store.redaction import strip_credentials
+from pytest_agentbench.secrets.redaction import strip_credentials
 
 FEWEST = 50
 """Requests that are worth another batch where one has left them out; fewer are asked directly."""

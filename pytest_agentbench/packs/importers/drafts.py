@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.bounded.files import find_repeated
+from pytest_agentbench.bounded.json_files import BadItem, lies_deep, read_items
 from pytest_agentbench.config.documents import read_bytes
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.json_files import BadItem, lies_deep, read_items
 
 MAX_DEPTH = 50
 """How deep metadata may nest: our YAML reader ends at 100 levels."""

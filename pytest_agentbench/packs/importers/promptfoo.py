@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded.json_files import lies_deep
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents, Place
 from pytest_agentbench.packs.importers.promptfoo_assertions import (
@@ -32,7 +33,6 @@ from pytest_agentbench.packs.importers.promptfoo_values import (
     read_file_data,
     read_file_value,
 )
-from pytest_agentbench.sources.json_files import lies_deep
 
 _READ = {"prompts", "tests", "defaultTest", "scenarios", "assertionTemplates"}
 _OF_NO_MATTER = {"description", "$schema", "tags", "metadata", "sharing", "outputPath", "writeLatestResults"}

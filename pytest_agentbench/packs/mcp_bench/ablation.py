@@ -11,6 +11,7 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.judging.asking import BACKOFF_SECONDS, Asked, ask, chat_sender, numbered_options, request_key
 from pytest_agentbench.packs.mcp_bench.judge import (
@@ -25,12 +26,11 @@ from pytest_agentbench.packs.mcp_bench.records import MCP_TASKS, McpJudging
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeVerdict
 from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.statistics.estimates import mean_known, mean_of
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_run
-from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.judgements import Judgements
-from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient, Endpoints

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, ValidationError
 
+from pytest_agentbench.bounded.json_files import BadItem, read_items
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.ablation import Pipeline
 from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.base import Record, Text
-from pytest_agentbench.sources.json_files import BadItem, read_items
 from pytest_agentbench.sources.predictions import field_problem, refuse_file
 from pytest_agentbench.statistics.estimates import mean
 

@@ -16,28 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
 
-from pytest_agentbench.config.base import Scope, validate
-from pytest_agentbench.config.documents import Document, Loc, read_bytes
-from pytest_agentbench.config.profiles import RunProfile
-from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.sections import ServerName
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TASK_TEXT, McpTask
-from pytest_agentbench.records.base import Record, Tags, Text
-from pytest_agentbench.records.case import Case, McpServer, Message, RunnerSpec
-from pytest_agentbench.sources.case_source import (
-    BadRow,
-    CaseSource,
-    OpenedSource,
-    SourceCase,
-    SourceRequest,
-    StoredAnswers,
-    legal_id,
-    limit_bad,
-)
-from pytest_agentbench.sources.dataset import dataset_name
-from pytest_agentbench.sources.items import describe_kind
-from pytest_agentbench.sources.json_files import (
+from pytest_agentbench.bounded.json_files import (
     NoJSONValueError,
     constant,
     expect_end,
@@ -52,6 +31,26 @@ from pytest_agentbench.sources.json_files import (
     scan_value,
     skip_blanks,
 )
+from pytest_agentbench.config.base import Scope, validate
+from pytest_agentbench.config.documents import Document, Loc, read_bytes
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.sections import ServerName
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, TASK_TEXT, McpTask
+from pytest_agentbench.records.base import Record, Tags, Text
+from pytest_agentbench.records.case import Case, McpServer, Message, RunnerSpec, legal_id
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+    limit_bad,
+)
+from pytest_agentbench.sources.dataset import dataset_name
+from pytest_agentbench.sources.items import describe_kind
 from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.terminal_text import visible
 

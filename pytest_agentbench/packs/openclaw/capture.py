@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.openclaw.live_config import CapturedAgent
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
     from pytest_agentbench.workspaces.workspace import Entry, Workspace
 
 
@@ -190,7 +190,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the agent, whole or not at all, and list its files and the omitted ones."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.packs.openclaw.live_config import choose_agent, list_secrets, make_captured_agent, read_live
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
     from pytest_agentbench.workspaces.workspace import Workspace
 
     (workspace,) = (path.resolve() for path in require_existing([args.workspace]))

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.container import (
@@ -35,7 +36,6 @@ from pytest_agentbench.runners.agents.places import control_folder, write_readab
 from pytest_agentbench.runners.agents.timing import LONGEST_STAND, TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean
 from pytest_agentbench.runners.chat import Requests
-from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient
     from pytest_agentbench.models.ledger import Ledger
     from pytest_agentbench.records.case import Model
+    from pytest_agentbench.secrets.redaction import Redactor
     from pytest_agentbench.store.judgements import Judgements
-    from pytest_agentbench.store.redaction import Redactor
 
 
 @dataclass(frozen=True, slots=True)

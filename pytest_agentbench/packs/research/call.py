@@ -30,10 +30,9 @@ from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 from pytest_agentbench.packs.research.prompts import PROMPTS
 from pytest_agentbench.packs.research.records import RowId
 from pytest_agentbench.packs.research.stages import QUESTIONS
-from pytest_agentbench.records.case import Case, Model, RunnerSpec
-from pytest_agentbench.sources.case_source import legal_id
+from pytest_agentbench.records.case import Case, Model, RunnerSpec, legal_id
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.judgements import Judgements
-from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -43,7 +43,7 @@ from pytest_agentbench.packs.research.rows import (
     report_content,
 )
 from pytest_agentbench.packs.research.stages import ANNOTATED, JUDGED
-from pytest_agentbench.records.case import Case, Message, RunnerSpec
+from pytest_agentbench.records.case import Case, Message, RunnerSpec, legal_id
 from pytest_agentbench.sources.case_source import (
     BadRow,
     CaseSource,
@@ -52,7 +52,6 @@ from pytest_agentbench.sources.case_source import (
     SourceCase,
     SourceRequest,
     StoredAnswers,
-    legal_id,
     limit_bad,
 )
 from pytest_agentbench.sources.dataset import earlier_names, matching_files

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from pytest_agentbench.bounded.writing import write_rows
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.config.base import Scope, validate
@@ -22,7 +23,6 @@ from pytest_agentbench.packs.research.query_files import markdown_queries
 from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, count_article
 from pytest_agentbench.packs.research.rows import GoodRow, language_of, prompt_key, read_research_rows
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import write_rows
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _SEPARATORS = "-_. "

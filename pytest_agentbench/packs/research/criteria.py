@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, StringConstraints, ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.writing import format_rows, require_writable, write_text
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
@@ -52,7 +53,6 @@ from pytest_agentbench.packs.research.records import (
 )
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
 from pytest_agentbench.statistics.estimates import mean_of
-from pytest_agentbench.store.files import format_rows, require_writable, write_text
 
 WEIGHTS_STAGE, _JUDGED_STAGE = "weights", "criteria"
 SAMPLES = 5

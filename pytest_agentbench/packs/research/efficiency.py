@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_agentbench.bounded.writing import write_document
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.arithmetic import (
@@ -34,7 +35,6 @@ from pytest_agentbench.packs.research.records import DefaultField, ExecutionMetr
 from pytest_agentbench.packs.research.results import StageResults
 from pytest_agentbench.packs.research.scores import NO_QUALITY, SECONDS_OF_HOUR, EfficiencyScore
 from pytest_agentbench.packs.research.stages import PART_STAGES
-from pytest_agentbench.store.files import write_document
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.identity.fingerprints import fingerprint
 from pytest_agentbench.packs.research.records import RESEARCH, task_of_case
 from pytest_agentbench.packs.research.rows import read_material
 from pytest_agentbench.packs.research.session import PAGES, STORED_METRICS, ResearchSession, explain_missing_report
@@ -16,7 +17,6 @@ from pytest_agentbench.packs.research.stages import JUDGED
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd
-from pytest_agentbench.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.grading import GradingServices

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from pytest_agentbench.bounded.writing import write_document
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.packs.research.annotations import Annotations
 from pytest_agentbench.packs.research.arithmetic import (
@@ -40,7 +41,6 @@ from pytest_agentbench.packs.research.records import NotNegative, Report, Report
 from pytest_agentbench.packs.research.scores import InteractionScore
 from pytest_agentbench.packs.research.stages import PART_STAGES
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import write_document
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_agentbench.bounded.json_files import BadItem, read_items
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.cli.places import require_existing
 from pytest_agentbench.errors import ConfigError
@@ -47,7 +48,6 @@ from pytest_agentbench.packs.research.lint_rows import (
 from pytest_agentbench.packs.research.lint_words import swapped_findings
 from pytest_agentbench.packs.research.race_judging import normalise_text
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, QueryRow, RaceCriteria, ReferenceRow, ReportRow
-from pytest_agentbench.sources.json_files import BadItem, read_items
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.lint_rows import Severity

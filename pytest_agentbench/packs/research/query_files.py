@@ -15,11 +15,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.json_files import BadItem, read_items
+from pytest_agentbench.bounded.writing import write_lines
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import QueryRow, RowId
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key, read_research_rows
-from pytest_agentbench.sources.json_files import BadItem, read_items
-from pytest_agentbench.store.files import write_lines
 
 # Both ways of the sample, `**Query 1: title**` and `**Query** **1: title**`: the original finds 42 of its 44 queries.
 # Titles may have `*` and either colon.

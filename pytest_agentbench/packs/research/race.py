@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded.writing import require_writable, write_rows, write_text
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.prompts import clip_middle
@@ -51,7 +52,6 @@ from pytest_agentbench.packs.research.records import (
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key, read_research_rows
 from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_POINTS, RaceRow
 from pytest_agentbench.packs.research.stages import PART_STAGES
-from pytest_agentbench.store.files import require_writable, write_rows, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.config import PoetConfig

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
+from pytest_agentbench.bounded.writing import write_document, write_text
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.packs.research.call import Call, StageOutcome
 from pytest_agentbench.packs.research.inputs import input_rows, language_of_row, name_row, require_value
@@ -16,7 +17,6 @@ from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
 from pytest_agentbench.packs.research.scores import LABELS, RaceRow
 from pytest_agentbench.statistics.estimates import Interval, mean_known
 from pytest_agentbench.statistics.paired import difference_interval, mean_difference, sign_flip
-from pytest_agentbench.store.files import write_document, write_text
 
 RESULT, RUNS = "race_result.txt", "race_runs.json"
 

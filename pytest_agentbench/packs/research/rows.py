@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pytest_agentbench.bounded.files import open_file
+from pytest_agentbench.bounded.json_files import BadItem, Item, locate_value, parse_value, read_items
 from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import Document, Loc
 from pytest_agentbench.errors import ConfigError
@@ -28,7 +29,6 @@ from pytest_agentbench.packs.research.records import (
 )
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.sources.items import describe_kind
-from pytest_agentbench.sources.json_files import BadItem, Item, locate_value, parse_value, read_items
 from pytest_agentbench.terminal_text import shorten_text
 
 # U+3400 to U+9FFF: CJK with extension A. `count_article` counts words by the seed's own range, which begins at

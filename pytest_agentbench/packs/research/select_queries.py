@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StringConstraints
 
+from pytest_agentbench.bounded.writing import format_rows, require_writable, write_document, write_rows, write_text
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.replies import ReplyPart, read_json_object, validate_form
@@ -38,7 +39,6 @@ from pytest_agentbench.packs.research.query_files import (
 )
 from pytest_agentbench.packs.research.records import Language, QueryRow, RowId
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import format_rows, require_writable, write_document, write_rows, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.rows import GoodRow, LostRow

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from pytest_agentbench.bounded.writing import require_writable, write_document
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.prompts import clip_middle
@@ -63,7 +64,6 @@ from pytest_agentbench.packs.research.records import Language, Report, ReportRow
 from pytest_agentbench.packs.research.results import StageResults
 from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE, NO_QUALITY, StrategicScore
 from pytest_agentbench.packs.research.stages import PART_STAGES
-from pytest_agentbench.store.files import require_writable, write_document
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call

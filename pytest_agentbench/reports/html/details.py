@@ -20,10 +20,11 @@ from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
 
+from pytest_agentbench.bounded.folders import lies_below
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.rows import Report, Row
 from pytest_agentbench.store.database import open_documents
-from pytest_agentbench.store.files import lies_below, write_atomically
 from pytest_agentbench.terminal_text import sendable
 
 _DECIDING = (

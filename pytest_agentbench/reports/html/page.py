@@ -80,7 +80,7 @@ def write_page(
     `comparison` is report.json's, in place of the report's own. `output` is where runs and evaluations are stored.
     Raises UnwritableError.
     """
-    from pytest_agentbench.store.files import write_text
+    from pytest_agentbench.bounded.writing import write_text
 
     placed = place_details(report, path, output)
     write_text(path, page_text({**page_data(report, comparison), "details": placed.facts}, placed.blocks))

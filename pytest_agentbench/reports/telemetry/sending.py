@@ -49,7 +49,7 @@ from pytest_agentbench.reports.telemetry.spans import (
     evaluation_events,
     sends,
 )
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.terminal_text import sendable, visible
 
 LONGEST = 65_536

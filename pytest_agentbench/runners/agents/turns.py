@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded.folders import slug
 from pytest_agentbench.config.agent_file import fill, fill_text
 from pytest_agentbench.config.sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
@@ -35,7 +36,6 @@ from pytest_agentbench.runners.agents.reading import Answer, Left, make_answer, 
 from pytest_agentbench.runners.agents.timing import TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage
 from pytest_agentbench.runners.chat import render_messages, with_attachments
-from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, likeness_of
 from pytest_agentbench.workspaces.workspace import WORKSPACE

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from pytest_agentbench.sources.json_files import lies_deep
+from pytest_agentbench.bounded.json_files import lies_deep
 
 _MOST_VALUES = 100_000
 """Values in a request, outside of its texts: 1,000 messages with 1,000 tools have some 20,000."""

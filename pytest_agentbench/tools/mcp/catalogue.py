@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import McpServer
-from pytest_agentbench.store.files import write_atomically
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.tools.mcp.connection import Lives
 from pytest_agentbench.tools.mcp.launching import ServerSandboxes
 from pytest_agentbench.tools.mcp.servers import CallResult, Listing

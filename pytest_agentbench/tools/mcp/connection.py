@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
 from pytest_agentbench.records.case import McpServer
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.tools.mcp.launching import collect_secrets, expand_headers
 from pytest_agentbench.tools.mcp.servers import CallResult, Listing
 from pytest_agentbench.workspaces.sandboxes.base import Process

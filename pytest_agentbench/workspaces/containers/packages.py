@@ -79,7 +79,7 @@ def _normalize_entry(leave_out: tuple[str, ...], entry: tarfile.TarInfo) -> tarf
 
 def run_step(command: list[str]) -> str:
     """Return what the command prints. Raises SandboxError with its last lines, without keys, where it fails."""
-    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.secrets.redaction import Redactor
 
     shown = " ".join(command)
     try:

@@ -30,7 +30,7 @@ from pytest_agentbench.packs.mcp_bench.judge_prompts import shuffled
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.packs.mcp_bench.wording import read_judge_wording
 from pytest_agentbench.records.run import RunError
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 

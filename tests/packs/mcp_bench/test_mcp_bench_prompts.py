@@ -32,7 +32,7 @@ from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Drafts, Place
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import make_fuzzing_request, make_gate_request
 from pytest_agentbench.packs.mcp_bench.wording import read_synthesis_wording, replace_prompts
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 PLAN = "PLAN {round}/{max_rounds}\n{task}\n{tools}\n{information}\nReply {{}}."
 ANSWER = "ANSWER {calls} {servers}\n{task}\n{information}"

@@ -16,8 +16,8 @@ from pytest_agentbench.models.ledger import Ledger
 from pytest_agentbench.packs.research.asking import Asking
 from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Model
+from pytest_agentbench.secrets.redaction import Redactor
 from pytest_agentbench.store.judgements import Judgements
-from pytest_agentbench.store.redaction import Redactor
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.research_project import PROMPTS, ResearchProject, criteria, query, report
 
+from pytest_agentbench.bounded.json_files import Item, read_items
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
@@ -20,7 +21,6 @@ from pytest_agentbench.packs.research.cases import (
 from pytest_agentbench.packs.research.rows import read_material
 from pytest_agentbench.sources.case_source import BadRow
 from pytest_agentbench.sources.discovery import find_cases, find_source, index_cases
-from pytest_agentbench.sources.json_files import Item, read_items
 from pytest_agentbench.sources.rows import DATASETS
 
 

@@ -16,7 +16,7 @@ from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.packs.research.asking import TEXT, Asking, Unscored, object_schema
 from pytest_agentbench.packs.research.stages import QUESTIONS
 from pytest_agentbench.records.case import Case, RunnerSpec
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 SCRIPT = """

@@ -28,7 +28,7 @@ from pytest_agentbench.runners.base import Recorder
 from pytest_agentbench.runners.chat import Requests
 from pytest_agentbench.runners.gateway.gateway import Gateway
 from pytest_agentbench.runners.gateway.policy import GatewayPolicy
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 
 @dataclass

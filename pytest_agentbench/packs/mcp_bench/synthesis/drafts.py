@@ -25,7 +25,7 @@ from pytest_agentbench.judging.asking import JudgeReply, ask, chat_sender
 from pytest_agentbench.models.metering import metered
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Language, Stage, Verdict
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient

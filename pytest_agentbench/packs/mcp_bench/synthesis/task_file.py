@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.config.base import Scope, validate
 from pytest_agentbench.config.documents import parse_json, read_bytes
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.records import PlannerSettings, distraction_servers
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, is_calculator
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import write_atomically
 
 _LARGEST = 256 * 2**20
 _SEPARATOR = re.compile(r"[\W_]+")

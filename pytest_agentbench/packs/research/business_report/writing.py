@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded.folders import slug
+from pytest_agentbench.bounded.writing import format_document, write_text
 from pytest_agentbench.cli.merging import read_report
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.ledger import Spent
@@ -32,7 +34,6 @@ from pytest_agentbench.packs.research.stages import SCORES
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_evaluation
-from pytest_agentbench.store.files import format_document, slug, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.merging import Part

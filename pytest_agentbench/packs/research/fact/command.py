@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded.writing import write_text
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.asking import Asking, Unscored
@@ -57,7 +58,6 @@ from pytest_agentbench.packs.research.records import CitedStatement, Language, Q
 from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, prompt_key, read_research_rows
 from pytest_agentbench.packs.research.scores import LONGEST_EVIDENCE
 from pytest_agentbench.packs.research.stages import PART_STAGES
-from pytest_agentbench.store.files import write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.grading import Grading, Metrics

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.bounded.folders import make_folder
+from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import retry_after_seconds
@@ -26,8 +28,7 @@ from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.direct_pages import KEY_VARIABLE, URL_VARIABLE, Direct, PageSettings, joined
 from pytest_agentbench.packs.research.fact.rows import SCRAPE_FAILED
 from pytest_agentbench.records.base import Record
-from pytest_agentbench.store.files import make_folder, write_atomically
-from pytest_agentbench.store.redaction import REDACTED
+from pytest_agentbench.secrets.redaction import REDACTED
 from pytest_agentbench.tools.fetching import MAX_TEXT
 from pytest_agentbench.tools.network import (
     RefusedError,

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from pytest_agentbench.bounded.files import open_file
+from pytest_agentbench.bounded.json_files import parse_value
+from pytest_agentbench.bounded.writing import encode_row, require_writable, write_lines
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.research.fact.rows import FactRow
 from pytest_agentbench.packs.research.records import QueryRow
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, read_research_rows
-from pytest_agentbench.sources.json_files import parse_value
-from pytest_agentbench.store.files import encode_row, require_writable, write_lines
 
 HeadRow = GoodRow[QueryRow] | LostRow
 """A row whose pages stay in its file: `data` has its id, its prompt and why it failed."""

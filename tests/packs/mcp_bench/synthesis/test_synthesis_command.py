@@ -14,7 +14,7 @@ import pytest
 from synthesis_author import Author, Maker, scenario_of, scores, task
 
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Drafts
-from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.secrets.redaction import Redactor
 
 pytestmark = pytest.mark.slow
 

@@ -28,8 +28,8 @@ from pytest_agentbench.records.evaluation import (
     MetricResult,
 )
 from pytest_agentbench.records.run import RunArtifact, RunnerEvent
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor
 from pytest_agentbench.store.judgements import StoredVerdict
-from pytest_agentbench.store.redaction import REDACTED, Redactor
 from pytest_agentbench.testing.samples import sample_run
 
 SECRET = "hunter2-hunter2"

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.store.files import explain_unwritable, lies_below, make_folder, write_atomically
+from pytest_agentbench.bounded.folders import lies_below, make_folder
+from pytest_agentbench.bounded.writing import write_atomically
+from pytest_agentbench.store.output_folder import explain_unwritable
 
 
 @pytest.fixture

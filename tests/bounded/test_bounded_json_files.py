@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.sources.json_files import BadItem, lies_deep, read_items
+from pytest_agentbench.bounded.json_files import BadItem, lies_deep, read_items
 
 
 def nested(levels: int, inner: Any) -> Any:

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from pytest_agentbench.store.encodings import (
+from pytest_agentbench.secrets.encodings import (
     encode_hex,
     find_long_runs,
     list_base64_forms,

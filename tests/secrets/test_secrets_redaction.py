@@ -20,7 +20,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.store.redaction import REDACTED, Redactor
+from pytest_agentbench.secrets.redaction import REDACTED, Redactor
 
 SECRET = "hunter2-hunter2"
 redactor = Redactor({"SERVICE_API_KEY": SECRET})

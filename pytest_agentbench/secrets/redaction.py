@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from pytest_agentbench.records.base import MADE_HERE, HexId, Record
-from pytest_agentbench.store.encodings import (
+from pytest_agentbench.secrets.encodings import (
     LONG_RUN,
     Layer,
     Span,

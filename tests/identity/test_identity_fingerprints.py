@@ -11,6 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.identity.fingerprints import (
+    Deciders,
+    canonical_json,
+    evaluation_fingerprint_input,
+    evaluation_input,
+    evaluation_profile_input,
+    fingerprint,
+    judge_input,
+    run_fingerprint_input,
+    run_profile_input,
+)
 from pytest_agentbench.records.case import (
     Attachment,
     Case,
@@ -25,17 +36,6 @@ from pytest_agentbench.records.case import (
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.gold import read_gold
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.store.fingerprints import (
-    Deciders,
-    canonical_json,
-    evaluation_fingerprint_input,
-    evaluation_input,
-    evaluation_profile_input,
-    fingerprint,
-    judge_input,
-    run_fingerprint_input,
-    run_profile_input,
-)
 
 CASE = Case(
     case_id="sum",

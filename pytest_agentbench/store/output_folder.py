@@ -1,0 +1,98 @@
+"""Names of the files and folders in an output folder, and errors of one that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.bounded.folders import slug
+from pytest_agentbench.errors import ConfigError
+
+RUNS = "runs"
+EVALUATIONS = "evaluations"
+JUDGEMENTS = "judgements"
+"""The folder of the votes of metrics that ask a model."""
+DATABASE = "store.sqlite"
+"""The file of all documents but the large ones."""
+LOCKS = ".locks"
+"""The folder of the files that sessions lock."""
+RUN_LEVELS = 4
+"""Folders below `runs`: suite, run profile, model, case."""
+EVALUATION_LEVELS = 5
+"""Folders below `evaluations`: suite, run profile, evaluation profile, model, case."""
+_FOLDER_LEVELS = {
+    RUNS: RUN_LEVELS,
+    EVALUATIONS: EVALUATION_LEVELS,
+    JUDGEMENTS: 1,
+    LOCKS: 0,
+    ".journals": 0,  # of the room `reports`
+    ".agentbench": 1,  # of `models`
+    "mcp": 1,  # of `tools`
+}
+"""How deep the folders go that are made below an output folder."""
+SUITE = "suit_"
+"""What the folder of each suite begins with."""
+
+PROFILE_FILE = ".fingerprint.json"
+"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
+
+FINGERPRINT_DIGITS = (8, 10, 12)
+"""How many hex digits of a fingerprint a folder's name holds: more only where fewer name two fingerprints."""
+
+
+def suite_folder(suite_id: str | None) -> str:
+    """Return the folder of a suite; `suit_default` where none is named."""
+    return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"
+
+
+class DamagedError(OSError):
+    """The database holds what SQLite did not write there. `strerror` says what, `rows` are those before it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EIO, reason)
+        self.rows: list[tuple[Any, ...]] = []
+
+
+def explain_unwritable(folder: str, error: OSError) -> str:
+    """Return the message for an output folder that takes no more files."""
+    if isinstance(error, DamagedError):
+        advice = f"save what can be read with `agentbench store repair --output {folder}`"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        advice = "allow more open files (ulimit -n), or ask for less at once with --agentbench-concurrency"
+    else:
+        advice = "make room or give write permission there, or name another folder with --agentbench-output"
+    return f"cannot write to {folder}: {error.strerror or error}. What was written before is kept; {advice}"
+
+
+def refuse_links(output: Path) -> None:
+    """Raise ConfigError where a folder that the store keeps below an output folder is a link: it may lead anywhere.
+
+    The output folder itself may be one. Links deeper than a case's folder are refused where they are met.
+    """
+    for name, levels in _FOLDER_LEVELS.items():
+        if (link := _first_link(str(output), name, levels)) is not None:
+            raise ConfigError(
+                f"{link}: is a link to another folder, expected a folder: nothing below an output folder is read, "
+                f"written or removed through links. Remove it; to keep results elsewhere, name that folder "
+                f"(--agentbench-output DIR), or make {output} itself the link"
+            )
+
+
+def _first_link(folder: str, name: str, levels: int) -> str | None:
+    path = f"{folder}/{name}"
+    if os.path.islink(path):
+        return path
+    if levels == 0:
+        return None
+    try:
+        with os.scandir(path) as found:
+            below = [each for each in found if each.is_dir()]
+    except OSError:
+        return None  # who needs it will say so
+    links = (
+        each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
+        for each in below
+    )
+    return next(filter(None, links), None)
