@@ -163,7 +163,9 @@ class CheckSpec(Record):
 def typed_spec(check: Check) -> CheckSpec | None:
     """Return the check's class with its fields, None for a kind that is a function."""
     spec: object = check.declarative
-    return spec if isinstance(spec, CheckSpec) else None
+    if isinstance(spec, CheckSpec):
+        return spec
+    return None
 
 
 CheckKind = CheckFunction | type[CheckSpec]
@@ -186,11 +188,15 @@ def verdict(passed: bool, message: str, expected: str | None = None, actual: str
 def excerpt(text: str) -> str:
     """Return the last lines of a text, where agents put their answer; `…` marks the omitted part."""
     kept = "\n".join(text.strip()[-_MAX_EXCERPT:].splitlines()[-_MAX_LINES:])
-    return kept if len(kept) == len(text.strip()) else f"…{kept}"
+    if len(kept) == len(text.strip()):
+        return kept
+    return f"…{kept}"
 
 
 def _short(text: str | None) -> str | None:
-    return None if text is None else shorten_text(text, _MAX_EXCERPT)
+    if text is None:
+        return None
+    return shorten_text(text, _MAX_EXCERPT)
 
 
 # The place of a check's path: the workspace, where agents write, or else the case folder. A relative path is
@@ -226,7 +232,9 @@ def find(context: CheckContext, path: str) -> Place | None:
             raise Unmet(f"{path} in the workspace cannot be looked at: {error.strerror}") from error
         if kind is not None:
             return Place("the workspace", kind)
-    return None if absolute else _find_beside(context.case.path.parent, path)
+    if absolute:
+        return None
+    return _find_beside(context.case.path.parent, path)
 
 
 def read_text(context: CheckContext, path: str) -> tuple[str, str]:
@@ -275,7 +283,13 @@ def _find_beside(folder: Path, path: str) -> Place | None:
         mode = target.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
-    kind: Kind = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+    kind: Kind
+    if stat.S_ISREG(mode):
+        kind = "file"
+    elif stat.S_ISDIR(mode):
+        kind = "folder"
+    else:
+        kind = "other"
     return Place("the case folder", kind, target)
 
 

@@ -167,7 +167,9 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} {str(value)[:60]!r}"
 
 
 class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -178,7 +180,9 @@ class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package for each of its names."""
         known = name in _REFERENCE_MODULES
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
+        if known:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill in the records."""

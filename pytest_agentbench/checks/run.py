@@ -289,7 +289,9 @@ def _hits(calls: Sequence[ToolCallEvent], of_tool: _OfTool, arguments: dict[str,
 
 
 def _described(name: str, arguments: dict[str, Any]) -> str:
-    return f"call of {name} with {compact(arguments)}" if arguments else f"call of {name}"
+    if arguments:
+        return f"call of {name} with {compact(arguments)}"
+    return f"call of {name}"
 
 
 def _summary(calls: Sequence[ToolCallEvent], of_tool: _OfTool = lambda call: False) -> str:
@@ -400,7 +402,9 @@ def _result(check: Check, found: Verdict) -> CheckResult:
 
 def _default_dimensions(check: Check) -> tuple[Dimension, ...]:
     spec = typed_spec(check)
-    return DEFAULT_DIMENSIONS.get(check.kind, ("task",)) if spec is None else spec.default_dimensions
+    if spec is None:
+        return DEFAULT_DIMENSIONS.get(check.kind, ("task",))
+    return spec.default_dimensions
 
 
 def _beyond_answers(check: Check) -> bool:

@@ -328,7 +328,9 @@ async def judge(
 
 def redaction_of(profile: EvaluationProfile, redactor: Redactor | None) -> Redact:
     """Return the function that removes secrets from requests to judges, if the profile's policy demands it."""
-    return (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
+    if profile.security_policy.redact_secrets:
+        return (redactor or Redactor()).value
+    return _unchanged
 
 
 def _unchanged(value: Any) -> Any:

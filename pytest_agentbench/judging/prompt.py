@@ -77,9 +77,10 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
     room = MAX_OTHERS
     for path, text in texts.items():
         is_expected = path == expected
-        shown = (
-            "[not text]" if text is None else clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
-        )
+        if text is None:
+            shown = "[not text]"
+        else:
+            shown = clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
         if not is_expected:
             room -= len(shown)
             if room <= 0:
@@ -186,7 +187,9 @@ def _target(case: Case) -> _Parts:
 
 def _text_of(message: Message) -> str:
     calls = message.calls
-    return f"{message.content}\n{json.dumps(calls, ensure_ascii=False)}".lstrip() if calls else message.content
+    if calls:
+        return f"{message.content}\n{json.dumps(calls, ensure_ascii=False)}".lstrip()
+    return message.content
 
 
 def _attachment_text(attachment: Attachment, limit: int) -> str:
@@ -308,9 +311,10 @@ def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
 def _event_block(event: TraceEvent, case: Case) -> Block | None:
     """Return the agent's actions, their results, and its messages between them."""
     if isinstance(event, ToolCallEvent):
-        arguments = (
-            event.raw if event.arguments is None else json.dumps(event.arguments, ensure_ascii=False, default=str)
-        )
+        if event.arguments is None:
+            arguments = event.raw
+        else:
+            arguments = json.dumps(event.arguments, ensure_ascii=False, default=str)
         return Block("tool call", clip_middle(f"{event.name}\n{arguments or ''}", MAX_EVENT))
     if isinstance(event, ToolResultEvent):
         label = "tool result, an error" if event.is_error else "tool result"
@@ -367,7 +371,9 @@ def _check_results(checks: Sequence[CheckResult], artifact: RunArtifact) -> _Par
 
 
 def _dimensions(check: CheckResult) -> str:
-    return f"; counts for {', '.join(check.dimensions)}" if check.dimensions else ""
+    if check.dimensions:
+        return f"; counts for {', '.join(check.dimensions)}"
+    return ""
 
 
 def without_identity(text: str, artifact: RunArtifact) -> str:

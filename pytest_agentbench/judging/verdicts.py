@@ -120,7 +120,9 @@ def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
     """Return the usage of all replies. Iterations without a reply add nothing."""
     # Unknown plus known is unknown: an iteration without a reply must not make the sum unknown
     answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
-    return reduce(add, answered) if answered else Usage()
+    if answered:
+        return reduce(add, answered)
+    return Usage()
 
 
 def sampled(
@@ -146,7 +148,9 @@ def _met(kind: str, index: int, verdict: JudgeVerdict) -> float:
 def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     """Return the weighted mean, or None if all weights are zero."""
     total = sum(weight for weight, _ in weighted)
-    return sum(weight * value for weight, value in weighted) / total if total else None
+    if total:
+        return sum(weight * value for weight, value in weighted) / total
+    return None
 
 
 MOST_BEYOND = 2.0

@@ -46,7 +46,9 @@ def calls_match(
         found = read_calls(drop_thoughts(artifact.final_output or ""))
     details: dict[str, Any] = {"expected": len(expected), "found": len(found)}
     problem = _find_problem(expected, found)
-    return Measured(1.0, details) if problem is None else Measured(0.0, {**details, "reason": problem})
+    if problem is None:
+        return Measured(1.0, details)
+    return Measured(0.0, {**details, "reason": problem})
 
 
 def read_calls(text: str) -> list[Call]:
@@ -68,7 +70,9 @@ def _list_nodes(statement: ast.stmt) -> Sequence[ast.expr]:
     if not isinstance(statement, ast.Expr):
         raise ValueError("no expression")
     value = statement.value
-    return value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    if isinstance(value, ast.List | ast.Tuple):
+        return value.elts
+    return [value]
 
 
 def _read_call(node: ast.expr) -> Call:
@@ -140,7 +144,9 @@ def _compare(name: str, arguments: Mapping[str, Any], call: Call) -> str | None:
         if not _is_accepted(value, arguments[argument]):
             return f"{name}: {argument}: found {str(value)[:80]!r}, expected one of {str(arguments[argument])[:200]}"
     missing = [each for each, accepted in arguments.items() if each not in call.arguments and not _optional(accepted)]
-    return f"{name}: found no argument {missing[0]!r}" if missing else None
+    if missing:
+        return f"{name}: found no argument {missing[0]!r}"
+    return None
 
 
 def _plain_name(name: str) -> str:
@@ -148,7 +154,9 @@ def _plain_name(name: str) -> str:
 
 
 def _options(accepted: Any) -> Sequence[Any]:
-    return accepted if isinstance(accepted, list) else [accepted]
+    if isinstance(accepted, list):
+        return accepted
+    return [accepted]
 
 
 def _optional(accepted: Any) -> bool:

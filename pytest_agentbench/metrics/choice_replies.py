@@ -169,7 +169,9 @@ def mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
         named = {each for each in named if not any(each != other and contains_answer(each, other) for other in named)}
         if len(named) == 1:
             option = named.pop()
-            return option_letters(option, options) if _affirms(passage, option) else set()
+            if _affirms(passage, option):
+                return option_letters(option, options)
+            return set()
         if named:
             return set()
     return set()
@@ -178,7 +180,9 @@ def mentioned_letters(text: str, options: Sequence[str]) -> set[str]:
 def letter_alone(line: str) -> set[str]:
     """Return the letter that is all of a line, "Option B." included."""
     match = _ALONE.fullmatch(line.lstrip(" >#-•"))
-    return {match["choice"].upper()} if match else set()
+    if match:
+        return {match["choice"].upper()}
+    return set()
 
 
 def option_letters(text: str, options: Sequence[str]) -> set[str]:

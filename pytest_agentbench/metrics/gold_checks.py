@@ -98,7 +98,9 @@ class _Finding:
     @property
     def count(self) -> str:
         more = self.rows - 1
-        return f" (and {more:,} more row{'' if more == 1 else 's'})" if more else ""
+        if more:
+            return f" (and {more:,} more row{'' if more == 1 else 's'})"
+        return ""
 
 
 def _split(gold: Gold) -> Iterator[Gold]:

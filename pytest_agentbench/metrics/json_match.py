@@ -63,7 +63,9 @@ def _unfenced(text: str) -> str:
                 inside.append([])
         elif is_open:
             inside[-1].append(line)
-    return "\n".join(inside[0]) if len(inside) == 1 and not is_open else text
+    if len(inside) == 1 and not is_open:
+        return "\n".join(inside[0])
+    return text
 
 
 def _parsed(text: str) -> Any:
@@ -90,7 +92,9 @@ def _number(text: str) -> Decimal:
 def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _leaves(value: Any) -> int:
@@ -182,4 +186,6 @@ def _rank(value: Any) -> tuple[int, Decimal, str]:
 def _shown(key: str) -> str:
     """Return a key as part of a path, in text that can be written anywhere."""
     short = shorten_text(key, 40)
-    return short if short.isidentifier() else json.dumps(short)
+    if short.isidentifier():
+        return short
+    return json.dumps(short)

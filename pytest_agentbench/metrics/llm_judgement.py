@@ -132,4 +132,6 @@ def _details(verdicts: Sequence[AnswerVerdict], reason: str) -> dict[str, Any]:
 def agreement(votes: Sequence[bool]) -> float | None:
     """Return the share of pairs of votes that agree, 0-1, or None if there are no pairs."""
     correct, pairs = sum(votes), comb(len(votes), 2)
-    return (comb(correct, 2) + comb(len(votes) - correct, 2)) / pairs if pairs else None
+    if pairs:
+        return (comb(correct, 2) + comb(len(votes) - correct, 2)) / pairs
+    return None

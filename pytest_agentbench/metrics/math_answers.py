@@ -117,7 +117,9 @@ def _answering_text(text: str) -> str:
         return box
     line, _, further = text.rpartition("####")[2].strip().partition("\n")
     is_heading = "####" not in text or (further and _is_prose(_cleaned(line)))
-    return text if is_heading else line
+    if is_heading:
+        return text
+    return line
 
 
 def _answering_parts(text: str) -> Iterator[str]:
@@ -227,7 +229,9 @@ def _scan(text: str) -> tuple[dict[str, list[int]], int] | None:
                 end_of_first = match.end()
         elif depth == 0 and token in _SEPARATORS:
             separators.setdefault(token, []).append(match.start())
-    return None if depth else (separators, end_of_first)
+    if depth:
+        return None
+    return (separators, end_of_first)
 
 
 def _elements(text: str, *, within: bool) -> list[str]:
@@ -303,7 +307,9 @@ def _read_ratio(text: str, separators: dict[str, list[int]], depth: int) -> Answ
     cuts = [-1, *places, len(text)]
     parts = _read_all([text[start + 1 : end] for start, end in pairwise(cuts)], depth)
     plain = all(part.kind == "expression" and part.text for part in parts)
-    return Answer("ratio", text, parts) if plain else None
+    if plain:
+        return Answer("ratio", text, parts)
+    return None
 
 
 def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
@@ -319,7 +325,9 @@ def _read_brackets(text: str, end: int, depth: int) -> Answer | None:
     elements = _elements(inner, within=True)
     if len(elements) > 1 or (is_set and width == 2):
         parts = _read_all(elements, depth)
-        return Answer("list", text, parts) if is_set else Answer("sequence", text, parts, text[0] + text[-1])
+        if is_set:
+            return Answer("list", text, parts)
+        return Answer("sequence", text, parts, text[0] + text[-1])
     return _read(inner, depth + 1)
 
 
@@ -417,7 +425,9 @@ def _number(text: str) -> Decimal | None:
         value = _CONTEXT.add(Decimal(match["whole"] or 0), _CONTEXT.divide(Decimal(over), Decimal(under)))
     if not value.is_finite():
         return None
-    return value.copy_negate() if match["sign"] == "-" else value
+    if match["sign"] == "-":
+        return value.copy_negate()
+    return value
 
 
 def have_same_words(expected: str, found: str) -> bool:

@@ -109,7 +109,9 @@ def _read_said_letter(text: str, options: Sequence[str]) -> str:
 
 def _read_index(text: str, options: Sequence[str]) -> str:
     """Return the letter of an index into the options, empty if there are none: a range is needed."""
-    return ALPHABET[int(text)] if _is_number(text) and int(text) < len(options) else ""
+    if _is_number(text) and int(text) < len(options):
+        return ALPHABET[int(text)]
+    return ""
 
 
 def _read_said_index(text: str, options: Sequence[str]) -> str:
@@ -118,7 +120,9 @@ def _read_said_index(text: str, options: Sequence[str]) -> str:
 
 
 def _read_said_index1(text: str, options: Sequence[str]) -> str:
-    return _read_said_index(str(int(text) - 1), options) if _is_number(text) else ""
+    if _is_number(text):
+        return _read_said_index(str(int(text) - 1), options)
+    return ""
 
 
 def _is_number(text: str) -> bool:
@@ -128,7 +132,9 @@ def _is_number(text: str) -> bool:
 def _only(letters: set[str], options: Sequence[str]) -> str:
     """Return the only letter, empty if there are several or it is beyond the options."""
     letter = letters.pop() if len(letters) == 1 else ""
-    return letter if "A" <= letter <= ALPHABET[len(options or ALPHABET) - 1] else ""
+    if "A" <= letter <= ALPHABET[len(options or ALPHABET) - 1]:
+        return letter
+    return ""
 
 
 _READINGS: Mapping[AnswerIs | None, Sequence[Callable[[str, Sequence[str]], str]]] = {

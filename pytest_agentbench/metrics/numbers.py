@@ -192,7 +192,9 @@ def _chosen(text: str, few: Sequence[regex.Match[str]], *, last: bool) -> Value 
     if answer["chain"] is not None:
         return re.sub("[./]", "-", re.sub(r"(?<!\d)0+(?=\d)", "", answer["chain"]))
     number = _number(answer)
-    return None if number is None else _scaled(number, number, _unit(answer))
+    if number is None:
+        return None
+    return _scaled(number, number, _unit(answer))
 
 
 def _few(text: str, *, last: bool, glued: bool) -> Sequence[regex.Match[str]]:
@@ -249,7 +251,9 @@ def _number(match: regex.Match[str]) -> Decimal | None:
         return None
     if not number.is_finite():
         return None
-    return -number if "-" in (match["sign"], match["inner_sign"]) else number
+    if "-" in (match["sign"], match["inner_sign"]):
+        return -number
+    return number
 
 
 def _ratio(over: str, under: str) -> Decimal:
@@ -311,7 +315,9 @@ def _readings(value: Value, other: Value) -> list[Value]:
     if value.scale == 0 or value.scale == other.scale:
         return [value]
     counted = Value(value.low.scaleb(value.scale), value.high.scaleb(value.scale))
-    return [counted] if other.scale else [value, counted]
+    if other.scale:
+        return [counted]
+    return [value, counted]
 
 
 def _agree(expected: Value, found: Value, rel_tol: float | None, abs_tol: float) -> bool:

@@ -42,7 +42,9 @@ def normal(text: str) -> str:
 
 def folded(text: str) -> str:
     """Return the normal form without the difference of upper and lower case."""
-    return text.lower() if text.isascii() else normal(normal(text).casefold())
+    if text.isascii():
+        return text.lower()
+    return normal(normal(text).casefold())
 
 
 def answer_tokens(text: str) -> list[str]:
@@ -104,7 +106,9 @@ def boxed(text: str) -> str | None:
         depth += 1 if brace.group() == "{" else -1
         if depth <= 0:
             return text[start + 1 : box + brace.start()]
-    return text[start + 1 :] if start >= 0 else text[box:]
+    if start >= 0:
+        return text[start + 1 :]
+    return text[box:]
 
 
 def answer_sentences(text: str) -> Iterator[str]:
@@ -213,7 +217,9 @@ _EACH = 5  # what a character costs whatever it is compared with
 
 def similarity_ratio(one: str, other: str) -> float:
     """`SequenceMatcher(None, one, other).ratio()`; past MOST_STEPS no further matching blocks are looked for."""
-    return 1.0 if one == other else _BoundedMatcher(one, other).ratio()
+    if one == other:
+        return 1.0
+    return _BoundedMatcher(one, other).ratio()
 
 
 class _BoundedMatcher(difflib.SequenceMatcher[str]):

@@ -292,7 +292,9 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Compat | None 
 
         raise ConfigError(f"unknown metric {name!r}{suggest(name, metrics)}")
     require_compat(compat)
-    return function if compat is None else COMPAT_METRICS[compat].get(name, function)
+    if compat is None:
+        return function
+    return COMPAT_METRICS[compat].get(name, function)
 
 
 def require_compat(compat: object) -> None:
@@ -345,7 +347,9 @@ def apply(
 def with_compat(function: Metric, options: Mapping[str, Any], compat: Compat | None) -> Mapping[str, Any]:
     """Return the options of a metric that asks a model, and `compat` if the metric has the original's definition."""
     known = compat == "v1" and "compat" in inspect.signature(function).parameters
-    return {**options, "compat": compat} if known else options
+    if known:
+        return {**options, "compat": compat}
+    return options
 
 
 def checked(name: str, value: Any) -> Measured:
@@ -432,7 +436,9 @@ def refusal(
     if checked and asks_model(function):
         return f"metric {spec.name}: it asks a model, which a check cannot; list it under `metrics` of the case"
     problem = wrong_names(function, spec.args) or _wrong_values(function, spec.args)
-    return None if problem is None else f"metric {spec.name}: {problem}"
+    if problem is None:
+        return None
+    return f"metric {spec.name}: {problem}"
 
 
 def metric_problems(

@@ -52,7 +52,9 @@ def numeric_v2(ground_truth: str, prediction: str) -> float:
 def similarity_v2(ground_truth: str, prediction: str) -> float:
     """Return the share of the characters of both normalised texts that both have; 0 if both are empty."""
     expected, found = set(_normalise(ground_truth)), set(_normalise(prediction))
-    return len(expected & found) / len(expected | found) if expected | found else 0.0
+    if expected | found:
+        return len(expected & found) / len(expected | found)
+    return 0.0
 
 
 def _normalise(text: str) -> str:

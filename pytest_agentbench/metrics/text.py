@@ -232,7 +232,9 @@ def f1_v1(ground_truth: str, prediction: str) -> float:
 def bleu_v1(ground_truth: str, prediction: str) -> float:
     """Return the share of the prediction's lower-case words that occur in the ground truth at any frequency."""
     expected, found = set(ground_truth.lower().split()), prediction.lower().split()
-    return sum(word in expected for word in found) / len(found) if found else 0.0
+    if found:
+        return sum(word in expected for word in found) / len(found)
+    return 0.0
 
 
 @metric("rouge_score", compat="v1")

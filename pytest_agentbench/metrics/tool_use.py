@@ -126,7 +126,9 @@ def planning_json_compliance(case: Case, artifact: RunArtifact) -> Measured | No
 
 
 def _rate(hits: int, of: int) -> Measured | None:
-    return Measured(hits / of, {"hits": hits, "of": of}) if of else None
+    if of:
+        return Measured(hits / of, {"hits": hits, "of": of})
+    return None
 
 
 def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
@@ -136,7 +138,9 @@ def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
 def _calls_with_known_end(artifact: RunArtifact) -> Sequence[Called]:
     """Return all calls, but those that a user's agent reports without a result: nobody knows how these ended."""
     calls = calls_of(artifact)
-    return [each for each in calls if each.result is not None] if artifact.runner_type == _OWN_AGENT else calls
+    if artifact.runner_type == _OWN_AGENT:
+        return [each for each in calls if each.result is not None]
+    return calls
 
 
 def _is_soft_error(result: ToolResultEvent | None) -> bool:

@@ -241,7 +241,9 @@ def _describe_unmet(case: Case, judge: JudgeResult) -> str:
     ]
     unmet = [clip_cells(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
     more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""
-    return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}" if unmet else ""
+    if unmet:
+        return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}"
+    return ""
 
 
 def _final_score_faults(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator[Fault]:
@@ -312,12 +314,16 @@ def _answer_lines(answer: str | None) -> list[str]:
 def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
     """Return the tools whose own code failed in the run: not the agent's fault."""
     said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
-    return [*map(_shorten_line, said[:3]), ""] if said else []
+    if said:
+        return [*map(_shorten_line, said[:3]), ""]
+    return []
 
 
 def _asking_lines(artifact: RunArtifact) -> list[str]:
     told = artifact.provider.get("asked_nothing")
-    return _wrap_text("gateway:", told) if isinstance(told, str) else []
+    if isinstance(told, str):
+        return _wrap_text("gateway:", told)
+    return []
 
 
 def _change_lines(artifact: RunArtifact) -> list[str]:
@@ -334,7 +340,9 @@ def _change_lines(artifact: RunArtifact) -> list[str]:
             break
         lines += block
     lines += [artifact.changes_untold] if artifact.changes_untold is not None else []
-    return ["workspace:", *(f"    {_shorten_line(line)}" for line in lines)] if lines else []
+    if lines:
+        return ["workspace:", *(f"    {_shorten_line(line)}" for line in lines)]
+    return []
 
 
 def _shorten_lines(text: str, most: int) -> str:

@@ -111,11 +111,10 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
         else:
             values.append({"model": name, x: at, y: model[y], **_interval_ends(model[interval]), "runs": model["runs"]})
     what = "Mean score" if scored else "Pass rate"
-    vertical = (
-        {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
-        if scored
-        else {**_RATE, "scale": {"domain": [0, 1]}}
-    )
+    if scored:
+        vertical = {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
+    else:
+        vertical = {**_RATE, "scale": {"domain": [0, 1]}}
     horizontal = {"field": x, "type": "quantitative", "axis": {"tickCount": 6}, **_scale_axis(title, values, x)}
     spec = {
         **_spec(f"{what} against {against}", values),

@@ -176,7 +176,9 @@ def _make_arrow_table(report: Mapping[str, Any]) -> pyarrow.Table:
 def _storable(value: Any) -> Any:
     if isinstance(value, list):
         return [_storable(each) for each in value]
-    return sendable(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return sendable(value)
+    return value
 
 
 def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +208,11 @@ def _make_cell(value: Any) -> Any:
     if isinstance(value, list):
         value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
-        return "" if value is None else value
+        if value is None:
+            return ""
+        return value
     # Blanks before the sign do not keep a spreadsheet from taking the cell for a formula
     shown = visible_line(value)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+    if shown.lstrip().startswith(_FORMULA):
+        return f"'{shown}"
+    return shown

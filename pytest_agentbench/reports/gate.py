@@ -39,7 +39,9 @@ def judged_cases(report: Mapping[str, Any], model_id: str) -> int:
         for row in report["runs"]
         if row["model_id"] == model_id and row["final_score"] is not None and has_verdict(row)
     )
-    return next(iter(scores.values())) if len(scores) == 1 else len(scores)
+    if len(scores) == 1:
+        return next(iter(scores.values()))
+    return len(scores)
 
 
 MIN_COMPLETION = 0.95
@@ -73,13 +75,17 @@ class Counts(NamedTuple):
     @property
     def pass_rate(self) -> float | None:
         """Return passed / (passed + failed), or None if no run has a verdict."""
-        return self.passed / self.judged if self.judged else None
+        if self.judged:
+            return self.passed / self.judged
+        return None
 
     @property
     def completion(self) -> float | None:
         """Return (passed + failed) / (passed + failed + errors), or None if nothing ran."""
         ran = self.judged + self.errors
-        return self.judged / ran if ran else None
+        if ran:
+            return self.judged / ran
+        return None
 
 
 class Gate(NamedTuple):

@@ -107,7 +107,9 @@ class _PeopleVerdict:
     def passed(self) -> bool | None:
         """Return the majority's verdict, or None for a tie."""
         votes = [1 if label.verdict == "passed" else -1 for label in self.labels]
-        return None if sum(votes) == 0 else sum(votes) > 0
+        if sum(votes) == 0:
+            return None
+        return sum(votes) > 0
 
     @property
     def score(self) -> float | None:
@@ -182,7 +184,9 @@ def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
         return "other_run"
     if any(map(label.is_of, row["judged"])):
         return "superseded"
-    return "other_judge" if any(label.rubric == judged["rubric"] for judged in row["judged"]) else "other_rubric"
+    if any(label.rubric == judged["rubric"] for judged in row["judged"]):
+        return "other_judge"
+    return "other_rubric"
 
 
 def _labelled_judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_LabelledJudge]:

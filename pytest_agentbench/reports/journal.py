@@ -141,7 +141,9 @@ class Journal:
                 return None
         # An agent may write wherever its user may
         expected = self._signatures[number * _SIGNATURE_BYTES : (number + 1) * _SIGNATURE_BYTES]
-        return text if hmac.compare_digest(self._sign(text), expected) else None
+        if hmac.compare_digest(self._sign(text), expected):
+            return text
+        return None
 
     def _sign(self, text: bytes) -> bytes:
         return hmac.digest(self._key, text, "sha256")[:_SIGNATURE_BYTES]
@@ -355,7 +357,9 @@ def _require(mistake: str | None) -> None:
 
 def _usd(spent: Mapping[str, Any]) -> dict[str, Any]:
     paid: dict[str, Any] = {part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge")}
-    return {**paid, "at_least": _usd(spent["at_least"])} if "at_least" in spent else paid
+    if "at_least" in spent:
+        return {**paid, "at_least": _usd(spent["at_least"])}
+    return paid
 
 
 def read_journal(path: Path) -> dict[str, Any]:

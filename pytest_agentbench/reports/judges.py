@@ -102,7 +102,9 @@ def votes_row(
         family = common_family(judged, votes["model"]) if judged and votes["model"] and not votes["scripted"] else None
         if family is not None:
             votes["same_family"] = family
-    return {"judge_votes": found} if found else {}
+    if found:
+        return {"judge_votes": found}
+    return {}
 
 
 def _judge_votes(judged: JudgeResult) -> Iterator[Votes]:

@@ -104,7 +104,9 @@ class RowKeeper:
         if not isinstance(value, dict | list):
             return value
         if not value:
-            return _NO_MEMBERS if isinstance(value, dict) else _NO_ITEMS
+            if isinstance(value, dict):
+                return _NO_MEMBERS
+            return _NO_ITEMS
         text = repr(value)  # distinguishes 1, 1.0 and True, which are equal
         if len(self._values) < _MOST_SHARED:
             return self._values.setdefault(text, value)
@@ -139,13 +141,17 @@ class KeptRow(Mapping[str, Any]):
         value = self._shape[name]
         if type(value) is _At:
             return self._own[value]
-        return self._keeper.load(self).get(name) if value is _ON_DISK else value
+        if value is _ON_DISK:
+            return self._keeper.load(self).get(name)
+        return value
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a member, or `default` if the row has no member of this name."""
         if name not in self._shape:
             return default
-        return self._keeper.load(self).get(name, default) if self._shape[name] is _ON_DISK else self[name]
+        if self._shape[name] is _ON_DISK:
+            return self._keeper.load(self).get(name, default)
+        return self[name]
 
     def __contains__(self, name: object) -> bool:
         if self._shape.get(name) is _ON_DISK:  # type: ignore[call-overload]

@@ -69,7 +69,9 @@ def _describe_new(forecast: Forecast) -> str:
         return ""
     what = f"{forecast.new} of {forecast.to_run} runs are of cases that never ran on this model"
     unknown = forecast.run_usd.unknown == forecast.to_run and forecast.new == forecast.to_run
-    return f"{what}: what they take is unknown" if unknown else f"{what}: its mean stands in"
+    if unknown:
+        return f"{what}: what they take is unknown"
+    return f"{what}: its mean stands in"
 
 
 BAR = 16
@@ -96,7 +98,9 @@ class Progress:
         """Return the seconds left by the pace of the runs made so far, None before the first."""
         # Reused runs take no time: counted in, a session that begins with them would end soon, for ever
         made = self.done - self.reused
-        return self.elapsed_seconds / made * (self.total - self.done) if made > 0 else None
+        if made > 0:
+            return self.elapsed_seconds / made * (self.total - self.done)
+        return None
 
 
 class StatusLine:
@@ -180,7 +184,12 @@ def status(progress: Progress, width: int, *, colour: bool = False, unicode: boo
     if left is not None and progress.done < progress.total:
         parts.append(f"{format_seconds(left)} left")
     if progress.cost_usd is not None:
-        at_least = "" if not progress.partial_cost else "≥" if unicode else ">="
+        if not progress.partial_cost:
+            at_least = ""
+        elif unicode:
+            at_least = "≥"
+        else:
+            at_least = ">="
         parts.append(f"{at_least}{format_money(progress.cost_usd)}")
     separator = " · " if unicode else ", "
     while len(parts) > 1 and count_cells(separator.join(parts)) > width:
@@ -197,7 +206,9 @@ def _draw_bar(fraction: float, *, colour: bool, unicode: bool) -> str:
         return ("#" * (halves // 2)).ljust(BAR, "-")
     filled = "━" * (halves // 2) + "╸" * (halves % 2)
     rest = "━" * (BAR - len(filled))
-    return f"\x1b[36m{filled}\x1b[90m{rest}\x1b[0m" if colour else filled + rest.replace("━", "─")
+    if colour:
+        return f"\x1b[36m{filled}\x1b[90m{rest}\x1b[0m"
+    return filled + rest.replace("━", "─")
 
 
 def _is_live_terminal(stream: TextIO) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
@@ -115,7 +115,7 @@ def read_report(path: Path) -> Report:
 
 def parsed(text: bytes) -> Any:
     """Return parsed JSON, with numbers that can be added up and written again. Raises ValueError and RecursionError."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+    return json.loads(text, parse_constant=_refuse_number, parse_float=_finite, parse_int=_whole)
 
 
 def run_mistake(run: Any, place: str = "row") -> str | None:
@@ -178,15 +178,19 @@ def _mistake(value: Any, schema: dict[str, Any], place: str) -> str | None:
 
 
 def _finite(text: str) -> float:
-    return value if finite(value := float(text)) is not None else _no_number(text)
+    if finite(value := float(text)) is None:
+        _refuse_number(text)
+    return value
 
 
 def _whole(text: str) -> int:
     # Python takes quadratic time for the digits of an integer, and refuses more than 4,300
-    return int(text) if len(text) <= _MOST_DIGITS else _no_number(text)
+    if len(text) > _MOST_DIGITS:
+        _refuse_number(text)
+    return int(text)
 
 
-def _no_number(name: str) -> Any:
+def _refuse_number(name: str) -> NoReturn:
     raise ValueError(f"found {name[:40]}, expected a number between -1e100 and 1e100")
 
 

@@ -211,7 +211,9 @@ def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
     if (spent := totals.get("spent_usd")) is None:
         return None
     known = totals.get("at_least", {}).get("spent_usd")
-    return {**spent} if known is None else {**spent, "at_least": known}
+    if known is None:
+        return {**spent}
+    return {**spent, "at_least": known}
 
 
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
@@ -321,13 +323,17 @@ def _count_ends(rows: Sequence[Row]) -> dict[str, int]:
 def _adaptations(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the adaptations of requests to their endpoint, or {} if there were none."""
     found = sorted({each for row in rows for each in row.get("adapted") or ()})
-    return {"adapted": found} if found else {}
+    if found:
+        return {"adapted": found}
+    return {}
 
 
 def _find_usage_source(rows: Sequence[Row]) -> dict[str, Any]:
     """Return who counted the usage of agents behind a gateway; `gateway_partial` if any agent could bypass it."""
     found = {source for row in rows if (source := row.get("usage_source")) is not None}
-    return {"usage_source": max(found)} if found else {}
+    if found:
+        return {"usage_source": max(found)}
+    return {}
 
 
 def _final_scores(rows: Iterable[Row]) -> list[float]:
@@ -337,7 +343,9 @@ def _final_scores(rows: Iterable[Row]) -> list[float]:
 def _vote_agreement(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the mean agreement of votes by metric, where any metric has several votes."""
     means = _mean_by_name(rows, "agreement")
-    return {"agreement": means} if means else {}
+    if means:
+        return {"agreement": means}
+    return {}
 
 
 def _mean_by_name(rows: Iterable[Row], part: str) -> dict[str, float | None]:

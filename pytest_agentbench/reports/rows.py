@@ -243,7 +243,9 @@ def _stream_times(artifact: RunArtifact | None) -> dict[str, Any]:
 
 
 def _measured(value: object) -> float | None:
-    return finite(value) if isinstance(value, int | float) and value >= 0 else None
+    if isinstance(value, int | float) and value >= 0:
+        return finite(value)
+    return None
 
 
 def _votes(
@@ -323,10 +325,14 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
     if evaluation is None:
         # A run that a provider ended was never judged. For any other run without evaluation the judges' cost
         # is unknown.
-        return 0.0 if artifact is None or artifact.status == "provider_error" else None
+        if artifact is None or artifact.status == "provider_error":
+            return 0.0
+        return None
     costs = [_known_cost(usage) for usage in _judge_usages(evaluation)]
     known = [cost for cost in costs if cost is not None]
-    return fsum(known) if len(known) == len(costs) else None
+    if len(known) == len(costs):
+        return fsum(known)
+    return None
 
 
 def _judge_usages(evaluation: Evaluation) -> list[Usage]:
@@ -350,21 +356,29 @@ def _at_least(artifact: RunArtifact | None, evaluation: Evaluation | None) -> di
 def _least_cost(row: Row) -> float | None:
     """Return the known cost of a run and its judges, None if all of it is known or nothing."""
     known = [cost for cost in row.get("at_least", {}).get("cost_usd", {}).values() if cost is not None]
-    return fsum(known) if known else None
+    if known:
+        return fsum(known)
+    return None
 
 
 def _certain_cost(usages: Sequence[Usage]) -> float | None:
     known = [cost for usage in usages if (cost := finite(usage.known[0])) is not None and cost >= 0]
-    return fsum(known) if known else None
+    if known:
+        return fsum(known)
+    return None
 
 
 def _known_cost(usage: Usage) -> float | None:
     """Return USD; less than nothing is unknown."""
-    return finite(usage.cost_usd) if usage.cost_usd is not None and usage.cost_usd >= 0 else None
+    if usage.cost_usd is not None and usage.cost_usd >= 0:
+        return finite(usage.cost_usd)
+    return None
 
 
 def _sendable_text(text: str | None, limit: int | None = None) -> str | None:
-    return None if text is None else sendable(text, limit)
+    if text is None:
+        return None
+    return sendable(text, limit)
 
 
 _MOST_FIELDS, _LONGEST_VALUE = 8, 40
@@ -391,12 +405,16 @@ def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _groupable_text(value: object) -> str | None:
     match value:
         case bool():
-            return "true" if value else "false"
+            if value:
+                return "true"
+            return "false"
         case str():
             text = sendable(value.strip()) if len(value) <= _LONGEST_VALUE else ""
             return text or None
         case int():
-            return str(value) if abs(value) < _LARGEST_NUMBER else None
+            if abs(value) < _LARGEST_NUMBER:
+                return str(value)
+            return None
         case float():
             return repr(value)
     return None

@@ -58,12 +58,16 @@ class Style(NamedTuple):
     @property
     def dash(self) -> str:
         """Return the sign for unknown values."""
-        return "–" if self.fancy else "-"
+        if self.fancy:
+            return "–"
+        return "-"
 
     @property
     def at_least(self) -> str:
         """Return the sign before a sum that leaves unknown parts out."""
-        return "≥" if self.fancy else ">="
+        if self.fancy:
+            return "≥"
+        return ">="
 
     def clip(self, content: str, width: int) -> str:
         """Return at most `width` cells of text that others wrote."""
@@ -156,7 +160,9 @@ def rate_colour(rate: float, wanted: float | None) -> Markup:
 
 def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
     """Return a pass rate in percent."""
-    return [(style.dash, {})] if rate is None else [(format_percent(rate), {"bold": True, **rate_colour(rate, wanted)})]
+    if rate is None:
+        return [(style.dash, {})]
+    return [(format_percent(rate), {"bold": True, **rate_colour(rate, wanted)})]
 
 
 def format_percent(fraction: float) -> str:
@@ -179,7 +185,9 @@ def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
 
 def interval_text(interval: Sequence[float] | None, style: Style) -> str:
     """Return an interval of a rate in percent."""
-    return style.dash if interval is None else f"{interval[0] * 100:.0f}{style.dash}{interval[1] * 100:.0f}"
+    if interval is None:
+        return style.dash
+    return f"{interval[0] * 100:.0f}{style.dash}{interval[1] * 100:.0f}"
 
 
 _MARKS = {"scripted": "scripted, not a model", "own_agent": "your own agent"}
@@ -214,7 +222,11 @@ def tokens_text(model: Any, style: Style) -> str:
 def judged_text(model: Any) -> str:
     """Return the number of cases behind a model's mean score, or "" if it is zero or unknown."""
     found, cases = model.get("scored_cases"), model.get("cases")
-    return "" if not found else str(found) if found == cases else f"{found} of {cases}"
+    if not found:
+        return ""
+    if found == cases:
+        return str(found)
+    return f"{found} of {cases}"
 
 
 def model_marks(model: Any) -> list[str]:
@@ -256,12 +268,16 @@ _ENDS = {
 def ends_line(ends: Mapping[str, int]) -> str | None:
     """Return how a model's runs ended that have no normal answer, or None if all have one."""
     told = [f"{count} {_ENDS[reason]}" for reason, count in ends.items() if reason in _ENDS]
-    return f"ended: {', '.join(told)}" if told else None
+    if told:
+        return f"ended: {', '.join(told)}"
+    return None
 
 
 def _rejudged_text(entry: Any) -> str:
     """Return how many of the reused runs were judged again."""
-    return f" ({entry['rejudged']} judged anew)" if entry["rejudged"] else ""
+    if entry["rejudged"]:
+        return f" ({entry['rejudged']} judged anew)"
+    return ""
 
 
 def totals_lines(totals: Any, style: Style) -> list[str]:
@@ -277,7 +293,9 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
         for part in known
         if known[part]
     ]
-    return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals, style)}"] if shown else [line]
+    if shown:
+        return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals, style)}"]
+    return [line]
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
@@ -293,7 +311,9 @@ def describe_skipped(row: Any) -> str | None:
     """Return `2 of 5 checks skipped` for a run with checks that did not run, None for any other."""
     skipped = sum(check["outcome"] == "skipped" for check in row["checks"])
     total = len(row["checks"])
-    return f"{skipped} of {total} check{'s' if total > 1 else ''} skipped" if skipped else None
+    if skipped:
+        return f"{skipped} of {total} check{'s' if total > 1 else ''} skipped"
+    return None
 
 
 def skipped_lines(runs: Sequence[Any]) -> list[str]:
@@ -351,7 +371,9 @@ def count_cells(text: str) -> int:
 def pad_cells(text: str, width: int, align: str = "<") -> str:
     """Return the text filled with blanks to `width` cells, on the right for `<`, on the left for `>`."""
     blanks = " " * (width - count_cells(text))
-    return blanks + text if align == ">" else text + blanks
+    if align == ">":
+        return blanks + text
+    return text + blanks
 
 
 def carries_unicode(encoding: str | None) -> bool:
@@ -381,7 +403,9 @@ def format_money(usd: float | None, dash: str = "-") -> str:
     """Return US dollars, with four decimals below one dollar."""
     if usd is None:
         return dash
-    return f"${usd:.4f}" if usd < 1 else f"${usd:,.2f}"
+    if usd < 1:
+        return f"${usd:.4f}"
+    return f"${usd:,.2f}"
 
 
 def format_count(value: float | None, dash: str = "-") -> str:
@@ -400,9 +424,13 @@ def format_seconds(value: float | None, dash: str = "-") -> str:
         return dash
     # 59.95 and 0.9995 are where rounding would show 60.0 s and 1000 ms
     if value < 59.95:
-        return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.1f} s"
+        if value < 0.9995:
+            return f"{value * 1000:.0f} ms"
+        return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    if minutes >= 60:
+        return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return f"{minutes}:{rest:02d}"
 
 
 class CommandFreeTerminal:

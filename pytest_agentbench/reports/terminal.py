@@ -178,7 +178,9 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
     """Add the mean score where something was scored, else up to two metrics' means."""
 
     def shown(value: float | None) -> str:
-        return style.dash if value is None else f"{value:.2f}"
+        if value is None:
+            return style.dash
+        return f"{value:.2f}"
 
     if any(model["mean_score"] is not None for model in models):
         add("score", 4, lambda model: shown(model["mean_score"]))
@@ -228,7 +230,12 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
     width = max(map(count_cells, names))
     for case, name in zip(worst, names, strict=True):
         ran = case["repetitions"] - case["skipped"]
-        came = "error" if not case["failed"] else "failed" if ran == 1 else f"{case['passed']} of {ran}"
+        if not case["failed"]:
+            came = "error"
+        elif ran == 1:
+            came = "failed"
+        else:
+            came = f"{case['passed']} of {ran}"
         message = messages.get(_key_of_case(case), "").partition("\n")[0]
         if alike := more_alike.get(_key_of_case(case)):
             message = f"(and {alike} more) {message}"
@@ -288,4 +295,6 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
 def _format_share(share: float | None, wanted: float | None) -> str:
     """Return a share with its minimum; in other people's reports either may be missing."""
     shown = "unknown" if share is None else f"{share:.3f}"
-    return shown if wanted is None else f"{shown} (wanted {wanted:g})"
+    if wanted is None:
+        return shown
+    return f"{shown} (wanted {wanted:g})"

@@ -87,17 +87,23 @@ def _scored_by(lines: list[_Line], style: Style) -> str:
     """Return the metric's name, where all datasets shown are scored by the same one."""
     names = {result["scored_by"] for result, _ in lines} - {None}
     name = names.pop() if len(names) == 1 else FINAL_SCORE
-    return "score" if name == FINAL_SCORE else style.clip(name, 16)
+    if name == FINAL_SCORE:
+        return "score"
+    return style.clip(name, 16)
 
 
 def _count_items(group: dict[str, Any]) -> str:
     """Return the number of items, and how many of them the figures are about, where that is not all."""
     items, judged = group["items"], group["judged"]
-    return str(items) if judged == items else f"{judged} of {items}"
+    if judged == items:
+        return str(items)
+    return f"{judged} of {items}"
 
 
 def _format_score(value: float | None, style: Style) -> str:
-    return style.dash if value is None else f"{value:.2f}"
+    if value is None:
+        return style.dash
+    return f"{value:.2f}"
 
 
 def write_human(reporter: Terminal, report: Report, style: Style) -> None:
@@ -145,15 +151,21 @@ def _left_out(counts: Mapping[str, int]) -> str | None:
         "superseded": "that a later one replaces",
     }
     told = [f"{counts[name]} {reason}" for name, reason in reasons.items() if counts[name]]
-    return f"labels left out: {', '.join(told)}" if told else None
+    if told:
+        return f"labels left out: {', '.join(told)}"
+    return None
 
 
 def _format_number(value: float | None, style: Style) -> str:
-    return style.dash if value is None else f"{value:.2f}"
+    if value is None:
+        return style.dash
+    return f"{value:.2f}"
 
 
 def _format_interval(interval: list[float] | None, style: Style) -> str:
-    return "" if interval is None else f" (95 % CI {interval[0]:.2f} to {interval[1]:.2f})"
+    if interval is None:
+        return ""
+    return f" (95 % CI {interval[0]:.2f} to {interval[1]:.2f})"
 
 
 def _count_runs(n: int) -> str:
@@ -217,4 +229,6 @@ def _name(judge: Any, style: Style) -> str:
 
 
 def _format_known(value: float | None, form: str, style: Style) -> str:
-    return style.dash if value is None else format(value, form)
+    if value is None:
+        return style.dash
+    return format(value, form)

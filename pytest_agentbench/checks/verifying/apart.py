@@ -99,7 +99,9 @@ class SolutionServer:
             reply = loads(text)
         except ValueError as error:
             raise _Refused(f"it returned what is no plain data: {error}") from error
-        return reply if isinstance(reply, dict) else {"error": "it returned what is no plain data"}
+        if isinstance(reply, dict):
+            return reply
+        return {"error": "it returned what is no plain data"}
 
     async def _run(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._run_in_it(asked["argv"], base64.b64decode(asked["stdin"]), asked["seconds"])

@@ -74,7 +74,9 @@ class TestSource:
             if not bracket or self._depends_on_solution(self.functions[name]):
                 return "exists"
             return "undecided"
-        return "undecided" if self._names & {last, "*"} or classes else "missing"
+        if self._names & {last, "*"} or classes:
+            return "undecided"
+        return "missing"
 
     def _depends_on_solution(self, function: _Function) -> bool:
         """Return whether the parameters of a test may come from a module that is neither Python's nor pytest's."""
@@ -155,7 +157,9 @@ def _decide(case: Case, verifier: Verifier, test_id: str) -> Decision:
     if not name:
         return "exists"
     read = _read(source)
-    return "undecided" if read is None else read.decide(name)
+    if read is None:
+        return "undecided"
+    return read.decide(name)
 
 
 def _source_of(case: Case, verifier: Verifier, path: str) -> Path | str | None:
@@ -166,7 +170,9 @@ def _source_of(case: Case, verifier: Verifier, path: str) -> Path | str | None:
         target = max(around, key=len)
         found = hidden[target]
         if found.source is None:
-            return found.text if path == target else None
+            if path == target:
+                return found.text
+            return None
         if (source := found.source / path[len(target) + 1 :]).exists():
             return source
     if any(target.startswith(f"{path}/") for target in hidden):

@@ -190,7 +190,9 @@ class _TestsReport:
 
     def _message(self, message: Any) -> str:
         self._messages += 1
-        return _require_text(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
+        if self._messages <= _MAX_MESSAGES:
+            return _require_text(message)[-_MESSAGE:]
+        return ""
 
 
 def _require_text(value: Any) -> str:
@@ -217,7 +219,9 @@ def _kill(child: int) -> None:
 
 def _exit_code(status: int) -> int:
     """Return the exit code, -n for signal n."""
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    if os.WIFSIGNALED(status):
+        return -os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
 
 
 def _signature(key: bytes, number: int, text: bytes) -> bytes:

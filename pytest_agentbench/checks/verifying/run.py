@@ -99,7 +99,9 @@ async def _find_mistakes(
         return []
     ids = ids_without_tests(verifier.pytest, found.outputs["tests"])
     try:
-        return await find_wrong_ids(context.case, verifier, sandboxes, spec, ids) if ids else []
+        if ids:
+            return await find_wrong_ids(context.case, verifier, sandboxes, spec, ids)
+        return []
     except (AgentbenchError, OSError):
         return []  # the tests cannot be collected: nothing is known of the case, and the agent has failed
 
@@ -198,7 +200,9 @@ def _find_tampering(verifier: Verifier, target: Workspace, hidden: Content) -> s
     except TreeError as error:
         return f"the hidden files were changed ({error})"
     changed = next((path for path, content in hidden.items() if now.get(path) != content), None)
-    return None if changed is None else f"the hidden file {changed} was changed"
+    if changed is None:
+        return None
+    return f"the hidden file {changed} was changed"
 
 
 def _result(verifier: Verifier, found: Verdict) -> CheckResult:
@@ -218,7 +222,9 @@ def _grading_note(verifier: Verifier) -> str:
     """Return the solution's place during grading: another sandbox, the verifier's sandbox, or the tests' process."""
     if verifier.apart:
         return "apart"
-    return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"
+    if verifier.pytest is not None and verifier.pytest.pythonpath:
+        return "in process"
+    return "beside"
 
 
 async def canary_problems(case: Case, sandboxes: Sandboxes, spec: SandboxSpec) -> AsyncIterator[str]:

@@ -69,7 +69,9 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
 
 def printed_evidence(output: str) -> dict[str, str]:
     """Return a verifier's output as evidence. Only the text that the case asks for is parsed from it."""
-    return {"printed": output} if output.strip() else {}
+    if output.strip():
+        return {"printed": output}
+    return {}
 
 
 def describe_kill(ended: ExecResult, verifier: Verifier) -> str:
@@ -138,7 +140,9 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environme
     """
     assert verifier.pytest is not None
     reply = await _ask_driver(verifier, sandbox, python, environment, verifier.pytest.ids)
-    return reply if isinstance(reply, Verdict) else _judge_reply(verifier.pytest, verifier, reply)
+    if isinstance(reply, Verdict):
+        return reply
+    return _judge_reply(verifier.pytest, verifier, reply)
 
 
 async def collect_tests(
@@ -187,7 +191,9 @@ async def _ask_driver(
         environment=environment,
     )
     begun, reply = _read_reply(ended.output, token)
-    return _missing_reply_verdict(ended, verifier, begun=begun) if reply is None else reply
+    if reply is None:
+        return _missing_reply_verdict(ended, verifier, begun=begun)
+    return reply
 
 
 @cache

@@ -67,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
     if written.answers:
         command = shlex.join(["pytest", str(folder), "--agentbench-predictions", str(folder / PREDICTIONS)])
         print(f"{_format_count(written.answers, 'answer')} to score: {command}")
-    return 1 if lost else 0
+    if lost:
+        return 1
+    return 0
 
 
 def _format_summary(folder: Path, files: int, rows: int, lost: int, notes: int) -> str:

@@ -124,7 +124,9 @@ def _is_tool(value: Any) -> bool:
 def _read_calls(golden: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
     """Return the calls of the run that gave the actual output; None if the golden does not have them."""
     called = golden["tools_called"]
-    return None if called is None else tuple(map(_read_call, called))
+    if called is None:
+        return None
+    return tuple(map(_read_call, called))
 
 
 def _read_call(tool: Mapping[str, Any]) -> dict[str, Any]:

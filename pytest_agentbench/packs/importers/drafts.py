@@ -212,7 +212,9 @@ def parse_document(content: bytes, file: str) -> Any:
 
 def nonblank_text(value: Any) -> str | None:
     """Return a text that is not blank; None for everything else."""
-    return value if isinstance(value, str) and value.strip() else None
+    if isinstance(value, str) and value.strip():
+        return value
+    return None
 
 
 def parse_cell(value: Any) -> Any:
@@ -222,4 +224,6 @@ def parse_cell(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    return json.loads(value) if value.strip() else None
+    if value.strip():
+        return json.loads(value)
+    return None

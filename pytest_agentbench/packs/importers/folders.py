@@ -106,7 +106,9 @@ def make_slug(name: str) -> str:
     if plain and len(plain) <= _LONGEST_NAME:
         return plain
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[:_LONGEST_NAME]}-{digest}" if plain else f"x-{digest}"
+    if plain:
+        return f"{plain[:_LONGEST_NAME]}-{digest}"
+    return f"x-{digest}"
 
 
 def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
@@ -196,7 +198,9 @@ def _guess_metric(drafts: Sequence[Draft]) -> dict[str, Any] | None:
         if draft.reference is not None and draft.metric is None and draft.compared
     ]
     guess = guess_dataset(rows[:_LOOKED_AT]) if rows else None
-    return None if guess is None else metric_of(guess)
+    if guess is None:
+        return None
+    return metric_of(guess)
 
 
 def _write_case(
@@ -280,13 +284,17 @@ def _asks_judge(metric: Mapping[str, Any] | None) -> bool:
 
 
 def _make_prediction_id(name: str, draft: Draft, stem: str) -> str:
-    return name if _is_row(draft) else f"{stem}-{name}"
+    if _is_row(draft):
+        return name
+    return f"{stem}-{name}"
 
 
 def _join_answers(draft: Draft) -> str | list[str] | dict[str, Any]:
     if draft.calls is not None:
         return {"output": draft.answers[0], "tool_calls": [dict(call) for call in draft.calls]}
-    return draft.answers[0] if len(draft.answers) == 1 else list(draft.answers)
+    if len(draft.answers) == 1:
+        return draft.answers[0]
+    return list(draft.answers)
 
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

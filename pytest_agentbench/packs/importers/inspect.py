@@ -44,7 +44,9 @@ def read(path: Path) -> FileContents:
 
 def _name_sample(sample: Mapping[str, Any], number: int) -> str:
     identifier = sample.get("id")
-    return str(identifier) if identifier not in (None, "") else f"sample-{number}"
+    if identifier not in (None, ""):
+        return str(identifier)
+    return f"sample-{number}"
 
 
 def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: FileContents) -> None:
@@ -143,7 +145,9 @@ def _list_answers(sample: Mapping[str, Any], task: Task) -> tuple[_Answer, ...]:
     if sample.get("error") or not isinstance(output, dict):
         return ()
     text = _read_completion(output)
-    return () if text is None else (_Answer(_restore_attachments(text, sample), read_verdict(sample, task)),)
+    if text is None:
+        return ()
+    return (_Answer(_restore_attachments(text, sample), read_verdict(sample, task)),)
 
 
 def _read_completion(output: Mapping[str, Any]) -> str | None:
@@ -158,7 +162,9 @@ def _read_completion(output: Mapping[str, Any]) -> str | None:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
         content = "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else None
+    if isinstance(content, str):
+        return content
+    return None
 
 
 def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:
@@ -171,9 +177,9 @@ def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:
         return text
     if isinstance(value, list):
         return [_restore_attachments(each, sample) for each in value]
-    return (
-        {key: _restore_attachments(each, sample) for key, each in value.items()} if isinstance(value, dict) else value
-    )
+    if isinstance(value, dict):
+        return {key: _restore_attachments(each, sample) for key, each in value.items()}
+    return value
 
 
 def _add_archive(path: Path, gathered: FileContents) -> None:

@@ -168,7 +168,9 @@ def _compared_part(target: str, scorer: str | None) -> str:
     if scorer == "includes":
         return target
     stripped = (scorer is not None and target.strip(_IGNORED)) or target.strip()
-    return _ARTICLE.sub("", stripped, count=1) if scorer in _OF_WORDS and _ARTICLE.match(stripped) else stripped
+    if scorer in _OF_WORDS and _ARTICLE.match(stripped):
+        return _ARTICLE.sub("", stripped, count=1)
+    return stripped
 
 
 def _read_messages(given: Any) -> tuple[dict[str, str], ...]:
@@ -234,7 +236,9 @@ def _read_object(name: str, given: Any) -> dict[str, Any]:
 
 def _list_file_names(given: Any) -> list[str]:
     """Return the names of a sample's files as logs have them: a list, without contents."""
-    return given if isinstance(given, list) and all(isinstance(name, str) for name in given) else []
+    if isinstance(given, list) and all(isinstance(name, str) for name in given):
+        return given
+    return []
 
 
 def _read_files(given: Any) -> dict[str, str]:
@@ -275,7 +279,9 @@ def _read_content(path: str, text: str, folder: Path) -> bytes:
     found = find_beside(text, folder)
     if found is None and "/" in text and os.path.isdir(os.path.join(folder, text)):
         raise UnfitError(f"files: {path!r} is the folder {text}; name its files one by one")
-    return text.encode() if found is None else _read(found, f"files: {path!r}")
+    if found is None:
+        return text.encode()
+    return _read(found, f"files: {path!r}")
 
 
 def find_beside(text: str, folder: Path) -> Path | None:

@@ -25,7 +25,9 @@ def read_verdict(sample: Mapping[str, Any], task: Task) -> bool | None:
     value = value.get("value") if isinstance(value, dict) else None
     if isinstance(value, str):
         return _VALUES.get(value)
-    return float(value) == 1.0 if isinstance(value, bool | int | float) else None
+    if isinstance(value, bool | int | float):
+        return float(value) == 1.0
+    return None
 
 
 def list_other_verdicts(drafts: Iterable[Draft], verdicts: Mapping[str, Sequence[bool | None]]) -> list[str]:

@@ -99,7 +99,9 @@ def _read_default(config: PlacedValue, folder: Path, gathered: FileContents) -> 
         _note_left_out(given, gathered)
     elif given.value is not None:
         gathered.note(given.where, f"left out: found {given.value!r:.40}, expected an object")
-    return given if isinstance(given.value, dict) else PlacedValue({}, given.loc, given.locate)
+    if isinstance(given.value, dict):
+        return given
+    return PlacedValue({}, given.loc, given.locate)
 
 
 def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
@@ -185,7 +187,9 @@ def _merge_options(test: PlacedValue, config: _Config) -> dict[str, Any]:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _list_assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
@@ -226,7 +230,9 @@ def _fill_value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
         return value
     if value.startswith("package:"):
         raise UnmappedError(f"{value} is code, which is not run")
-    return read_file_data(find_named_file(value, folder)) if is_reference(value) else fill_template(value, values)
+    if is_reference(value):
+        return read_file_data(find_named_file(value, folder))
+    return fill_template(value, values)
 
 
 def _find_template(reference: Any, config: PlacedValue) -> dict[str, Any]:

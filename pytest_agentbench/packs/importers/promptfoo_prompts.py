@@ -223,4 +223,6 @@ def _join_parts(content: Any) -> str | None:
         return content
     parts = [content] if isinstance(content, dict) else content
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts] if isinstance(parts, list) else []
-    return "\n".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else None
+    if texts and all(isinstance(text, str) for text in texts):
+        return "\n".join(map(str, texts))
+    return None

@@ -86,4 +86,6 @@ def _read_answer(spot: PlacedValue, gathered: FileContents) -> str | None:
     if output is None:
         gathered.note(spot.where, "response: no output, so it leaves no answer to score")
         return None
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    if isinstance(output, str):
+        return output
+    return json.dumps(output, ensure_ascii=False)

@@ -189,4 +189,6 @@ def _is_place(value: object) -> bool:
 
 
 def _read_variable(path: Path) -> Any:
-    return read_file_text(path) if path.suffix not in (".yaml", ".yml") else read_file_data(path)
+    if path.suffix not in (".yaml", ".yml"):
+        return read_file_text(path)
+    return read_file_data(path)

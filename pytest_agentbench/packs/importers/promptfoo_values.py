@@ -37,7 +37,9 @@ class PlacedValue:
     def where(self) -> str:
         """Return `file:line:column: tests[0].vars`."""
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.loc).removeprefix(".")
-        return f"{self.place}: {name}" if name else str(self.place)
+        if name:
+            return f"{self.place}: {name}"
+        return str(self.place)
 
     def below(self, part: int | str) -> PlacedValue:
         """Return the value at a key or an index; its value is None if it does not exist."""
@@ -70,7 +72,9 @@ def read_file_value(path: Path) -> PlacedValue:
 def load_yaml_1_2(document: Document) -> Any:
     """Return the data by YAML 1.2: only `true` and `false` are booleans; `yes`, `12:30` and 017 are texts; 1.0 is 1."""
     # PyYAML reads YAML 1.1, promptfoo's js-yaml 1.2: an unquoted `yes` is a text there.
-    return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
+    if document.node is None:
+        return document.data
+    return _by_yaml_1_2(document.node, document.data)
 
 
 def _by_yaml_1_2(node: Node, data: Any) -> Any:
@@ -78,7 +82,9 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
         plain = isinstance(data, bool | int | float) and _OF_YAML_1_1.fullmatch(node.value) is not None
         if plain:
             return node.value
-        return int(data) if isinstance(data, float) and data.is_integer() else data
+        if isinstance(data, float) and data.is_integer():
+            return int(data)
+        return data
     if isinstance(node, SequenceNode):
         return [_by_yaml_1_2(item, value) for item, value in zip(node.value, data, strict=True)]
     nodes = {key.value: child for key, child in node.value}

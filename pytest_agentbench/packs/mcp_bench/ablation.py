@@ -178,7 +178,9 @@ class Judging:
     def usage(self) -> Usage:
         """Return the tokens and the money of this call; unknown if any request's usage is unknown."""
         # A sum with an unknown part is unknown, not lower.
-        return reduce(add, self._usages) if self._usages else Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
+        if self._usages:
+            return reduce(add, self._usages)
+        return Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
     def count_missing(self, tasks: Sequence[StoredTask]) -> int:
         """Return how many verdicts would have to be asked for."""
@@ -216,7 +218,9 @@ class Judging:
 
     def _find_kept(self, wanted: _VerdictRequest) -> JudgeVerdict | None:
         # A scripted verdict costs nothing, and the script may have changed.
-        return None if wanted.judge.model.scripted else self._kept.find_scores(wanted.key)
+        if wanted.judge.model.scripted:
+            return None
+        return self._kept.find_scores(wanted.key)
 
     async def _get_verdict(
         self, wanted: _VerdictRequest, task: StoredTask, endpoints: Endpoints, failures: list[str]

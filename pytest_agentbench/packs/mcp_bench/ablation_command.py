@@ -167,7 +167,9 @@ def run(args: argparse.Namespace) -> int:
     unmatched = len(ratings) - sum(pipeline["human_ratings"] for pipeline in figures["pipelines"].values())
     if unmatched:
         print(f"{args.human}: {_format_count(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
-    return 0 if len(counted) == len(scores) else 1
+    if len(counted) == len(scores):
+        return 0
+    return 1
 
 
 # -- the runs to judge, and the judges
@@ -198,7 +200,9 @@ def _find_root(case: Case) -> ConfigRoot:
 def _load_profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
     from pytest_agentbench.config.profiles import EvaluationProfile
 
-    return root.evaluation_profile(name) if name is not None else EvaluationProfile.default()
+    if name is not None:
+        return root.evaluation_profile(name)
+    return EvaluationProfile.default()
 
 
 def _resolve_judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
@@ -306,7 +310,9 @@ def _format_row(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str
 
 
 def _format_percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
+    if value is None:
+        return "-"
+    return f"{value:.1f} %"
 
 
 def _format_count(number: int, what: str) -> str:

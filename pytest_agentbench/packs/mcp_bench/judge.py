@@ -136,7 +136,9 @@ def cv_percent(scores: Sequence[float]) -> float | None:
     None for fewer than two scores, and where mu is 0.
     """
     middle = mean_of(scores) if len(scores) > 1 else 0.0
-    return 100 * pstdev(scores, middle) / middle if middle else None
+    if middle:
+        return 100 * pstdev(scores, middle) / middle
+    return None
 
 
 def _compute_spread(verdicts: Sequence[JudgeVerdict]) -> dict[str, float]:
@@ -190,9 +192,13 @@ def make_identity(profile: EvaluationProfile) -> dict[str, Any]:
 
 
 def _choose_method(profile: EvaluationProfile) -> Method:
-    return profile.aggregation.method if "method" in profile.aggregation.model_fields_set else "mean"
+    if "method" in profile.aggregation.model_fields_set:
+        return profile.aggregation.method
+    return "mean"
 
 
 def _choose_repetitions(run: JudgeRunConfig) -> int:
     # The field has a default for judges of all cases; only a number that somebody wrote replaces the paper's five.
-    return run.repetitions if "repetitions" in run.model_fields_set else TOOL_USE_REPETITIONS
+    if "repetitions" in run.model_fields_set:
+        return run.repetitions
+    return TOOL_USE_REPETITIONS

@@ -150,7 +150,9 @@ def _is_shown(event: TraceEvent, round_event: str, final_output: str | None) -> 
 
 
 def _format_arguments(call: ToolCallEvent) -> str:
-    return (call.raw or "") if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
+    if call.arguments is None:
+        return call.raw or ""
+    return json.dumps(call.arguments, ensure_ascii=False, default=str)
 
 
 def _list_tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
@@ -170,12 +172,16 @@ def _list_tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
 
 def _format_tool(name: str, description: str, limit: int) -> str:
     name, line = _join_lines(name), _shorten_line(description, limit)
-    return f"{name}: {line}" if line else name
+    if line:
+        return f"{name}: {line}"
+    return name
 
 
 def _shorten_line(text: str, limit: int) -> str:
     line = _join_lines(text)
-    return line if len(line) <= limit else f"{line[:limit]}..."
+    if len(line) <= limit:
+        return line
+    return f"{line[:limit]}..."
 
 
 def _join_lines(text: str) -> str:
@@ -283,9 +289,9 @@ def _list_material(case: Case, artifact: RunArtifact, wording: JudgeWording) -> 
     task = [part for part in _list_task(case, wording) if isinstance(part, Block)]
     concrete, analysis = (wording.labels[name] for name in ("concrete", "analysis"))
     output = artifact.final_output
-    solution = (
-        wording.no_solution if output is None else Block(wording.labels["solution"], clip_middle(output, MAX_OUTPUT))
-    )
+    solution: str | Block = wording.no_solution
+    if output is not None:
+        solution = Block(wording.labels["solution"], clip_middle(output, MAX_OUTPUT))
     return {
         "task": [part for part in task if part.label not in (concrete, analysis)],
         "concrete": [part for part in task if part.label == concrete],
@@ -307,4 +313,6 @@ def _rubric_lines(rubric: Sequence[Axis]) -> Iterator[str]:
 
 
 def _redact_part(part: str | Block, redact: Callable[[Any], Any]) -> str | Block:
-    return Block(part.label, redact(part.text)) if isinstance(part, Block) else part
+    if isinstance(part, Block):
+        return Block(part.label, redact(part.text))
+    return part

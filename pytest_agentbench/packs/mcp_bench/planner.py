@@ -47,7 +47,9 @@ def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_boolean(given: object) -> object:
-    return _BOOLEANS.get(given.strip().lower(), given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        return _BOOLEANS.get(given.strip().lower(), given)
+    return given
 
 
 class PlannedCall(ReplyPart):
@@ -127,7 +129,9 @@ def call_id(number: int, nth: int) -> str:
 def get_server(tool_id: str) -> str | None:
     """Return the server of `Server:tool`; None for a built-in tool."""
     server, colon, _ = tool_id.partition(":")
-    return server if colon else None
+    if colon:
+        return server
+    return None
 
 
 async def _make_call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOutput:

@@ -141,4 +141,6 @@ class Asker:
         if self._given and not numbers:
             return {}
         limit = min([tokens, *numbers])
-        return {_LIMIT: None, _NEWER_LIMIT: limit} if self._newer else {_LIMIT: limit}
+        if self._newer:
+            return {_LIMIT: None, _NEWER_LIMIT: limit}
+        return {_LIMIT: limit}

@@ -147,7 +147,9 @@ def _unless_default(section: R) -> R | None:
 
     A section of defaults has the identity of no section, so that runs without one are found.
     """
-    return section if section.model_dump(exclude_defaults=True) else None
+    if section.model_dump(exclude_defaults=True):
+        return section
+    return None
 
 
 PLANNER = ProfileSection[PlannerSettings](
@@ -249,11 +251,15 @@ class McpTask(CasePart):
     def optional_servers(self, case_id: str, profile: "RunProfile", declared: Collection[str]) -> Collection[str]:
         """Return the servers that only distract, unless the profile requires them."""
         settings = profile.section(PLANNER)
-        return () if settings.distractors == "required" else self._distractors(case_id, settings, declared)
+        if settings.distractors == "required":
+            return ()
+        return self._distractors(case_id, settings, declared)
 
     def excluded_tools(self, profile: "RunProfile") -> Mapping[str, tuple[str, ...]]:
         """Return the tools that the published runs were not offered, if the planner's `compat` excludes them."""
-        return PUBLISHED_EXCLUSIONS if profile.section(PLANNER).compat == "mcp_bench" else {}
+        if profile.section(PLANNER).compat == "mcp_bench":
+            return PUBLISHED_EXCLUSIONS
+        return {}
 
     def _distractors(self, case_id: str, settings: PlannerSettings, declared: Collection[str]) -> list[str]:
         needed = {*self.servers, *settings.resident_servers}

@@ -108,7 +108,9 @@ class ToolUseSection(ReportSection):
     def shortfall(self, evaluation: Evaluation) -> str | None:
         """Return the four parts of the overall score."""
         found = evaluation.part(ToolUse)
-        return None if found is None else found.parts_line
+        if found is None:
+            return None
+        return found.parts_line
 
 
 def make_tool_use_row(evaluation: Evaluation | None) -> Row | None:
@@ -169,7 +171,9 @@ def describe_tool_use(group: Mapping[str, Any], dash: str) -> str:
     means = {name: figure["mean"] for name, figure in group["figures"].items()}
 
     def shown(name: str, form: str) -> str:
-        return dash if means[name] is None else format(means[name], form)
+        if means[name] is None:
+            return dash
+        return format(means[name], form)
 
     rates = zip(("tool names", "arguments", "calls"), RULES, strict=True)
     valid = ", ".join(f"{what} {shown(name, '.1%')}" for what, name in rates)

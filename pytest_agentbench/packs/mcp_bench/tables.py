@@ -124,7 +124,9 @@ def _mean(group: Group, name: str) -> float | None:
 
 
 def _format_number(value: float | None, digits: int, scale: float = 1) -> str:
-    return UNKNOWN if value is None else f"{scale * value:,.{digits}f}"
+    if value is None:
+        return UNKNOWN
+    return f"{scale * value:,.{digits}f}"
 
 
 def _format_interval(group: Group, name: str, digits: int) -> str:
@@ -136,7 +138,9 @@ def _format_interval(group: Group, name: str, digits: int) -> str:
 def _interval_ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
     """Return both ends of the interval, cut to the scale: an interval of few tasks may exceed it."""
     ends = figure.get("ci95")
-    return UNKNOWN if ends is None else ", ".join(_format_number(min(most, max(0.0, end)), digits) for end in ends)
+    if ends is None:
+        return UNKNOWN
+    return ", ".join(_format_number(min(most, max(0.0, end)), digits) for end in ends)
 
 
 def _mean_column(title: str, name: str, digits: int, scale: float = 1) -> _Column:

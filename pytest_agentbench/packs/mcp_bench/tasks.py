@@ -64,7 +64,9 @@ _TEXTS = re.compile(r'"(?:task_description|fuzzy_description)"\s*:')
 
 
 def _as_text(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, indent=2)
+    return value
 
 
 def _require_server(servers: tuple[str, ...]) -> tuple[str, ...]:
@@ -302,7 +304,9 @@ class TaskSettings:
 def _make_tag(name: str) -> str:
     """Return the name as -k and -m can be given it. `manual` would keep the task from running unasked."""
     tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
-    return f"{tag}-server" if tag == _MANUAL else tag
+    if tag == _MANUAL:
+        return f"{tag}-server"
+    return tag
 
 
 @dataclass(frozen=True, slots=True, eq=False)

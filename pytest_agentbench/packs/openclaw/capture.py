@@ -117,10 +117,14 @@ def _why_left_out(path: str, entry: Entry, others: frozenset[str]) -> str | None
     if entry.kind == "folder":
         return _FOLDERS.get(name) or (None if parent else _AT_THE_TOP.get(name))
     if entry.kind != "file":
-        return "a link" if entry.kind == "link" else "no regular file"
+        if entry.kind == "link":
+            return "a link"
+        return "no regular file"
     if _is_any(name, _KEY_FILES) and not _is_any(name, _KEY_FILES_OF_NONE):
         return "files of that name hold keys"
-    return "not the agent's" if name == ".DS_Store" or name.endswith(".pyc") else None
+    if name == ".DS_Store" or name.endswith(".pyc"):
+        return "not the agent's"
+    return None
 
 
 def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
@@ -211,7 +215,9 @@ def run(args: argparse.Namespace) -> int:
         files = capture_files(Workspace(workspace), folder / "workspace", others, redactor)
         _write_agent_file(agent, folder, target)
     _print_result(target, config, agent, files)
-    return 1 if agent.with_keys or files.with_keys else 0
+    if agent.with_keys or files.with_keys:
+        return 1
+    return 0
 
 
 def _check_places(workspace: Path, config: Path | None, target: Path, force: bool) -> None:
@@ -242,7 +248,9 @@ def _find_config(given: Path | None, workspace: Path) -> Path | None:
     if given is not None:
         return require_existing([given])[0]
     beside = workspace.parent / _CONFIG
-    return beside if beside.is_file() else None
+    if beside.is_file():
+        return beside
+    return None
 
 
 @contextmanager

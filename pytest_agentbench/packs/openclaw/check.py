@@ -72,7 +72,9 @@ class OpenclawWorkspaceFilePresent(CheckSpec):
     def _lacking(self, text: str) -> str:
         # `contains` is the older form, and exact; the others look past case and accents (seed 002).
         if self.contains is not None:
-            return "" if self.contains in text else repr(self.contains)
+            if self.contains in text:
+                return ""
+            return repr(self.contains)
         plain = normalized(text)
         lacking = [repr(needle) for needle in self.contains_all if normalized(needle) not in plain]
         if self.contains_any and not any(normalized(needle) in plain for needle in self.contains_any):

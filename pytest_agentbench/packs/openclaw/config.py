@@ -38,7 +38,9 @@ def _agent_name(name: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None:
         path = os.path.realpath(os.path.join(scope.folder, path))
-    return os.path.dirname(path) if path.endswith(YAML_SUFFIXES) else path
+    if path.endswith(YAML_SUFFIXES):
+        return os.path.dirname(path)
+    return path
 
 
 AgentName = Annotated[Text, AfterValidator(_agent_name)]
@@ -227,7 +229,9 @@ def find_assigned_agent(settings: SuiteOpenClaw, case_id: str, tags: Collection[
     agents = [
         each.agent_id for each in settings.agent_assignments if _list_assigned(each.case_selection, {case_id: tags})
     ]
-    return agents[-1] if agents else None
+    if agents:
+        return agents[-1]
+    return None
 
 
 def _list_assigned(selection: CaseSelection, cases: Cases) -> list[str]:
@@ -251,7 +255,9 @@ def _find_floating_image(block: OpenClawRunProfile | None, profile: Mapping[str,
 
 def _find_other_block(found: OpenClawRunProfile | None, most: OpenClawRunProfile | None, guest: Guest) -> Excess:
     # It names an image and a program of this machine: a guest may repeat the user's block, and nothing else.
-    return [((), found, most)] if found is not None and found != most else []
+    if found is not None and found != most:
+        return [((), found, most)]
+    return []
 
 
 def _resolve_program(block: OpenClawRunProfile | None, path: Path, programs: str | None) -> OpenClawRunProfile | None:
@@ -266,7 +272,9 @@ def _resolve_program(block: OpenClawRunProfile | None, path: Path, programs: str
 
 
 def _find_agent_problems(block: OpenClawRunProfile | None, root: ConfigRoot, cases: Cases) -> Found:
-    return [] if block is None else _find_missing_agent(block.agent_id, root, ("agent_id",))
+    if block is None:
+        return []
+    return _find_missing_agent(block.agent_id, root, ("agent_id",))
 
 
 def _find_missing_agent(name: str, root: ConfigRoot, loc: Loc) -> Iterator[tuple[Loc, str]]:

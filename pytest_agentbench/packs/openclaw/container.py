@@ -38,7 +38,9 @@ class OpenClawAgent:
     def prompt(self) -> str | None:
         """Return the agent's prompt, `openclaw.agent.prompt`, or None."""
         prompt = self.file.openclaw.agent.get("prompt")
-        return None if prompt is None else str(prompt)
+        if prompt is None:
+            return None
+        return str(prompt)
 
 
 RELAY_PORT = 18790
@@ -145,7 +147,9 @@ def _make_agent_entry(agent: OpenClawAgent, ref: str, prompt_override: bool) -> 
 
 
 def _name_provider(model: Model) -> str:
-    return "openrouter" if _is_openrouter(model) else "agentbench"
+    if _is_openrouter(model):
+        return "openrouter"
+    return "agentbench"
 
 
 def _is_openrouter(model: Model) -> bool:
@@ -159,7 +163,9 @@ def _is_old_sandbox(name: str, value: object) -> bool:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 CONTROL = "/run/agentbench"

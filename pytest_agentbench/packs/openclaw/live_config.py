@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,9 +62,10 @@ def read_live(path: Path) -> LiveConfig:
         if "$include" in part:
             raise ConfigError(f"{path}: {place}: files are not included; name one with --config that holds it all")
     listed = agents.get("list")
-    entries = (
-        {str(each.get("id")): each for each in listed if isinstance(each, dict)} if isinstance(listed, list) else {}
-    )
+    if isinstance(listed, list):
+        entries = {str(each.get("id")): each for each in listed if isinstance(each, dict)}
+    else:
+        entries = {}
     # Agents may be a list, or a mapping by their ids.
     entries |= {key: value for key, value in _mapping(agents.get("entries")).items() if isinstance(value, dict)}
     return LiveConfig(path, whole, entries, _mapping(agents.get("defaults")))
@@ -172,7 +173,11 @@ def _drop_fields(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
 
 def _find_keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
     """Yield the places of keys, by name or by value."""
-    below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    below: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        below = value.items()
+    elif isinstance(value, list):
+        below = enumerate(value)
     for name, each in below:
         if isinstance(name, str) and redactor.text(name) != name:
             yield (*at, name)
@@ -211,8 +216,12 @@ def _normalize_id(name: str) -> str:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
+    if isinstance(value, str) and value.strip():
+        return value
+    return None

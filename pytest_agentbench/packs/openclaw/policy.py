@@ -51,7 +51,9 @@ def _unwrap(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
     if call.name != _WRAPPER or not wrapped.keys() <= {"id", "args"} or not isinstance(arguments, dict):
         return call.name, call.arguments
     name = tool.strip().split(":", 2)[-1] if isinstance(tool, str) else ""
-    return (name, arguments) if name else (call.name, call.arguments)
+    if name:
+        return (name, arguments)
+    return (call.name, call.arguments)
 
 
 def _is_error(content: str, name: str) -> bool:

@@ -137,16 +137,22 @@ def _join_texts(payloads: list[Mapping[str, Any]]) -> str:
 def _explain_end(meta: Mapping[str, Any]) -> str:
     if meta.get("timeoutPhase") is not None:
         return f"its own time limit ended the turn (phase {meta['timeoutPhase']})"
-    return "the turn was aborted" if meta.get("aborted") is True else f"stop reason {meta.get('stopReason')}"
+    if meta.get("aborted") is True:
+        return "the turn was aborted"
+    return f"stop reason {meta.get('stopReason')}"
 
 
 def _read_message(error: object) -> str:
     message = error.get("message") if isinstance(error, Mapping) else error
-    return message if isinstance(message, str) else ""
+    if isinstance(message, str):
+        return message
+    return ""
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 _SECONDS = 120.0
@@ -247,7 +253,9 @@ async def _find_version(sandbox: Sandbox, spec: SandboxSpec) -> str:
         if done.exit_code != 0:
             raise SandboxError(f"`{program} --version` failed in {spec.image}: {_describe_end(done)}")
     # Node's warnings precede the JSON.
-    return done.output.strip().splitlines()[-1] if done.output.strip() else "unknown"
+    if done.output.strip():
+        return done.output.strip().splitlines()[-1]
+    return "unknown"
 
 
 async def _find_issues(sandbox: Sandbox) -> Issues:

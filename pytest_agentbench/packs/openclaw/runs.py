@@ -193,7 +193,9 @@ def make_openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec
 
 def get_engine(block: OpenClawRunProfile) -> str | None:
     """Return the program that the containers are made by, None for docker's daemon."""
-    return None if block.docker_cli == _STOCK_CLI else block.docker_cli
+    if block.docker_cli == _STOCK_CLI:
+        return None
+    return block.docker_cli
 
 
 def _make_no_block_error(profile: RunProfile) -> UnavailableError:

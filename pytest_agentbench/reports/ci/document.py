@@ -215,13 +215,17 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
 
 def _describe_problem(problem: Mapping[str, Any], shown: int | None) -> str:
     """Describe the problem, with its line unless the line is `shown` already."""
-    line = problem["line"]
-    return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
+    line, message = problem["line"], str(problem["message"])
+    if line in (None, shown):
+        return message
+    return f"line {line}: {message}"
 
 
 def _annotation_place(path: str, line: int | None) -> dict[str, Any]:
     """Return where GitHub shows it: at a line of the repository, else at none."""
-    return {} if leads_outside(path) else {"file": path, "line": line}
+    if leads_outside(path):
+        return {}
+    return {"file": path, "line": line}
 
 
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:

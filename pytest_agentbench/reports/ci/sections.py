@@ -139,7 +139,9 @@ class Trouble:
     @property
     def often(self) -> str:
         """Return how many of a case's runs had this outcome, or "" if the case ran once."""
-        return "" if self.ran == 1 else f"{self.runs} of {self.ran} runs"
+        if self.ran == 1:
+            return ""
+        return f"{self.runs} of {self.ran} runs"
 
     @property
     def reason(self) -> str:
@@ -199,7 +201,9 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
 def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
     """Return the verdict by pytest's exit status, or None if the session was killed before it had one."""
     status: int | None = session["exit_status"]
-    return None if status is None else status == 0
+    if status is None:
+        return None
+    return status == 0
 
 
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
@@ -267,7 +271,9 @@ def skips(report: Mapping[str, Any]) -> list[Block]:
         if row["outcome"] == "skipped":
             reasons[row["message"] or "no reason is known"] += 1
     items = [f"- {_count_text(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
-    return [folded(f"{_count_text(sum(reasons.values()), 'run')} skipped", Block("", items))] if items else []
+    if items:
+        return [folded(f"{_count_text(sum(reasons.values()), 'run')} skipped", Block("", items))]
+    return []
 
 
 def datasets(report: Mapping[str, Any]) -> list[Block]:
@@ -285,13 +291,17 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
         for each in report["datasets"]
     ]
     titles = ["dataset", "model", "items", "pass rate", "95 % interval", "score", "scored by"]
-    return [folded("Datasets", table("", titles, rows))] if rows else []
+    if rows:
+        return [folded("Datasets", table("", titles, rows))]
+    return []
 
 
 def _scored_note(dataset: Mapping[str, Any]) -> str:
     """Return how many of its items a dataset's mean score is about, where that is not all."""
     found, items = dataset.get("scored"), dataset["items"]
-    return "" if found in (None, items) else f" ({found} of {items})"
+    if found in (None, items):
+        return ""
+    return f" ({found} of {items})"
 
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
@@ -332,7 +342,9 @@ def facts(report: Mapping[str, Any]) -> str:
 def case_link(row: Mapping[str, Any], places: Places) -> str:
     """Return the case's id, linked to its place where that has an address."""
     name, link = code(row["case_id"]), places.link(row)
-    return name if link is None else f"[{name}]({link})"
+    if link is None:
+        return name
+    return f"[{name}]({link})"
 
 
 def _case_lines(found: Sequence[Trouble], icon: str, places: Places) -> str:
@@ -362,13 +374,17 @@ def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:
         return {"passed": "✅", "failed": "❌", "error": "⚠️", "skipped": STYLE.dash}[outcomes.pop()]
     judged = list(filter(has_verdict, rows))
     if not judged:
-        return "⚠️" if outcomes else ""
+        if outcomes:
+            return "⚠️"
+        return ""
     passed = sum(row["outcome"] == "passed" for row in judged)
     return f"{'✅' if passed == len(judged) else '❌'} {passed}/{len(judged)}{' ⚠️' if 'error' in outcomes else ''}"
 
 
 def _percent(rate: float | None) -> str:
-    return STYLE.dash if rate is None else format_percent(rate)
+    if rate is None:
+        return STYLE.dash
+    return format_percent(rate)
 
 
 def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str = "") -> str:
@@ -400,7 +416,9 @@ class Places:
 
     def in_repository(self, file: str) -> str:
         """Return the path in the repository of a file that is named from pytest's root directory."""
-        return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
+        if self._above is None:
+            return file
+        return os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
 
     def line(self, row: Mapping[str, Any]) -> int | None:
         """Return the case's line, from 1, or None if an older version wrote the report."""

@@ -172,7 +172,9 @@ def split_report_name(text: str) -> tuple[Path, str | None]:
     """Return the file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
     path, mark, model = text.rpartition("#")
     # If a file with a `#` in its name exists, the argument is that file's path.
-    return (Path(path), model) if mark and path and model and not Path(text).exists() else (Path(text), None)
+    if mark and path and model and not Path(text).exists():
+        return (Path(path), model)
+    return (Path(text), None)
 
 
 def read_campaign(text: str, here: Path) -> tuple[Campaign, dict[str, Any]]:

@@ -114,20 +114,26 @@ def left_out(cases: Mapping[str, Any], named: int) -> Iterator[str]:
 
 def p_text(p_value: float) -> str:
     """Return `p = 0.031`, in two digits, or `p < 0.0001`."""
-    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
+    if p_value < 0.0001:
+        return "p < 0.0001"
+    return f"p = {p_value:.2g}"
 
 
 def points(difference: float) -> str:
     """Return a difference of rates in percentage points, signed."""
     # A difference that rounds to nothing has no direction
     shown = f"{difference * 100:+.1f}"
-    return "0.0" if shown in ("+0.0", "-0.0") else shown
+    if shown in ("+0.0", "-0.0"):
+        return "0.0"
+    return shown
 
 
 def _level(name: str, value: float | None, *, rate: bool) -> str:
     if value is None:
         return "-"
-    return format_percent(value) if rate else _in_unit(name, value)
+    if rate:
+        return format_percent(value)
+    return _in_unit(name, value)
 
 
 def _signed(name: str, value: float | None, *, rate: bool) -> str:
@@ -151,7 +157,9 @@ def _in_unit(name: str, value: float) -> str:
 
 
 def _cases(cases: int) -> str:
-    return "1 case" if cases == 1 else f"{cases} cases"
+    if cases == 1:
+        return "1 case"
+    return f"{cases} cases"
 
 
 def _evidence(measure: Measure, models: int) -> str:

@@ -214,7 +214,9 @@ class _CharacterBudget:
             _drop_raw(judge)
             for each in _objects(judge.get("iterations")):
                 _drop_raw(each)
-        return document if self._has_room_for(size) else self._members(document)
+        if self._has_room_for(size):
+            return document
+        return self._members(document)
 
     def run(self, document: dict[str, Any], size: int) -> dict[str, Any]:
         """Return a stored run. If it is long, the answer gets room first, then the changed files, then the trace."""
@@ -264,7 +266,9 @@ class _CharacterBudget:
     def _text(self, text: str) -> Any:
         most = max(LEAST, min(TEXT, self.left))
         self.left -= min(len(text), most)
-        return text if len(text) <= most else {"cut": text[:most], "of": len(text)}
+        if len(text) <= most:
+            return text
+        return {"cut": text[:most], "of": len(text)}
 
     def _members(self, value: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any]:
         shown: dict[str, Any] = {}
@@ -286,7 +290,9 @@ class _CharacterBudget:
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+    if isinstance(values, list):
+        return [each for each in values if isinstance(each, dict)]
+    return []
 
 
 def _drop_raw(document: dict[str, Any]) -> None:

@@ -317,7 +317,9 @@ def _resource(session_id: str) -> Resource:
 
 def _room(variable: str) -> int | None:
     """Return how many may wait; None leaves it to the SDK, which reads the variable."""
-    return None if variable in os.environ else QUEUE
+    if variable in os.environ:
+        return None
+    return QUEUE
 
 
 def _sendable(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:

@@ -348,7 +348,12 @@ def _check(check: CheckResult, content: bool) -> dict[str, Any]:
 
 
 def _metric(metric: MetricResult) -> dict[str, Any]:
-    label = None if metric.passed is None else "passed" if metric.passed else "failed"
+    if metric.passed is None:
+        label = None
+    elif metric.passed:
+        label = "passed"
+    else:
+        label = "failed"
     return _result(f"metric.{metric.name}", label, metric.score, None, metric.error and "error")
 
 

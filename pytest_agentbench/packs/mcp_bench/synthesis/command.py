@@ -53,9 +53,10 @@ class Call:
         self._args = args
         self._path = Path(os.path.abspath(args.output))  # without `..`: declarations in folders above count
         self._declared = declared_servers(args.profile)
-        self._combinations = (
-            read_combinations(args.combinations) if args.servers is None else [parse_combination(args.servers)]
-        )
+        if args.servers is None:
+            self._combinations = read_combinations(args.combinations)
+        else:
+            self._combinations = [parse_combination(args.servers)]
         self._model = _resolve_model(args.model, self._path)
         self._file = TaskFile(self._path)
         self._redactor = make_redactor(self._declared.servers.values())
@@ -246,4 +247,6 @@ def run(args: argparse.Namespace) -> int:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return _INTERRUPTED
     call.tell_end()
-    return 0 if call.is_complete else 1
+    if call.is_complete:
+        return 0
+    return 1
