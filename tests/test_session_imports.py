@@ -19,7 +19,7 @@ checks: base run
 collection: items phases planning reporting roots start walk
 config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
 config: sections session_roots
-engine: agent_code agent_state budget cassettes driver evaluation execution grading identities job lookahead
+engine: agent_code agent_values budget cassettes driver evaluation execution grading identities job lookahead
 engine: running services subject user_code
 identity: fingerprints
 metrics: registry

@@ -21,6 +21,7 @@ from pytest_agentbench.collection.items import MARKED, OUTPUT, PLANNER, STRICT, 
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
 from pytest_agentbench.config.root_search import find_project
+from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.budget import Signals, over_budget
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
@@ -40,7 +41,6 @@ from pytest_agentbench.terminal_text import visible
 
 if TYPE_CHECKING:
     from pytest_agentbench.collection.predicted import Predicted
-    from pytest_agentbench.engine.agent_code import CodeReader
     from pytest_agentbench.engine.job import Result
     from pytest_agentbench.engine.limits import WorkerThrottles
     from pytest_agentbench.engine.lookahead import LookAhead
@@ -515,8 +515,6 @@ def _make_services(
         )
 
     def open_reader() -> CodeReader:
-        from pytest_agentbench.engine.agent_code import CodeReader
-
         return CodeReader(_find_code_folder(config), config.stash[BEGAN])
 
     store.warn = telling.warn

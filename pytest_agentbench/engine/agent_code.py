@@ -1,271 +1,292 @@
-"""The code of agents, checks and metrics as a part of fingerprints: what would be different if another one ran.
+"""Compute the identity of user code: agents, and the checks, metrics and tools that plugins add.
 
-That is the source of the user's modules, the data that these hold, the versions of the packages they import, and the
-state of the object. Equal in all processes and on all machines that have the same code.
+An identity covers the sources of the user's modules, the plain values that the code and these modules hold, and the
+versions of the imported packages. It is equal in all processes and on all machines that have the same code.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.util
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from inspect import getattr_static
+from itertools import takewhile
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.engine.agent_state import Module, State, UnknownCode, data_of_module, module_of, module_of_names
+from pytest_agentbench.engine.agent_values import UnknownCode, Values, is_scalar, short_hash
 from pytest_agentbench.identity.fingerprints import canonical_json, plain
 
-Stamp = tuple[int, int]
-"""When a file was changed (ns) and its size."""
+Shown = Mapping[str, Any]
+"""An identity as JSON, a part of a fingerprint."""
 
 Import = tuple[bool, int, str, tuple[str, ...]]
-"""Whether only a function or a type checker does it, leading dots, dotted name, and the names imported from it."""
+"""Whether the import is inside a function or for type checkers, its leading dots, dotted name, and imported names."""
 
 MOST_SHOWN = 100
-"""How many modules, and how many of their variables, an identity names one by one."""
+"""Maximum modules, and values of modules, that an identity lists one by one; more are hashed together."""
 
+_OURS = frozenset({"pytest_agentbench", "pytest", "_pytest", "pluggy"})
+_STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
 _IMPORTED_BY_NAME = re.compile(rb"""\bimport_module\(\s*["']([A-Za-z_][\w.]*)["']""", re.ASCII)
 
 
-class Code(NamedTuple):
-    """The identity of a piece of code, `shown` as JSON. It holds as long as the files `unloaded` do not change."""
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The identity of a piece of code, `shown` as JSON. It holds as long as the files `late_files` do not change.
 
-    shown: Mapping[str, Any]
-    unloaded: Mapping[str, Stamp]
+    These are the files that code may still import, or another process may run, while the session runs. A module that
+    is loaded cannot change any more.
+    """
 
-
-class _Source(NamedTuple):
-    """A module's file: its SHA-256 (16 hex digits), when it was changed, and what it imports."""
-
-    sha256: str
-    stamp: Stamp
-    imports: tuple[Import, ...]
+    shown: Shown
+    late_files: tuple[str, ...] = ()
 
 
 class CodeReader:
-    """Tells the identity of code, for one session: a file is read once, and what a module holds is looked at once.
+    """Reads the identities of code in one session.
 
-    `rootdir` is what paths are relative to, `began` when the session did, in ns since the epoch.
+    `rootdir` is left out of paths that the code holds. `began` is the session's start in ns since the epoch.
     """
 
     def __init__(self, rootdir: Path, began: int) -> None:
-        self.rootdir, self.began = rootdir, began
-        self._sources: dict[str, _Source] = {}
-        self._held: dict[str, tuple[dict[str, Any], list[Module]]] = {}
-        self._reached: dict[tuple[frozenset[Module], frozenset[Module]], Code] = {}
+        self.began = began
+        self._values = Values(rootdir)
+        self._sources: dict[str, tuple[str, tuple[Import, ...]]] = {}
+        self._followed: dict[frozenset[str], Code] = {}
 
-    def read(self, thing: Any, made_by: Iterable[Callable[..., Any]] = (), **given: Any) -> Code:
-        """Return the identity of a callable, of the functions that made it, and of what these were `given`.
+    def read(
+        self,
+        thing: Any,
+        made_by: Iterable[Callable[..., Any]] = (),
+        params: Mapping[str, tuple[Any, int]] | None = None,
+    ) -> Code:
+        """Return the identity of a callable, of the fixture functions that made it, and of their parameters.
 
-        Raises UnknownCode where it cannot be told: there is no source, or too much state.
+        `params` maps a fixture's name to `(parameter, its place)`. Raises UnknownCode if there is no source.
         """
-        state = State(self.rootdir)
-        makers = [each for each in made_by if any(module.owner != "other" for module in _called(each))]
-        shown: dict[str, Any] = {"callable": state.of(thing)}
+        makers = [maker for maker in made_by if any(_owner_of(module) != "other" for module in _modules_of(maker))]
+        modules = [module for called in (thing, *makers) for module in _modules_of(called)]
+        shown: dict[str, Any] = {"callable": self._values.of_callable(thing)}
         if makers:
-            shown["made_by"] = [state.of(each) for each in makers]
-        shown |= state.named(given)
-        called = frozenset(module for each in (thing, *makers) for module in _called(each))
-        key = called, frozenset(state.modules)
-        if key not in self._reached:
-            self._reached[key] = self._follow(called, sorted(called | key[1], key=lambda each: each.name))
-        code = self._reached[key]
-        return Code(plain({**shown, **code.shown}), code.unloaded)
+            shown["made_by"] = [self._values.of_callable(maker) for maker in makers]
+        if params:
+            # Objects of a parametrised fixture may have equal values: their places in the list distinguish them
+            places = {name: value if is_scalar(value) else [value, at] for name, (value, at) in params.items()}
+            shown["params"] = self._values.named(places)
+        own = {_file_of(module): module for module in modules if _owner_of(module) == "own"}
+        packages = {module["__name__"].partition(".")[0] for module in modules if _owner_of(module) == "installed"}
+        key = frozenset(own) | packages
+        if key not in self._followed:
+            self._followed[key] = self._follow(own, packages)
+        code = self._followed[key]
+        return Code(plain({**shown, **code.shown}), code.late_files)
 
     def read_file(self, file: Path) -> Code:
-        """Return the identity of a Python file that another process runs, with what it imports, also from beside it."""
-        return self._follow(frozenset({Module(file.stem, str(file))}), beside=str(file.parent))
+        """Return the identity of a Python file that another process runs. It may import from its own folder."""
+        return self._follow({}, later=[str(file)], beside=str(file.parent))
 
     def read_module(self, name: str) -> Code:
-        """Return that of a module that another process imports."""
-        module = _find(name)
-        return Code({"missing": name}, {}) if module is None else self._follow(frozenset({module}))
+        """Return the identity of a module that another process imports."""
+        files = [spec.origin for spec in _specs((True, 0, name, ()), "", "") if spec.has_location and spec.origin]
+        return self._follow({}, later=files) if files else Code({"missing": name})
 
-    def _follow(self, called: frozenset[Module], now: Sequence[Module] = (), beside: str | None = None) -> Code:
-        """Read modules and all that they import: first those that are loaded for certain, which hold values that count,
-        then those that functions may import when they run. Of installed code only what is `called` is read.
-        """
-        parts: dict[str, dict[str, Any]] = {"modules": {}, "values": {}, "packages": {}}
-        unloaded: dict[str, Stamp] = {}
-        seen: set[Module] = set()
-        loaded, later = list(now), [] if now else list(called)
-        while loaded or later:
-            is_loaded, module = bool(loaded), (loaded or later).pop()
-            if module in seen or module.owner == "other":
-                continue
-            seen.add(module)
-            installed, top = module.owner == "installed", module.name.partition(".")[0]
-            if installed and top not in parts["packages"]:
-                parts["packages"][top] = _version_of(top)
-            if module not in called and (installed or module.file is None):
-                continue
-            source, name = self._source(module), module.name if installed else _name_of_file(module.file or "")
-            before = parts["modules"].get(name)  # two conftest.py have one name
-            parts["modules"][name] = source.sha256 if before is None else "+".join(sorted({before, source.sha256}))
-            if installed:
-                continue
-            is_loaded = is_loaded and module.namespace is not None
-            for wanted in source.imports:
-                (loaded if is_loaded and not wanted[0] else later).extend(_imported(wanted, module, beside))
-            if is_loaded:
-                values, led_to = self._values(module)
-                parts["values"] |= {f"{name}: {key}": value for key, value in values.items()}
-                loaded += led_to
-            else:
-                unloaded[module.file or ""] = source.stamp
-        shown = {"modules": _sum(parts["modules"]), "values": _sum(parts["values"]), "packages": parts["packages"]}
-        return Code(plain({name: part for name, part in shown.items() if part}), unloaded)
-
-    def _source(self, module: Module) -> _Source:
-        """Return a file as it was when the session began. Raises UnknownCode where that cannot be known."""
-        file = module.file
-        if file is None:
-            raise UnknownCode(f"there is no source to read of {module.name}")
-        if file not in self._sources:
-            try:
-                data, status = read_file(file), os.stat(file)
-            except OSError as error:
-                raise UnknownCode(f"there is no source to read at {file} ({error.strerror})") from error
-            if status.st_mtime_ns > self.began:
-                name = os.path.relpath(os.path.realpath(file), os.path.realpath(self.rootdir))
-                raise UnknownCode(f"{name} was changed after the session had begun: it may have run as it was before")
-            imports = tuple(find_imports(data)) if file.endswith(".py") else ()
-            self._sources[file] = _Source(_sha256(data), (status.st_mtime_ns, status.st_size), imports)
-        return self._sources[file]
-
-    def _values(self, module: Module) -> tuple[dict[str, Any], list[Module]]:
-        """Return the data that a module holds, and the modules that these lead to."""
-        assert module.file is not None
-        if module.file not in self._held:
-            imports, state = self._source(module).imports, State(self.rootdir)
-            imported = frozenset(name for late, *_, names in imports if not late for name in names)
-            found = dict(data_of_module(module, imported))
-            self._held[module.file] = state.named(found), list(state.modules)
-        return self._held[module.file]
-
-
-def find_changed(files: Mapping[str, Stamp]) -> str | None:
-    """Return the first file that is not as it was, None where all are."""
-    for file, stamp in files.items():
+    def require_unchanged(self, file: str) -> None:
+        """Raise UnknownCode if the file was changed since the session began: older code may be loaded."""
         try:
-            status = os.stat(file)
-        except OSError:
-            return file
-        if (status.st_mtime_ns, status.st_size) != stamp:
-            return file
-    return None
+            changed = os.stat(file).st_mtime_ns > self.began
+        except OSError as error:
+            raise UnknownCode(f"{file} cannot be read ({error.strerror})") from error
+        if changed:
+            raise UnknownCode(f"{_name_of_file(file)} was changed while the session ran")
+
+    def _follow(
+        self,
+        start: Mapping[str, Mapping[str, Any]],
+        packages: Iterable[str] = (),
+        later: Iterable[str] = (),
+        beside: str = "",
+    ) -> Code:
+        """Read the user's files and all that they import. `start` maps loaded files to their variables.
+
+        Files that are certainly loaded come first, and the values of their variables count. A module that a function
+        imports may be loaded or not, depending on earlier runs. Only its source counts, as that of files in `later`.
+        """
+        digests: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        versions = {name: _version_of(name) for name in packages}
+        namespaces = {**_loaded_files(), **start}
+        seen: set[str] = set()
+        loaded, late, late_files = sorted(start), list(later), []
+        while loaded or late:
+            is_loaded, file = bool(loaded), (loaded or late).pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            name, (digest, imports) = _name_of_file(file), self._source(file)
+            # Two conftest.py may have the same name
+            digests[name] = "+".join(sorted({digest, *filter(None, digests.get(name, "").split("+"))}))
+            is_loaded = is_loaded and file in namespaces
+            if is_loaded:
+                held = self._values.of_module(namespaces[file])
+                values |= {f"{name}: {variable}": value for variable, value in held.items()}
+            else:
+                late_files.append(file)
+            (loaded if is_loaded else late).extend(_package_files(file))
+            for wanted in imports:
+                for spec in _specs(wanted, file, beside):
+                    owner = _owner(spec.name, spec.origin)
+                    if owner == "installed" and spec.name not in versions:
+                        versions[spec.name] = _version_of(spec.name)
+                    elif owner == "own" and spec.has_location and spec.origin:
+                        (loaded if is_loaded and not wanted[0] else late).append(spec.origin)
+        shown = {"modules": _limited(digests), "values": _limited(values), "packages": versions}
+        return Code(plain({name: part for name, part in shown.items() if part}), tuple(late_files))
+
+    def _source(self, file: str) -> tuple[str, tuple[Import, ...]]:
+        """Return a file's SHA-256 (16 hex digits) and its imports. Raises UnknownCode if it was changed."""
+        if file not in self._sources:
+            self.require_unchanged(file)
+            data = read_file(file)
+            self._sources[file] = short_hash(data), tuple(find_imports(data)) if file.endswith(".py") else ()
+        return self._sources[file]
 
 
 def find_imports(source: bytes) -> Iterator[Import]:
-    """Yield what a module's source imports, wherever in it; nothing where it is not Python."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):  # what cannot be loaded runs nowhere
-        return
-    todo: list[tuple[ast.stmt, bool]] = [(node, False) for node in body]
-    while todo:
-        node, late = todo.pop()
-        if isinstance(node, ast.Import):
-            yield from ((late, 0, alias.name, ()) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield late, node.level, node.module or "", tuple(alias.name for alias in node.names)
-        test = getattr(node, "test", None)
-        for_types = getattr(test, "attr", getattr(test, "id", None)) == "TYPE_CHECKING"
-        late = late or for_types or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        parts = (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ()))
-        inner = (getattr(part, name, ()) for part in parts for name in ("body", "orelse", "finalbody"))
-        todo += [(each, late) for block in inner for each in block]
+    """Yield all imports of a module's source, those in functions too; none if it is not valid Python."""
+    with suppress(SyntaxError, ValueError, RecursionError):  # Python cannot load it either
+        yield from _imports_below(ast.parse(source), late=False)
     yield from ((True, 0, name.decode(), ()) for name in _IMPORTED_BY_NAME.findall(source))
 
 
-def _imported(wanted: Import, importer: Module, beside: str | None) -> Iterator[Module]:
-    """Yield the modules that an import names: every package on the way, and names that are modules themselves."""
-    _, level, start, names = wanted
-    if level:
-        package = _package_of(importer)
-        base = package.rsplit(".", level - 1)[0] if level > 1 else package
-        start = f"{base}.{start}".strip(".") if base else ""
-    parts = start.split(".")
-    way = [".".join(parts[:count]) for count in range(1, len(parts) + 1) if start]
-    for name in [*way, *(f"{start}.{each}" for each in names if way)]:
-        module = _find(name, beside)
-        if module is not None:
-            yield module
-        if (module is None and name in way) or (module is not None and module.owner != "own"):
-            return
+def _imports_below(node: ast.AST, late: bool) -> Iterator[Import]:
+    test = getattr(node, "test", None)
+    for_types = getattr(test, "attr", getattr(test, "id", None)) == "TYPE_CHECKING"
+    late = late or for_types or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((late, 0, alias.name, ()) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield late, child.level, child.module or "", tuple(alias.name for alias in child.names)
+        elif not isinstance(child, ast.expr):
+            yield from _imports_below(child, late)
 
 
-def _package_of(module: Module) -> str:
-    """Return what its relative imports start from."""
-    declared = (module.namespace or {}).get("__package__")
-    if isinstance(declared, str):
-        return declared
-    return module.name if os.path.basename(module.file or "") == "__init__.py" else module.name.rpartition(".")[0]
+def _specs(wanted: Import, importer: str, beside: str) -> Iterator[ModuleSpec]:
+    """Yield the specs of an import: each package of the dotted name, and imported names that are modules.
 
-
-def _find(name: str, beside: str | None = None) -> Module | None:
-    """Return the module of a dotted name, loaded or not, without running its code; None where there is none.
-
-    `beside` is a folder that it may lie in, too, unless it is Python's own or installed.
+    No code of the modules runs. A module in the folder `beside` comes before an own module of the same name.
     """
-    loaded = sys.modules.get(name)
-    spec = None if loaded is not None else _spec(name)
-    found = module_of_names(vars(loaded)) if isinstance(loaded, ModuleType) else _unloaded(name, spec)
-    if beside is None or (found is not None and found.owner != "own"):
-        return found
-    return _unloaded(name, _spec(name, beside)) or found
+    _, level, dotted, names = wanted
+    folders = [str(Path(importer).parents[level - 1])] if level else None
+    for part in dotted.split(".") if dotted else ():
+        spec = _top_spec(part, beside) if folders is None else PathFinder.find_spec(part, folders)
+        if spec is None:
+            return
+        yield spec
+        folders = list(spec.submodule_search_locations or ())
+        if _owner(spec.name, spec.origin) != "own":
+            return
+    found = (PathFinder.find_spec(name, folders) for name in names if folders)
+    yield from (spec for spec in found if spec is not None)
 
 
-def _unloaded(name: str, spec: ModuleSpec | None) -> Module | None:
-    return None if spec is None else Module(name, spec.origin if spec.has_location else None)
+def _top_spec(name: str, beside: str) -> ModuleSpec | None:
+    spec = None
+    with suppress(ValueError):  # a loaded module without a spec, such as `__main__`
+        spec = importlib.util.find_spec(name)
+    if beside and (spec is None or _owner(spec.name, spec.origin) == "own"):
+        return PathFinder.find_spec(name, [beside]) or spec
+    return spec
 
 
-def _spec(name: str, beside: str | None = None) -> ModuleSpec | None:
-    parent = name.rpartition(".")[0]
-    if not parent:
-        return importlib.util.find_spec(name) if beside is None else PathFinder.find_spec(name, [beside])
-    loaded = None if beside is not None else sys.modules.get(parent)
-    above = _spec(parent, beside) if loaded is None else None
-    folders = getattr(loaded, "__path__", None) if above is None else above.submodule_search_locations
-    return None if folders is None else PathFinder.find_spec(name, list(folders))
+def _loaded_files() -> dict[str, Mapping[str, Any]]:
+    modules = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    return {file: names for names in modules if isinstance(file := names.get("__file__"), str)}
 
 
-def _called(thing: Any) -> list[Module]:
-    """Return the modules whose code is called. Raises UnknownCode for what is not written in Python."""
+def _modules_of(thing: Any) -> list[Mapping[str, Any]]:
+    """Return the namespaces of the modules that define a callable, its class and the functions that it wraps.
+
+    Raises UnknownCode if the callable is not written in Python, or if its text was made by `eval` or `exec`.
+    """
     if isinstance(thing, partial):
-        return _called(thing.func)
+        return _modules_of(thing.func)
     if isinstance(thing, MethodType):
-        return _called(thing.__func__)
-    if not isinstance(thing, type) and getattr_static(thing, "__wrapped__", None) is not None:
-        outer = [module_of(thing)] if isinstance(thing, FunctionType) else []
-        return [*outer, *_called(thing.__wrapped__)]
-    module = module_of(thing)
-    is_told = isinstance(thing, FunctionType | type) or module.owner == "own"
-    if not is_told and not isinstance(getattr_static(type(thing), "__call__", None), FunctionType):
-        raise UnknownCode(f"{type(thing).__qualname__} is not written in Python")
-    return [module]
+        return [*_modules_of_class(type(thing.__self__)), *_modules_of(thing.__func__)]
+    if isinstance(thing, FunctionType):
+        if thing.__code__.co_filename.startswith("<"):
+            raise UnknownCode(f"{thing.__qualname__} has no source file")
+        modules: list[Mapping[str, Any]] = [thing.__globals__]
+    elif isinstance(thing, type):
+        modules = _modules_of_class(thing)
+    else:
+        call = getattr_static(type(thing), "__call__", None)
+        if not isinstance(call, FunctionType) and getattr_static(thing, "__wrapped__", None) is None:
+            raise UnknownCode(f"{type(thing).__qualname__} is not written in Python")
+        modules = [*_modules_of_class(type(thing)), *(_modules_of(call) if isinstance(call, FunctionType) else ())]
+    wrapped = getattr_static(thing, "__wrapped__", None)
+    return modules if wrapped is None else [*modules, *_modules_of(wrapped)]
+
+
+def _modules_of_class(kind: type) -> list[Mapping[str, Any]]:
+    modules: list[Mapping[str, Any]] = []
+    for base in kind.__mro__:
+        # By its functions first: another conftest.py may have taken the name `conftest` in sys.modules since
+        globals_of_functions = (held.__globals__ for held in vars(base).values() if isinstance(held, FunctionType))
+        loaded = sys.modules.get(base.__module__)
+        found = [names for names in globals_of_functions if names.get("__name__") == base.__module__]
+        modules += found[:1] or ([] if loaded is None else [vars(loaded)])
+    return modules
+
+
+def _file_of(namespace: Mapping[str, Any]) -> str:
+    file = namespace.get("__file__")
+    if not isinstance(file, str):
+        raise UnknownCode(f"{namespace.get('__name__')} has no source file")
+    return file
+
+
+def _owner_of(namespace: Mapping[str, Any]) -> str:
+    file = namespace.get("__file__")
+    return _owner(str(namespace.get("__name__")), file if isinstance(file, str) else None)
+
+
+@cache
+def _owner(name: str, file: str | None) -> str:
+    """Return `own` for the user's files, `installed` for a distribution's, `other` for Python's, pytest's, ours."""
+    top = name.partition(".")[0]
+    if top in _OURS:
+        return "other"
+    if file is None or not os.path.isabs(file):
+        return "other" if top in sys.stdlib_module_names else "own"
+    path = os.path.realpath(file)
+    if not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep)):
+        return "installed"
+    return "other" if path.startswith(_STDLIB) else "own"
 
 
 def _version_of(top: str) -> str | None:
-    """Return the version of the distribution that a module is installed from, None where there is none.
+    """Return the version of the distribution that installed a module, or None if there is none.
 
-    Where distribution and module differ in name, `<distribution> <version>`, or several of them.
+    If distribution and module differ in name, return `<distribution> <version>`, or several of them.
     """
     try:
         return metadata.version(top)
     except metadata.PackageNotFoundError:
-        found = sorted(set(_distributions().get(top, ())))
-        return ", ".join(f"{each} {metadata.version(each)}" for each in found) or None
+        names = sorted(set(_distributions().get(top, ())))
+        return ", ".join(f"{name} {metadata.version(name)}" for name in names) or None
 
 
 @cache
@@ -273,26 +294,22 @@ def _distributions() -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
-def _name_of_file(path: str) -> str:
-    """Return the path from the outermost package that holds it: the same wherever a project lies, and whatever folder
-    pytest takes for its root, which without an ini file depends on the command line.
+def _package_files(file: str) -> list[str]:
+    """Return the `__init__.py` of each package that holds the file, from the inside."""
+    files = [os.path.join(folder, "__init__.py") for folder in map(str, Path(file).parents)]
+    return list(takewhile(os.path.isfile, files))
+
+
+def _name_of_file(file: str) -> str:
+    """Return the path from the outermost package that holds the file.
+
+    The path from rootdir would not do: without an ini file, pytest's rootdir depends on the command line.
     """
-    folder, name = os.path.split(path)
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, package = os.path.split(folder)
-        name = f"{package}/{name}"
-    return name
+    return "/".join(Path(file).parts[-1 - len(_package_files(file)) :])
 
 
-def _sum(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what was found by module; where that is much, a hash for each folder, so that an identity stays small."""
-    if len(found) <= MOST_SHOWN:
-        return found
-    folders: dict[str, list[Any]] = {}
-    for name in sorted(found):
-        folders.setdefault(f"{name.rpartition('/')[0] or '.'}/", []).append([name, found[name]])
-    return {folder: f"{len(each)} in all, {_sha256(canonical_json(each))}" for folder, each in folders.items()}
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+def _limited(parts: Mapping[str, Any]) -> Any:
+    """Return parts of an identity by name, or one hash of all if they are many, so that identities stay small."""
+    if len(parts) <= MOST_SHOWN:
+        return parts
+    return f"{len(parts)} in all, sha256:{short_hash(canonical_json(parts))}"

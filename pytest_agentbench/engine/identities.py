@@ -1,4 +1,4 @@
-"""The identities of agents and of what plugins add, each told once in a session."""
+"""The identities of agents and of what plugins add, each computed once in a session."""
 
 from __future__ import annotations
 
@@ -7,78 +7,52 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import getattr_static
 from pathlib import Path
-from time import perf_counter
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
+from pytest_agentbench.engine.agent_code import Code, CodeReader, Shown
+from pytest_agentbench.engine.agent_values import UnknownCode
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.identity.fingerprints import Plain
-
-if TYPE_CHECKING:
-    from pytest_agentbench.engine.agent_code import Code, CodeReader, Stamp
-
-Shown = Mapping[str, Any]
-"""An identity as JSON, to be part of a fingerprint."""
 
 _NO_HEAD: Shown = {}
 _ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
 
 
-class Origin(NamedTuple):
-    """The functions of the fixture that made an agent and of those it asks for, and their parameters.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The functions of the fixture that made an agent and of the fixtures below it, with their parameters.
 
     `params` maps a fixture's name to `(parameter, its place)`.
     """
 
     functions: tuple[Callable[..., Any], ...] = ()
-    params: Mapping[str, tuple[Any, int]] = {}
-
-
-@dataclass(slots=True)
-class _Told:
-    """An identity, and when it is to be looked at again whether it holds (by the performance counter)."""
-
-    shown: Shown
-    unloaded: Mapping[str, Stamp]
-    due: float = 0.0
-
-    def find_changed(self) -> str | None:
-        """Return the first file that is not as it was. Looking takes at most a hundredth of the time."""
-        begun = perf_counter()
-        # Modules that are loaded cannot change any more; only what an agent may still import, or start, can
-        if not self.unloaded or begun < self.due:
-            return None
-        from pytest_agentbench.engine.agent_code import find_changed
-
-        found = find_changed(self.unloaded)
-        ended = perf_counter()
-        self.due = ended + 100 * (ended - begun)
-        return found
+    params: Mapping[str, tuple[Any, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Agent:
-    """An agent, where its fixture applies, and what made it."""
+    """An agent, the scope of its fixture, and the functions that made it. `code` is None until it is first needed."""
 
     value: object
     scope: object
     origin: Origin
-    told: _Told | None = None
+    code: Code | None = None
 
 
 @dataclass
 class Identities:
-    """The identities of code that a session knows. `warn(text)` is told once what can never be reused, and why.
+    """The identities of user code in a session. `warn(text)` reports once each piece of code that cannot be identified.
 
-    `open_reader` is called with the first code that is not this package's own: most sessions have none.
+    `open_reader` is called at the first piece of user code: most sessions have none.
     """
 
     open_reader: Callable[[], CodeReader]
     warn: Callable[[str], None]
     _agents: dict[int, list[_Agent]] = field(default_factory=dict)
     _brief: dict[Any, _Agent] = field(default_factory=dict)
-    _parts: dict[tuple[str, str], _Told] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], Code] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
     _templates: dict[Path, str] = field(default_factory=dict)
 
@@ -88,12 +62,12 @@ class Identities:
         return self.open_reader()
 
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
-        """Remember what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
+        """Record what made an agent. `scope` is the scope of its fixture, as in the groups of jobs.
 
-        `brief` is the fixture where its value lives shorter than the session: the next one takes its place.
+        `brief` is the fixture if its value lives shorter than the session: its next value replaces this one.
         """
         made = _Agent(agent, scope, origin)
-        # Several fixtures may give one object, below different conftests: each is told by what made it there
+        # Fixtures below different conftests may return one object: its identity in each scope is that of its fixture
         self._agents[id(agent)] = [*self._agents.get(id(agent), ()), made]
         if brief is not None:
             before, self._brief[brief] = self._brief.get(brief), made
@@ -101,22 +75,21 @@ class Identities:
                 self._forget(before)
 
     def agent(self, agent: object, scope: object, name: str) -> Shown:
-        """Return the identity of a user's agent, by the name that it goes by.
+        """Return the identity of a user's agent under its name.
 
-        Its attribute `fingerprint` replaces everything else. Raises ConfigError where that is no text.
+        Its attribute `fingerprint` replaces everything else. Raises ConfigError if the attribute is not a text.
         """
         if (version := _read_fingerprint(agent, "agentbench_runner", "agent")) is not None:
             return Plain(name=name, fingerprint=version)
-        made = self._made(agent, scope)
-        made.told = self._current(
-            made.told, lambda: _code_of(self.reader, agent, made.origin), f"the agent {name}", {"name": name}, _ADVICE
-        )
-        return made.told.shown
+        made, head = self._made(agent, scope), {"name": name}
+        read = lambda: self.reader.read(agent, made.origin.functions, made.origin.params)  # noqa: E731
+        made.code = self._current(made.code, read, f"the agent {name}", head, _ADVICE)
+        return made.code.shown
 
     def part(self, kind: str, name: str, thing: object) -> Shown:
-        """Return the identity of what a plugin added: the check, metric, runner ... of that name.
+        """Return the identity of the check, metric, runner ... of that name that a plugin added.
 
-        Its attribute `fingerprint` replaces everything else. Raises ConfigError where that is no text.
+        Its attribute `fingerprint` replaces everything else. Raises ConfigError if the attribute is not a text.
         """
         if (version := _read_fingerprint(thing, f"{kind} {name}", kind)) is not None:
             return Plain(fingerprint=version)
@@ -135,75 +108,61 @@ class Identities:
         return self._part(kind, str(path), lambda: self.reader.read_file(path), path.name)
 
     def module(self, kind: str, name: str) -> Shown:
-        """Return the same of a module that it imports."""
+        """Return the identity of a module that another process imports."""
         return self._part(kind, name, lambda: self.reader.read_module(name))
 
     def _part(
-        self, kind: str, name: str, read: Callable[[], Code], shown: str | None = None, advice: str = ""
+        self, kind: str, name: str, read: Callable[[], Code], label: str | None = None, advice: str = ""
     ) -> Shown:
-        told, what = self._parts.get((kind, name)), f"what the {kind} {shown or name} takes part in"
-        told = self._parts[kind, name] = self._current(told, read, what, advice=advice)
-        return told.shown
+        subject = f"what the {kind} {label or name} takes part in"
+        code = self._parts[kind, name] = self._current(self._parts.get((kind, name)), read, subject, advice=advice)
+        return code.shown
 
     def _current(
-        self, told: _Told | None, read: Callable[[], Code], what: str, head: Shown = _NO_HEAD, advice: str = ""
-    ) -> _Told:
-        """Return an identity as it was told, or is now, after its `head`; what nobody can tell is unlike any other."""
-        from pytest_agentbench.engine.agent_state import UnknownCode
-
+        self, code: Code | None, read: Callable[[], Code], subject: str, head: Shown = _NO_HEAD, advice: str = ""
+    ) -> Code:
+        """Return the identity after `head`: `code` if it still holds, else newly read. Warn once if it is unknown."""
         try:
-            if told is None:
+            if code is None:
                 code = read()
-                return _Told(Plain({**head, **code.shown}), code.unloaded)
-            if (file := told.find_changed()) is not None:
-                raise UnknownCode(f"{Path(file).name} was changed while the session ran")
-            return told
+                return Code(Plain({**head, **code.shown}), code.late_files)
+            for file in code.late_files:
+                self.reader.require_unchanged(file)
+            return code
         except UnknownCode as error:
-            if what not in self._warned:
-                self._warned.add(what)
-                self.warn(f"{what} is never reused from the store: {error}{advice}")
-            # A token of its own: a fingerprint that no other run has, so that nothing wrong is ever reused
-            return _Told(Plain({**head, "untold": str(error), "token": uuid4().hex}), {})
+            if subject not in self._warned:
+                self._warned.add(subject)
+                self.warn(f"{subject} is never reused from the store: {error}{advice}")
+            # A random token makes a fingerprint that no other run has, so no wrong run is reused
+            return Code(Plain({**head, "untold": str(error), "token": uuid4().hex}))
 
     def _made(self, agent: object, scope: object) -> _Agent:
-        known = self._agents.get(id(agent))
-        if known is None:
-            known = self._agents[id(agent)] = [_Agent(agent, scope, Origin())]
-        return next((made for made in reversed(known) if made.scope == scope), known[-1])
+        records = self._agents.setdefault(id(agent), [_Agent(agent, scope, Origin())])
+        return next((made for made in reversed(records) if made.scope == scope), records[-1])
 
     def _forget(self, made: _Agent) -> None:
-        kept = [each for each in self._agents[id(made.value)] if each is not made]
-        if kept:
-            self._agents[id(made.value)] = kept
-        else:
-            del self._agents[id(made.value)]
-
-
-def _code_of(reader: CodeReader, agent: object, origin: Origin) -> Code:
-    from pytest_agentbench.engine.agent_state import is_plain
-
-    # Objects of a parametrised fixture may look alike as JSON: their place in the list tells them apart
-    params = {name: param if is_plain(param) else [param, at] for name, (param, at) in origin.params.items()}
-    return reader.read(agent, origin.functions, **({"params": params} if params else {}))
+        others = [record for record in self._agents.pop(id(made.value)) if record is not made]
+        if others:
+            self._agents[id(made.value)] = others
 
 
 def _read_fingerprint(thing: Any, where: str, kind: str) -> str | None:
-    """Return the attribute `fingerprint`, a text or a function that returns one; None where there is none.
+    """Return the attribute `fingerprint`, a text or a function that returns one; None if there is none.
 
-    A method has that of its function or object. Read at each run: what code reads when it runs may have changed.
+    A method has the attribute of its function or object. It is read at each run, because it may read a file.
     """
     if type(thing) is FunctionType and "fingerprint" not in thing.__dict__:
-        return None  # nearly all agents: to look statically takes 20 times as long
+        return None  # nearly all agents: the static look-up below takes 20 times as long
     holders = (thing.__func__, thing.__self__) if type(thing) is MethodType else (thing,)
-    # Statically: a proxy or a mock answers to any name
-    holder: Any = next((each for each in holders if getattr_static(each, "fingerprint", None) is not None), None)
+    # A static look-up, because a proxy or a mock has every attribute
+    holder: Any = next((held for held in holders if getattr_static(held, "fingerprint", None) is not None), None)
     if holder is None:
         return None
-    found = holder.fingerprint
-    found = found() if callable(found) else found
-    if not isinstance(found, str) or not found.strip():
+    version = holder.fingerprint
+    version = version() if callable(version) else version
+    if not isinstance(version, str) or not version.strip():
         raise ConfigError(
-            f"{where}: fingerprint: found {type(found).__name__} {str(found)[:60]!r}, expected a text that names the "
-            f"{kind}'s version"
+            f"{where}: fingerprint: found {type(version).__name__} {str(version)[:60]!r}, expected a text that names "
+            f"the {kind}'s version"
         )
-    return found
+    return version

@@ -1,4 +1,4 @@
-"""What counts as another agent, and what does not: the code, what its modules hold, and its own state."""
+"""Edits and values that change the identity of an agent, and those that do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.engine.agent_code import MOST_SHOWN, CodeReader, find_imports
-from pytest_agentbench.engine.agent_state import DEEPEST, MOST, State, UnknownCode, is_secret
+from pytest_agentbench.engine.agent_values import UnknownCode, Values, is_secret
 from pytest_agentbench.engine.identities import Identities, Origin
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.identity.fingerprints import canonical_json
@@ -166,7 +166,7 @@ def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
         "environment read in a class",
     ],
 )
-def test_what_the_agent_consists_of_is_its_identity(project, monkeypatch, edit):
+def test_an_edit_of_a_source_or_a_plain_value_changes_the_identity(project, monkeypatch, edit):
     before = project.identity()
     edit(project, monkeypatch)
     assert project.identity() != before
@@ -183,13 +183,13 @@ def test_what_the_agent_consists_of_is_its_identity(project, monkeypatch, edit):
     ],
     ids=["test module", "module of the package", "secret", "environment", "import chosen by the environment"],
 )
-def test_what_it_does_not_consist_of_is_not(project, monkeypatch, edit):
+def test_an_edit_of_an_unrelated_file_does_not_change_the_identity(project, monkeypatch, edit):
     before = project.identity()
     edit(project, monkeypatch)
     assert project.identity() == before
 
 
-def test_an_identity_says_what_it_is_made_of(project):
+def test_an_identity_lists_modules_packages_and_values(project):
     found = project.identity()
     assert sorted(found["modules"]) == [
         *(f"bench_agents/{name}.py" for name in ("__init__", "by_name", "deep", "fast", "late", "later_still")),
@@ -211,19 +211,18 @@ def test_an_identity_says_what_it_is_made_of(project):
     }
 
 
-def test_many_modules_are_shown_by_their_folders(project):
+def test_more_than_a_hundred_modules_are_hashed_together(project):
     names = [f"m{number}" for number in range(MOST_SHOWN)]
     project.write({f"bench_agents/many/{name}.py": f"NAME = '{name}'" for name in names})
     project.write({"bench_agents/many/__init__.py": f"from . import {', '.join(names)}"})
     project.write({"bench_agents/prompts.py": "from bench_agents import many"})
     before = project.identity()["modules"]
-    assert sorted(before) == ["./", "bench_agents/", "bench_agents/many/"]
+    assert before.startswith(f"{MOST_SHOWN + 12} in all, sha256:")
     project.write({"bench_agents/many/m7.py": "NAME = 'seven'"})
-    after = project.identity()["modules"]
-    assert [name for name in before if before[name] != after[name]] == ["bench_agents/many/"]
+    assert project.identity()["modules"] != before
 
 
-def test_a_literal_that_somebody_replaced_counts(project):
+def test_a_replaced_variable_of_a_module_changes_the_identity(project):
     def patched(module: Any) -> Any:
         sys.modules["bench_agents.prompts"].SYSTEM = "You are rude."
         return module.runner()
@@ -247,7 +246,8 @@ AGENTS = """
     def closing_async(mode):
         async def agent(case): return mode
         return agent
-    two = [lambda case: "a", lambda case: "b"]; more = [lambda case: "a"]
+    two = [lambda case: "a"]
+    more = [lambda case: "a"]
     def wrapped(mode):
         @functools.wraps(plain)
         def outer(*args): return plain(*args) + mode
@@ -282,14 +282,12 @@ AGENTS = """
         (lambda m: m.closing_async("a"), lambda m: m.closing_async("b")),
         (lambda m: m.closing({"a": [1, 2]}), lambda m: m.closing({"a": [2, 1]})),
         (lambda m: m.closing(m.plain), lambda m: m.closing(m.later)),
-        (lambda m: m.two[0], lambda m: m.two[1]),
         (lambda m: m.two[0], lambda m: m.more[0]),
         (lambda m: m.wrapped("a"), lambda m: m.wrapped("b")),
         (lambda m: m.wrapped("a"), lambda m: m.plain),
         (lambda m: m.marked("a"), lambda m: m.marked("b")),
         (lambda m: m.Object("a"), lambda m: m.Object("b")),
         (lambda m: m.Object("a"), lambda m: m.Other("a")),
-        (lambda m: m.Object(m.Object("a")), lambda m: m.Object(m.Object("b"))),
         (lambda m: m.Object("a").answer, lambda m: m.Object("b").answer),
         (lambda m: m.Object("a").answer, lambda m: m.Object("a").answer_later),
         (lambda m: m.Slotted("a"), lambda m: m.Slotted("b")),
@@ -315,7 +313,7 @@ def test_agents_that_differ_have_different_identities(project, one, other):
 
 
 HEAD = """
-    import array, collections, configparser, enum, os, string
+    import configparser, enum, os, string
     from dataclasses import dataclass
     import httpx2, pydantic
     from openai import AsyncOpenAI
@@ -325,7 +323,7 @@ HEAD = """
         def __init__(self, held): self.held = held
         def __call__(self, case): return "Paris"
 """
-SHOWN_BY_RUNNING = {
+PLAIN_VALUES = {
     "global statement": """
         def load():
             if env():
@@ -338,55 +336,30 @@ SHOWN_BY_RUNNING = {
         globals().update(MODEL=env())
         def runner(): return answer
     """,
-    "method's default": """
-        class Helper:
-            def __call__(self, case, mode=env()): return mode
-        def runner(): return Helper()
-    """,
-    "class made by a function": """
-        def make(mode):
-            class Inner:
-                def __call__(self, case): return mode
-            return Inner
-        def runner(): return make(env())()
+    "class of settings": """
+        class Settings:
+            model = env()
+        def runner(): return answer
     """,
     "enum": """
         class Mode(enum.Enum):
             ONE = env()
         def runner(): return Agent(Mode.ONE)
     """,
-    "template": "def runner(): return Agent(string.Template(env()))",
-    "dict of the library": "def runner(): return Agent(collections.UserDict(a=env()))",
-    "chain": "def runner(): return Agent(collections.ChainMap({'a': env()}))",
-    "ini file": """
-        def runner():
-            config = configparser.ConfigParser()
-            config.read_string(f"[a]\\nb = {env()}")
-            return Agent(config)
+    "dataclass": """
+        @dataclass(slots=True)
+        class Settings:
+            model: str
+        def runner(): return Agent([Settings(env())])
     """,
-    "attribute of a dict": """
-        class Config(dict): pass
-        def runner():
-            config = Config()
-            config.mode = env()
-            return Agent(config)
-    """,
-    "attribute of a text": """
-        class Prompt(str): pass
-        def runner():
-            prompt = Prompt("p")
-            prompt.mode = env()
-            return Agent(prompt)
-    """,
-    "numbers": "def runner(): return Agent(array.array('d', [len(env())]))",
-    "client's endpoint": "def runner(): return Agent(AsyncOpenAI(api_key='k', base_url=f'http://{env()}/v1'))",
-    "model's address": """
+    "model of pydantic": """
         class Settings(pydantic.BaseModel):
-            endpoint: pydantic.HttpUrl
-        def runner(): return Agent(Settings(endpoint=f"http://{env()}/v1"))
+            model: str
+        SETTINGS = Settings(model=env())
+        def runner(): return answer
     """,
 }
-"""Modules whose source is the same where the environment is not, and what they hold is another."""
+"""Modules with one source. The plain values that they or their agents hold depend on the environment."""
 
 
 def unstable(source: str) -> dict[str, str]:
@@ -396,8 +369,8 @@ def unstable(source: str) -> dict[str, str]:
     return {"bench_fixtures.py": HEAD.rstrip() + "".join(f"\n    {line[indent:]}" for line in lines)}
 
 
-@pytest.mark.parametrize("source", SHOWN_BY_RUNNING.values(), ids=SHOWN_BY_RUNNING.keys())
-def test_what_only_running_shows_counts(project, monkeypatch, source):
+@pytest.mark.parametrize("source", PLAIN_VALUES.values(), ids=PLAIN_VALUES.keys())
+def test_plain_values_from_the_environment_change_the_identity(project, monkeypatch, source):
     project.write(unstable(source))
     before = project.identity()
     assert project.identity() == before
@@ -405,12 +378,12 @@ def test_what_only_running_shows_counts(project, monkeypatch, source):
     assert project.identity() != before
 
 
-NOT_LOOKED_AT = {
-    "default": """
+NOT_COVERED = {
+    "default of a helper": """
         def helper(mode=env()): return mode
         def runner(): return answer
     """,
-    "decorator's argument": """
+    "argument of a decorator": """
         def named(name):
             def decorate(function):
                 def outer(*args): return name
@@ -420,32 +393,29 @@ NOT_LOOKED_AT = {
         def helper(mode): return mode
         def runner(): return answer
     """,
-    "class made by a function, held": """
+    "class made by a function": """
         def make(mode):
             class Inner:
                 def __call__(self, case): return mode
             return Inner
-        def runner(): return Agent(make(env()))
+        def runner(): return make(env())()
     """,
-    "client's headers": "def runner(): return Agent(AsyncOpenAI(api_key='k', default_headers={'X-Mode': env()}))",
-    "client's hooks": """
-        def runner():
-            mode = env()
-            return Agent(httpx2.AsyncClient(event_hooks={"request": [lambda request: mode]}))
-    """,
+    "object in an attribute": "def runner(): return Agent(Agent(env()))",
+    "object of Python's library": "def runner(): return Agent(string.Template(env()))",
+    "endpoint of a client": "def runner(): return Agent(AsyncOpenAI(api_key='k', base_url=f'http://{env()}/v1'))",
 }
-"""The same, where functions were made or libraries configured: an attribute `fingerprint` has to name it."""
+"""The same with values that are not plain: an attribute `fingerprint` has to name them."""
 
 
-@pytest.mark.parametrize("source", NOT_LOOKED_AT.values(), ids=NOT_LOOKED_AT.keys())
-def test_what_helpers_were_made_with_does_not_count(project, monkeypatch, source):
+@pytest.mark.parametrize("source", NOT_COVERED.values(), ids=NOT_COVERED.keys())
+def test_other_objects_do_not_change_the_identity(project, monkeypatch, source):
     project.write(unstable(source))
     before = project.identity()
     monkeypatch.setenv("BENCH_X", "another")
     assert project.identity() == before
 
 
-def test_an_agent_that_holds_what_a_program_wrote_has_no_identity(project):
+def test_an_agent_that_holds_a_function_without_source_has_no_identity(project):
     project.write(
         unstable("""
             def runner():
@@ -454,7 +424,7 @@ def test_an_agent_that_holds_what_a_program_wrote_has_no_identity(project):
                 return Agent(names["render"])
         """)
     )
-    with pytest.raises(UnknownCode, match="there is no source to read of render"):
+    with pytest.raises(UnknownCode, match="render has no source file"):
         project.identity()
 
 
@@ -473,7 +443,7 @@ def test_an_agent_that_holds_what_a_program_wrote_has_no_identity(project):
         "f'postgres://me:{uuid.uuid4()}@host/db'",
     ],
 )
-def test_what_each_session_makes_anew_does_not_count(project, made):
+def test_objects_that_differ_in_each_session_do_not_change_the_identity(project, made):
     source = f"""
         import logging, tempfile, threading, uuid
         from unittest import mock
@@ -485,15 +455,16 @@ def test_what_each_session_makes_anew_does_not_count(project, made):
     assert project.identity() == project.identity()
 
 
-def test_a_value_that_holds_itself_has_an_end(project):
+def test_an_agent_with_a_circle_of_values_has_no_identity(project):
     project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
 
-    def around(m: Any) -> Any:
-        agent = m.Object("a")
-        agent.me = [agent]
-        return agent
+    def make_circle(m: Any) -> Any:
+        circle: list[Any] = []
+        circle.append(circle)
+        return m.Object(circle)
 
-    assert project.identity(around)["callable"]["me"] == ["(itself)"]
+    with pytest.raises(UnknownCode, match="in a circle"):
+        project.identity(make_circle)
 
 
 def test_a_checkout_may_be_moved(project, tmp_path, monkeypatch):
@@ -518,7 +489,7 @@ print(canonical_json(reader.read(bench_fixtures.runner(), [bench_fixtures.runner
 
 
 @pytest.mark.slow
-def test_all_processes_tell_the_same_identity(project):
+def test_all_processes_compute_the_same_identity(project):
     source = PROJECT["bench_fixtures.py"].replace('{"a", "b", "c"}', 'set("abcdefghijklmnopqrstuvwxyz")')
     project.write({"bench_fixtures.py": source})
     found = {
@@ -540,7 +511,6 @@ def test_a_callable_of_an_installed_package_counts_with_its_version(project):
 
     found = project.reader().read(yaml.safe_load)
     assert found.shown["callable"]["function"] == "yaml.safe_load"
-    assert list(found.shown["modules"]) == ["yaml"]
     assert found.shown["packages"]["yaml"].startswith("PyYAML 6")
 
 
@@ -550,7 +520,7 @@ def test_a_callable_of_an_installed_package_counts_with_its_version(project):
         (len, "not written in Python"),
         ({"q": "a"}.get, "not written in Python"),
         (functools.partial(len), "not written in Python"),
-        (eval("lambda case: 'Paris'", {"__name__": "made_up"}), "no source"),
+        (eval("lambda case: 'Paris'", {"__name__": "made_up"}), "no source file"),
     ],
     ids=["builtin", "method", "partial", "eval"],
 )
@@ -559,27 +529,16 @@ def test_an_agent_without_source_has_no_identity(project, thing, why):
         project.reader().read(thing)
 
 
-def test_an_agent_that_holds_too_much_has_no_identity(project):
-    project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
-    with pytest.raises(UnknownCode, match="more than 100,000 values"):
-        project.identity(lambda m: m.Object(list(range(MOST))))
-    deep: list[Any] = []
-    for _ in range(DEEPEST):
-        deep = [deep]
-    with pytest.raises(UnknownCode, match="100 deep"):
-        project.identity(lambda m: m.Object(deep))
-
-
-def test_a_file_that_changed_since_the_session_began_tells_nothing(project):
-    """What runs may be the file as it was before."""
+def test_a_file_that_changed_since_the_session_began_has_no_identity(project):
+    """Python may have loaded the older text."""
     module, began = project.load(), time.time_ns()
     path = project.folder / "bench_agents" / "deep.py"
     os.utime(path, ns=(began + 1, began + 1))
-    with pytest.raises(UnknownCode, match=r"bench_agents/deep\.py was changed after the session had begun"):
+    with pytest.raises(UnknownCode, match=r"bench_agents/deep\.py was changed while the session ran"):
         CodeReader(project.folder, began).read(module.runner())
 
 
-def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
+def test_a_hook_counts_with_the_modules_of_its_folder(project):
     """A hook imports from its folder."""
     project.write(
         {"hooks/check.py": "import bench_beside\ndef passed(): return True", "hooks/bench_beside.py": "A = 1"}
@@ -605,7 +564,7 @@ def test_an_agent_that_two_fixtures_return_has_an_identity_in_the_scope_of_each(
     assert agents.agent(agent, "a", "agent") == one
 
 
-def test_an_object_that_its_fixture_changes_is_another_agent_each_time(project, agents):
+def test_an_object_that_its_fixture_changes_has_a_new_identity(project, agents):
     agent = project.load().runner()
     found = []
     for mode in ("slow", "fast"):
@@ -669,7 +628,7 @@ def test_names_that_only_look_like_it(name):
 
 def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
     values = {"token": "abc", "password": 7, "auth": ("me", "abc"), "in": {"secret": "abc"}}
-    assert State(Path("/nowhere")).named(values) == {
+    assert Values(Path("/nowhere")).named(values) == {
         "token": "(a secret)",
         "password": 7,
         "auth": "(a secret)",
@@ -678,24 +637,24 @@ def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
 
 
 def test_the_root_directory_is_left_out_and_its_neighbour_is_not():
-    values = State(Path("/home/me/p"))
-    assert values.of("/home/me/p/x and /home/me/p") == "<rootdir>/x and <rootdir>"
-    assert values.of("/home/me/p2/x") == "/home/me/p2/x"
-    assert values.of(Path("/home/me/p/x")) == "<rootdir>/x"
+    values = Values(Path("/home/me/p"))
+    assert values.plain("/home/me/p/x and /home/me/p") == "<rootdir>/x and <rootdir>"
+    assert values.plain("/home/me/p2/x") == "/home/me/p2/x"
+    assert values.plain(Path("/home/me/p/x")) == "<rootdir>/x"
 
 
 def test_temporary_folders_are_left_out_and_named_ones_are_not(tmp_path):
-    values, temporary = State(Path("/nowhere")), tempfile.gettempdir()
-    assert values.of([tmp_path / "x", f"{temporary}/tmpab12_x9q/x"]) == [
+    values, temporary = Values(Path("/nowhere")), tempfile.gettempdir()
+    assert values.plain([tmp_path / "x", f"{temporary}/tmpab12_x9q/x"]) == [
         f"<temporary>/{tmp_path.name}/x",
         "<temporary>/x",
     ]
-    assert values.of(f"{temporary}/tmpab12_x9q_v2") == f"{temporary}/tmpab12_x9q_v2"
-    assert values.of(f"{temporary}/model") == f"{temporary}/model"
+    assert values.plain(f"{temporary}/tmpab12_x9q_v2") == f"{temporary}/tmpab12_x9q_v2"
+    assert values.plain(f"{temporary}/model") == f"{temporary}/model"
 
 
 def test_a_password_in_a_url_is_left_out():
-    assert State(Path("/nowhere")).of("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
+    assert Values(Path("/nowhere")).plain("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
 
 
 PLAIN = st.recursive(
@@ -707,7 +666,7 @@ PLAIN = st.recursive(
 @pytest.mark.slow
 @given(PLAIN, PLAIN)
 def test_values_are_told_apart_as_json_tells_them_apart(one, other):
-    told = [canonical_json(State(Path("/nowhere")).of(value)) for value in (one, other)]
+    told = [canonical_json(Values(Path("/nowhere")).plain(value)) for value in (one, other)]
     assert (told[0] == told[1]) == (canonical_json(one) == canonical_json(other))
 
 
@@ -717,7 +676,7 @@ def test_no_order_counts_that_has_no_meaning(value, random):
     keys = list(value)
     random.shuffle(keys)
     shuffled = {key: frozenset(random.sample(sorted(value[key], key=repr), len(value[key]))) for key in keys}
-    told = [canonical_json(State(Path("/nowhere")).of(each)) for each in (value, shuffled)]
+    told = [canonical_json(Values(Path("/nowhere")).plain(each)) for each in (value, shuffled)]
     assert told[0] == told[1]
 
 

@@ -202,7 +202,7 @@ def test_a_fingerprint_is_a_text(bench, value):
     assert "expected a text that names the agent's version" in finished.text
 
 
-def test_an_agent_whose_code_nobody_can_read_is_never_reused_and_that_is_said_once(bench):
+def test_an_agent_without_source_is_never_reused_and_the_session_warns_once(bench):
     bench.agent(
         "import pytest\n"
         "@pytest.fixture(scope='session')\ndef agentbench_runner():\n"
@@ -213,7 +213,7 @@ def test_an_agent_whose_code_nobody_can_read_is_never_reused_and_that_is_said_on
     again(bench)
     finished = bench.run()
     assert reused(finished) == {"one": NEITHER, "two": NEITHER}
-    assert finished.text.count("the agent <lambda> is never reused from the store: there is no source to read") == 1
+    assert finished.text.count("the agent <lambda> is never reused from the store: <lambda> has no source file") == 1
     assert "`fingerprint`" in finished.text
 
 
