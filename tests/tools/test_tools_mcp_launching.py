@@ -16,6 +16,7 @@ from support.mcp_connections import connected, declared_server, sandbox_for
 from pytest_agentbench.errors import McpServerError, UnavailableError
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.launching import Turns, expand_headers, find_problem, launch_server, list_mounts
+from pytest_agentbench.workspaces.sandboxes import bubblewrap
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 KINDS = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
@@ -26,7 +27,7 @@ def outside() -> Iterator[Path]:
     """A folder that no sandbox shows by itself."""
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:
         if name.startswith(("/tmp/", "/usr/")):
-            pytest.skip("the tests lie where every sandbox has a folder of its own")
+            pytest.skip("the tests lie below a folder that every sandbox has of its own")
         os.chmod(name, 0o755)
         yield Path(name)
 
@@ -94,16 +95,47 @@ def test_bubblewrap_finds_what_is_on_the_path_of_this_machine(outside: Path, mon
 
 
 @needs_bubblewrap
-def test_a_program_that_no_sandbox_can_show_is_named(tmp_path: Path) -> None:
+def test_bubblewrap_shows_a_program_below_tmp_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name, tempfile.TemporaryDirectory() as elsewhere:
+        home = Path(name)
+        commands = f"cat {home}/lib/data.txt {home}/secret.txt; echo x > {home}/bin/x; echo mine > /tmp/y; cat /tmp/y"
+        executable(home / "bin/serve", f"#!/bin/sh\n{commands}\n")
+        (home / "lib").mkdir()
+        (home / "lib/data.txt").write_text("of the installation\n")
+        (home / "secret.txt").write_text("of somebody")
+        monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+
+        async def run() -> str:
+            server = McpServer(command="serve")
+            async with sandbox_for(server, "bubblewrap") as sandbox:
+                private = sandbox.workspace.private_tmp()
+                (private / home.name).symlink_to(elsewhere)  # a program's, to have mount points made elsewhere
+                process = await launch_server(server, sandbox, os.environ)
+                output = b""
+                while data := await process.read():
+                    output += data
+                await process.stop()
+                assert os.listdir(elsewhere) == []
+                assert os.listdir(private) == [home.name]
+                return output.decode() + process.errors()
+
+        text = asyncio.run(run())
+        assert text.startswith("of the installation\nmine\n")
+        assert "of somebody" not in text
+        assert text.count("No such file") == text.count("Read-only file system") == 1
+        assert os.listdir(home / "bin") == ["serve"]
+
+
+@needs_bubblewrap
+def test_a_program_below_the_place_of_the_workspace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "WORKSPACE", str(tmp_path))
     program = executable(tmp_path / "bin/serve", "#!/bin/sh\n")
     server = McpServer(command=str(program))
-    reason = f"the program {program} lies where a sandbox has a folder of its own"
+    reason = f"the program {program} lies below {tmp_path}, where the sandbox has the run's workspace"
     assert find_problem(server, os.environ, "bubblewrap") == reason
     assert find_problem(server, os.environ, "local") is None
     assert list_mounts(server, "bubblewrap") == ()
-    beside = McpServer(command=str(program), cwd=str(tmp_path))
-    assert find_problem(beside, os.environ, "bubblewrap") == reason
-    with pytest.raises(UnavailableError, match="lies where a sandbox has a folder of its own"):
+    with pytest.raises(UnavailableError, match="where the sandbox has the run's workspace"):
         asyncio.run(said(server, "bubblewrap"))
 
 

@@ -42,8 +42,11 @@ from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Works
 _END_SECONDS = 30.0
 _BWRAP_SECONDS = 0.5
 _TRIAL_SECONDS = 20.0
-WRITABLE = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108
-"""The sandbox's own folders: what is shown in there would be made in there."""
+_TMP = "/tmp"  # noqa: S108 - the sandbox's own
+_TMP_BYTES = 64 * 2**20
+"""Bytes of files in the `/tmp` of a command that sees a program below `/tmp`."""
+WRITABLE = (f"{_TMP}/", f"{WORKSPACE}/")
+"""Folders that the sandbox has of its own: they hide this machine's."""
 
 _ADVICE = (
     "an ordinary user needs user namespaces (sysctl user.max_user_namespaces above 0, on Ubuntu "
@@ -70,13 +73,20 @@ class BubblewrapSandbox(HostSandbox):
     def _view(self) -> SandboxView:
         # the private folder is bound where it lies too: nothing in the sandbox can put a link in place of it
         private = str(self.workspace.private_tmp())
-        mounts = ["--bind", str(self.workspace.path), WORKSPACE]
-        mounts += ["--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}", "--bind", private, "/tmp"]  # noqa: S108
-        mounts[:0] = python_mounts(*WRITABLE)
-        for mount in self._spec.mounts:
-            mounts[:0] = read_only_arguments(str(mount.source), mount.target)
+        outside: list[str] = []
+        below_tmp: list[str] = []
+        for mount in reversed(self._spec.mounts):
+            place = below_tmp if mount.target.startswith(f"{_TMP}/") else outside
+            place += read_only_arguments(str(mount.source), mount.target)
+        own = ["--bind", str(self.workspace.path), WORKSPACE, "--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}"]
+        if below_tmp:
+            # Mount points are made by root. In the private folder a program could put a link in their place, so `/tmp`
+            # is memory here, which is new for each command
+            own += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP, *below_tmp]
+        else:
+            own += ["--bind", private, _TMP]
         return SandboxView(
-            tuple(mounts),
+            (*outside, *python_mounts(*WRITABLE), *own),
             WORKSPACE,
             self.workspace.owner,
             path=python_path(*WRITABLE),
@@ -315,21 +325,21 @@ def show_program(command: str, path: str | None, folder: str | None = None) -> S
     """Return how bubblewrap runs a command: from its own PATH, else from `path` of this machine, or the file of that
     name.
 
-    The interpreter of a script is shown too; what lies in `folder` is shown anyway. Raises LookupError where the
-    program cannot be had there.
+    The mounts show the program and the interpreter of a script with their installations, those below `/tmp` too. Files
+    in `folder` need no mount. Raises LookupError if the program is not installed, or lies below the workspace's place.
     """
     own = _bubblewrap_path()
     if os.sep not in command and shutil.which(command, path=os.pathsep.join(own)) is not None:
         return ShownProgram(command)
-    places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(WRITABLE)]
+    hidden = f"{WORKSPACE}/"
+    places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(hidden)]
     found = shutil.which(command, path=os.pathsep.join(places))
     if found is None:
         raise LookupError(f"the program {command} is not installed where a sandbox sees it")
     anyway = SYSTEM_FOLDERS if folder is None else (*SYSTEM_FOLDERS, os.path.join(os.path.abspath(folder), ""))
     files = [file for file in _program_files(found, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
-    hidden = next((file for file in files if file.startswith(WRITABLE)), None)
-    if hidden is not None:
-        raise LookupError(f"the program {hidden} lies where a sandbox has a folder of its own")
+    if refused := [file for file in files if file.startswith(hidden)]:
+        raise LookupError(f"the program {refused[0]} lies below {WORKSPACE}, where the sandbox has the run's workspace")
     parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
     return ShownProgram(found, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
