@@ -1,4 +1,4 @@
-"""Tell an agent in this process, or one that is started by it, where its run's model is asked."""
+"""Addresses and environment variables by which an agent reaches its run's gateway."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.gateway.keys import RUN_HEADER
 
 _ALWAYS = MappingProxyType({"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
-"""Without these, two frameworks ask hosts of their own, whatever the base URL."""
+"""Variables that stop two frameworks from contacting their vendors' hosts, which they do regardless of the base URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Hold where one run's model is asked, in any dialect.
+    """The address of one run's gateway, for clients of all APIs.
 
-    `key` is the run's token, void when the run ends. `model` is the name to ask for. `serial` says that the run is
-    alone in its process, so that it may set variables there.
+    `key` is the run's token, which expires when the run ends. `model` is the model name to request. `serial` is true if
+    no other run shares the process, so that the run may set variables there.
     """
 
     url: str
@@ -30,7 +30,7 @@ class GatewayAddress:
 
     @property
     def base_url(self) -> str:
-        """Return the run's own address, which all dialects begin with."""
+        """Return the run's base address, the prefix for all APIs."""
         return f"{self.url}/r/{self.key}"
 
     @property
@@ -50,11 +50,11 @@ class GatewayAddress:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return headers that name the run, for clients that are made once for all runs, at `url`."""
+        """Return headers that name the run, for clients that all runs share, at `url`."""
         return {RUN_HEADER: self.key}
 
     def env(self) -> dict[str, str]:
-        """Return the variables by which clients find the gateway, for a subprocess."""
+        """Return environment variables by which the clients of a subprocess find the gateway."""
         openai = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"), self.openai_base_url)
         anthropic = dict.fromkeys(("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), self.anthropic_base_url)
         google = dict.fromkeys(("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"), self.google_base_url)
@@ -63,7 +63,7 @@ class GatewayAddress:
 
     @contextmanager
     def session_env(self) -> Iterator[None]:
-        """Set `env()` in this process inside the block. Raises ConfigError where other runs would see it."""
+        """Set `env()` in this process inside the block. Raises ConfigError if other runs share the process."""
         if not self.serial:
             raise ConfigError(
                 "environment variables are the whole process's, and other runs are in flight: pass base_url and key to "

@@ -1,4 +1,4 @@
-"""Write answers of a gateway: streams as they begin, and what no model is asked for."""
+"""Responses of a gateway: streamed replies, canned replies, and token counts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ReplyStream:
-    """A response that comes in pieces, begun with the first: until then the request can still be refused."""
+    """A response in pieces. Its head is sent with the first piece: until then the request can be refused."""
 
-    # Not StreamingResponse: that sends its head before its first event is known.
+    # Not StreamingResponse, which sends its head before its first event exists
 
     def __init__(self, send: Send, dialect: Dialect, asked: Asked) -> None:
         self._send, self._dialect, self._asked = send, dialect, asked
@@ -32,18 +32,21 @@ class ReplyStream:
         self._hidden = UsageFilter() if hides else None
 
     async def keep_alive(self) -> None:
-        """Tell that the model is still at work, between two events."""
+        """Send a keep-alive event if the last piece ended an event."""
         if self._last.endswith(_BETWEEN_EVENTS):
             await self.write(self._dialect.keep_alive)
 
     async def finish(self, reply: ChatReply) -> None:
         """Send the reply and end."""
-        # At once: the reply is there as a whole, and each piece that is sent costs as much as a long one
+        # In one piece: the reply is complete, and a short piece costs as much as a long one
         await self.write(b"".join(self._dialect.events(reply, self._asked)))
         await self.end()
 
     async def fail(self, refused: RequestRefused) -> None:
-        """Send why there is no reply and end. Raises ConnectionError where only an end too early can tell."""
+        """Send the reason why there is no reply, and end.
+
+        Raises ConnectionError if the response is not a stream: only a broken connection can report the failure.
+        """
         if not self._asked.stream:
             raise ConnectionAbortedError("the reply broke off")
         await self.write(self._dialect.error_events(refused.status, refused.code, str(refused)))
@@ -68,7 +71,7 @@ class ReplyStream:
         if not self._gone:
             try:
                 await self.begin(headers)
-            except ConnectionError:  # its usage is read all the same
+            except ConnectionError:  # the reply is still read, for its usage
                 self._gone = True
 
     async def pass_on(self, piece: bytes) -> None:
@@ -84,13 +87,13 @@ class ReplyStream:
         self._gone = True
 
     async def end_passed(self) -> None:
-        """Send what is left of an endpoint's own response, and end."""
+        """Send the rest of an endpoint's own response, and end."""
         if self._hidden is not None:
             await self.write(self._hidden.finish())
         await self.end()
 
     async def end(self) -> None:
-        """Send that nothing more comes."""
+        """Send the end of the response."""
         await self._send({"type": "http.response.body", "body": b""})
 
 
@@ -98,7 +101,7 @@ _BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n")
 
 
 def canned_reply(asked: Asked, helpers: Sequence[Helper], model: Model) -> ChatReply | None:
-    """Return the answer to a request of the agent's own, None where it is the run's. It costs nothing."""
+    """Return the canned answer to an agent's internal request, or None for a request of the run. It costs nothing."""
     if not helpers:
         return None
     system = "\n".join(message_text(each) for each in asked.messages if each.get("role") in ("system", "developer"))
@@ -111,9 +114,9 @@ def canned_reply(asked: Asked, helpers: Sequence[Helper], model: Model) -> ChatR
 
 
 def count_tokens(asked: Asked, counter: TokenCounter) -> int:
-    """Return the tokens of a request: by the model's own tokenizer where it is here, else a quarter of its characters.
+    """Return the tokens of a request, by the model's tokenizer if it is installed, else a quarter of its characters.
 
-    Only its texts and tools count: what a provider adds between messages is its own.
+    Only texts and tools count. The tokens that a provider adds between messages are unknown.
     """
     texts = [message_text(message) for message in asked.messages]
     texts += [json.dumps(tool, ensure_ascii=False) for tool in asked.tools]

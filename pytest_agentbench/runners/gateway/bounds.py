@@ -1,4 +1,4 @@
-"""Bound what one run may ask of this process."""
+"""Bounds on the requests of one run: memory, pace and JSON size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_LEVELS = 100
 
 
 class SlotPool:
-    """Pool of slots, of which one may need several."""
+    """A pool of slots. One user may take several."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
@@ -23,7 +23,8 @@ class SlotPool:
 
     @contextlib.asynccontextmanager
     async def take(self, number: int) -> AsyncIterator[None]:
-        """Have that many inside the block, once they are free together."""
+        """Hold `number` slots inside the block. Wait until that many are free at once."""
+        # One event for all: each waiting task checks again, and the loop runs one task at a time
         while self._free < number:
             self._freed.clear()
             await self._freed.wait()
@@ -36,25 +37,26 @@ class SlotPool:
 
 
 class Pace:
-    """Lets one pass after the other, at least `seconds` apart. None waits for longer than those before it take."""
+    """Spaces requests at least `seconds` apart, in the order of their arrival."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._next = seconds, 0.0
 
     async def wait(self) -> None:
-        """Wait for one's turn."""
+        """Wait until the next free time."""
         now = asyncio.get_running_loop().time()
-        mine = max(now, self._next)
-        self._next = mine + self._seconds
-        if mine > now:
-            await asyncio.sleep(mine - now)
+        start = max(now, self._next)
+        # Reserved before the sleep, so that concurrent callers get different times
+        self._next = start + self._seconds
+        if start > now:
+            await asyncio.sleep(start - now)
 
 
 def is_plain(document: bytes) -> bool:
-    """Return whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
+    """Return whether a JSON document has few enough values to parse quickly. 32 MB of `[],` take seconds."""
     if len(document) <= _MOST_VALUES or _separators(document) <= _MOST_VALUES:
         return True
-    # Without escaped quotes every second piece between quotes is a text. Many quotes would take long to split at.
+    # Without escaped quotes, every second piece between quotes is a text. Splitting at many quotes takes long
     document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
     if document.count(b'"') > 4 * _MOST_VALUES:
         return False
@@ -62,10 +64,10 @@ def is_plain(document: bytes) -> bool:
 
 
 def is_deep(value: object) -> bool:
-    """Return whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
+    """Return whether a JSON value nests too deeply for recursive functions."""
     return lies_deep(value, _MOST_LEVELS)
 
 
 def _separators(document: bytes) -> int:
-    """Return a number that is at least that of the values, but for one."""
+    """Return an upper bound of the number of values, minus one."""
     return document.count(b",") + document.count(b"[") + document.count(b"{")

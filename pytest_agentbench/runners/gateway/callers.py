@@ -18,8 +18,8 @@ _MOST_OPENED = 4096
 class Callers:
     """The runs whose tasks and threads open connections to a port of this machine.
 
-    A client that is made once for all runs sends every request with the token of the run that it was made in. HTTP does
-    not say who asks; Python does: it reports each call of `connect` in the context of the caller, which is the run's.
+    A client that all runs share sends every request with the token of the run that created it. HTTP does not name the
+    sender. Python's audit hook does: it reports each call of `connect` in the caller's context, which holds the run.
     """
 
     def __init__(self, port: int) -> None:
@@ -28,30 +28,33 @@ class Callers:
         _watch(self)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         _WATCHING.pop(self._port, None)
 
     def note(self, connecting: socket.socket, run: RunContext) -> None:
         """Note a connection that is about to be made. In any thread."""
+        # deque.append is atomic, so the audit hook needs no lock: a lock here could deadlock, because the hook runs
+        # inside any connect call
         self._opened.append((weakref.ref(connecting), run))
 
     def take(self, client: Any) -> RunContext | None:
-        """Return the run that opened the connection whose other end is at `client`; None: it cannot be known.
+        """Return the run that opened the connection from the address `client`, or None if it is unknown.
 
-        Unknown are other processes, threads that an agent started itself, and what was started outside of runs.
+        Connections of other processes, of threads that an agent started, and of code outside of runs are unknown.
         """
         for opened in list(self._opened):
-            connecting, found = opened[0](), None
-            with contextlib.suppress(OSError):  # it is closed
-                found = connecting.getsockname() if connecting is not None else None
-            if found is None or found == client:
+            connecting, address = opened[0](), None
+            with contextlib.suppress(OSError):  # the socket is closed
+                address = connecting.getsockname() if connecting is not None else None
+            if address is None or address == client:
                 with contextlib.suppress(ValueError):
                     self._opened.remove(opened)
-            if found is not None and found == client:
+            if address is not None and address == client:
                 return opened[1]
         return None
 
 
+# Python cannot remove an audit hook, so the process has one hook for all listeners. It looks up the port.
 _WATCHING: dict[int, Callers] = {}
 _installed = False
 

@@ -1,4 +1,4 @@
-"""Tell the conversations of an agent apart, and put thoughts back that its dialect has no room for."""
+"""Distinguish the conversations of an agent, and restore thoughts that its API cannot carry."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pytest_agentbench.models.replies import ChatReply
 Messages = Sequence[Mapping[str, Any]]
 
 _MOST_LOOKED_AT = 200
-"""So many messages of a request say which conversation it continues."""
+"""Maximum messages of a request that are compared to find its conversation."""
 
 _MOST_CONVERSATIONS = 200
 
 
 class Conversations:
-    """The conversations of a run, numbered from 1 as they open.
+    """The conversations of a run, numbered from 1 in the order of their first requests.
 
-    A request continues the conversation whose messages it begins with, further than with any other's; a system text
-    alone continues none. `main` is the number of the first that holds the text of a turn and offers tools, None while
-    there is none.
+    A request continues the conversation with which it shares the most leading messages. A shared system message alone
+    does not count. `main` is the number of the first conversation that contains a turn's text and offers tools, or
+    None.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,9 @@ class Conversations:
     def place(self, asked: Asked, turns: Sequence[str]) -> int:
         """Return the number of the conversation that a request belongs to."""
         shown = tuple(_hash_message(message) for message in islice(asked.messages, _MOST_LOOKED_AT))
-        alike = [_count_alike(shown, known) for known in self._shown]
-        least = next((at for at, each in enumerate(asked.messages) if each.get("role") == "user"), 0)
+        alike = [_count_alike(shown, earlier) for earlier in self._shown]
+        # Messages before the first of the user: a conversation that shares only these is another one
+        least = next((at for at, message in enumerate(asked.messages) if message.get("role") == "user"), 0)
         best = max(range(len(alike)), key=alike.__getitem__, default=None)
         if best is None or alike[best] <= least:
             if len(self._shown) >= _MOST_CONVERSATIONS:
@@ -48,21 +49,20 @@ class Conversations:
         return best + 1
 
     def describe(self) -> dict[str, Any]:
-        """Return how many there are, and which is the main one."""
+        """Return the number of conversations, and the number of the main one."""
         return {"conversations": len(self._shown), "main": self.main}
 
 
 def _hash_message(message: Mapping[str, Any]) -> int:
     calls = message.get("tool_calls")
-    # As Python writes it: a third of what JSON takes, and only compared with itself
+    # repr takes a third of the time of JSON, and the text is only compared within this process.
     return hash((message.get("role"), message_text(message), repr(calls) if calls else None))
 
 
-def _count_alike(shown: Sequence[int], known: Sequence[int]) -> int:
-    """Return how many messages both begin with."""
-    return next(
-        (number for number, (a, b) in enumerate(zip(shown, known, strict=False)) if a != b), min(len(shown), len(known))
-    )
+def _count_alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the number of leading messages that are equal."""
+    shorter = min(len(one), len(other))
+    return next((number for number in range(shorter) if one[number] != other[number]), shorter)
 
 
 def _holds(messages: Messages, turns: Sequence[str]) -> bool:
@@ -71,15 +71,15 @@ def _holds(messages: Messages, turns: Sequence[str]) -> bool:
 
 
 _MOST_KEPT = 16 * 2**20
-"""Characters of thoughts that a run has kept; the oldest go first."""
+"""Maximum characters of thoughts stored for a run; the oldest are dropped first."""
 
-_SAID = frozenset({"role", "content", "tool_calls", "refusal", "name"})
+_STANDARD = frozenset({"role", "content", "tool_calls", "refusal", "name"})
 
 
 class KeptThoughts:
-    """Keep what the model's own messages hold beside text and calls, such as signed thoughts, by the calls' ids.
+    """Store of the extra fields of assistant messages, such as signed thoughts, by the ids of their tool calls.
 
-    Some models refuse a conversation without them, and most dialects show an agent no more than a summary.
+    Some models refuse a conversation without these fields, and most APIs show an agent only a summary of them.
     """
 
     def __init__(self) -> None:
@@ -87,25 +87,25 @@ class KeptThoughts:
         self._size = 0
 
     def keep(self, reply: ChatReply) -> None:
-        """Keep what the message of a reply with calls holds beside them."""
+        """Store the extra fields of a reply with tool calls."""
         calls = [call for call in reply.message.get("tool_calls") or () if isinstance(call, Mapping)]
-        beside = {name: value for name, value in reply.message.items() if name not in _SAID and value}
-        for place, call in enumerate(calls):
-            own = {name: value for name, value in call.items() if name not in ("id", "type", "function", "index")}
-            found = {"message": beside if place == 0 else {}, "call": own}
-            if any(found.values()):
-                self._add(_key_of(call), found)
+        of_message = {name: value for name, value in reply.message.items() if name not in _STANDARD and value}
+        for call in calls:
+            of_call = {name: value for name, value in call.items() if name not in ("id", "type", "function", "index")}
+            if of_message or of_call:
+                self._add(_key_of(call), {"message": of_message, "call": of_call})
+            of_message = {}  # stored once, with the first call
 
-    def _add(self, key: tuple[str, str], found: dict[str, Any]) -> None:
+    def _add(self, key: tuple[str, str], fields: dict[str, Any]) -> None:
         self._size -= self._kept.pop(key, ({}, 0))[1]
-        size = len(json.dumps(found, default=str))
-        self._kept[key] = found, size
+        size = len(json.dumps(fields, default=str))
+        self._kept[key] = fields, size
         self._size += size
         while self._size > _MOST_KEPT:
             self._size -= self._kept.pop(next(iter(self._kept)))[1]
 
     def restore(self, messages: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """Return the messages with what was kept of them; what an agent sent by itself stays."""
+        """Return the messages with their stored fields. Fields that the agent sent have precedence."""
         if not self._kept:
             return messages
         return [self._restore(message) if message.get("tool_calls") else message for message in messages]
@@ -114,18 +114,21 @@ class KeptThoughts:
         sent = message["tool_calls"]
         if message.get("role") != "assistant" or not isinstance(sent, list):
             return message
-        found = [self._find(call) for call in sent]
-        calls = [{**kept["call"], **call} if kept["call"] else call for call, kept in zip(sent, found, strict=True)]
-        beside = {name: value for kept in found for name, value in kept["message"].items()}
-        return {**beside, **message, "tool_calls": calls}
+        stored = [self._find(call) for call in sent]
+        calls = [
+            {**fields["call"], **call} if fields["call"] else call for call, fields in zip(sent, stored, strict=True)
+        ]
+        of_message = {name: value for fields in stored for name, value in fields["message"].items()}
+        return {**of_message, **message, "tool_calls": calls}
 
     def _find(self, call: Any) -> dict[str, Any]:
-        none: dict[str, Any] = {"message": {}, "call": {}}
-        return self._kept.get(_key_of(call), (none, 0))[0] if isinstance(call, Mapping) else none
+        if isinstance(call, Mapping) and (stored := self._kept.get(_key_of(call))) is not None:
+            return stored[0]
+        return {"message": {}, "call": {}}
 
 
 def _key_of(call: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a call is known by: ids alone may come again in every reply."""
+    """Return the key of a call, its id and name. Ids alone may repeat in every reply."""
     function = call.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None
     return str(call.get("id")), str(name)

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 MOST_HEAD = 16 * 1024
-"""Bytes of a request's head, of the line before a chunk, and of the trailers."""
+"""Maximum bytes of a request's head, of the line before a chunk, and of the trailers."""
 
 _MOST_CHUNKS = 32 * 1024
-"""Chunks of a body: one a kilobyte of the largest that is read."""
+"""Maximum chunks of a body: one per kilobyte of the largest body."""
 
 _MOST_UNREAD = 64 * 2**20
 _PIECE = 64 * 1024
 _READ_SECONDS = 60.0
-"""How long a body may take to arrive."""
+"""Seconds in which a body has to arrive."""
 
 _REFUSED_SECONDS = 2.0
-"""How long a malformed request may go on: a client reads why only when it has sent all."""
+"""Seconds that a malformed request may go on: a client reads the refusal only when it has sent all."""
 
 _FIELD = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\0\r\n]*)")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(;[^\0\r\n]*)?")
 _FRAMING = ("content-length", "transfer-encoding")
 _CHUNKS_AT_ONCE = 64
-"""After so many chunks others get their turn: small ones are all in the buffer, where reading them waits for nobody."""
+"""Chunks between two switches to other tasks: reading small chunks from the buffer never waits."""
 
 
 class MalformedError(Exception):
-    """Raised for a request that is not served here."""
+    """Raised for a malformed request; `status` is the response."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -43,16 +43,17 @@ class MalformedError(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    """Request and its response. `missing` is how much of the body, or of a chunk, has not come yet, in bytes.
+    """A request and its response. `missing` is the number of bytes of the body, or of a chunk, that have not arrived
+    yet.
 
-    All of it raises ConnectionError where the client has gone, or does not send what it should in time.
+    All methods raise ConnectionError if the client has disconnected or sends too slowly.
     """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     missing: int = 0
     chunks: int | None = None
-    """How many chunks have begun; None: the body has a Content-Length."""
+    """Chunks that have begun; None if the body has a Content-Length."""
     deadline: float | None = None
     read: bool = False
     begun: bool = False
@@ -67,7 +68,7 @@ class Exchange:
             raise ConnectionAbortedError("the request did not come") from error
         first, *lines = head[:-4].decode("latin-1").split("\r\n")
         words = first.split(" ")
-        # 1.0 and 1.1 are the same here: each response closes its connection.
+        # 1.0 and 1.1 are served alike, because each response closes its connection
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             raise MalformedError(HTTPStatus.BAD_REQUEST)
         headers = _read_fields(lines)
@@ -82,7 +83,7 @@ class Exchange:
         }
 
     def _frame(self, headers: dict[str, str]) -> None:
-        """Note how long the body is. Raises MalformedError for lengths that two readers may read in two ways."""
+        """Store the length of the body. Raises MalformedError if the headers are ambiguous (request smuggling)."""
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers:
             if "content-length" in headers:
@@ -96,8 +97,9 @@ class Exchange:
             self.missing = int(length)
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Return the next piece of the body; behind its end, that the client has gone, or has sent more than one
-        request. Raises MalformedError for chunks that are none.
+        """Return the next piece of the body, then the event that the client has disconnected or sent another request.
+
+        Raises MalformedError for malformed chunks.
         """
         if self.read:
             await self.reader.read(1)
@@ -106,8 +108,9 @@ class Exchange:
         return {"type": "http.request", "body": piece, "more_body": not self.read}
 
     async def _next_piece(self) -> bytes:
-        """Return the next piece; nothing at the end. Time runs from the first one on: before that nobody may have been
-        ready for it.
+        """Return the next piece, empty at the end.
+
+        The time limit begins with the first piece, because a request may wait for a slot before.
         """
         if self.deadline is None:
             self.deadline = asyncio.get_running_loop().time() + _READ_SECONDS
@@ -145,7 +148,7 @@ class Exchange:
         return piece
 
     async def _begin_chunk(self) -> None:
-        """Read the size of the next chunk; behind the last chunk the trailers, which nobody needs."""
+        """Read the size of the next chunk. After the last chunk read the trailers, and drop them."""
         self.chunks = (self.chunks or 0) + 1
         if self.chunks > _MOST_CHUNKS:
             raise MalformedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -155,11 +158,11 @@ class Exchange:
         if size is None:
             raise MalformedError(HTTPStatus.BAD_REQUEST)
         self.missing = int(size[1], 16)
-        left = MOST_HEAD
+        remaining = MOST_HEAD
         while not self.missing and not self.read:
             line = await self.reader.readuntil(b"\r\n")
-            left -= len(line)
-            if left < 0:
+            remaining -= len(line)
+            if remaining < 0:
                 raise MalformedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             self.read = line == b"\r\n"
 
@@ -175,20 +178,20 @@ class Exchange:
         await self.writer.drain()
 
     async def send_status(self, status: HTTPStatus) -> None:
-        """Send a response that is nothing but its status; none where one has begun."""
+        """Send a response without a body, unless a response has begun."""
         if not self.begun:
             await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
 
     async def refuse(self, status: HTTPStatus) -> None:
-        """Send the status of a malformed request, and let what still comes be dropped: nobody knows where it ends."""
+        """Send the status of a malformed request. Drop the rest of the request, because its end is unknown."""
         await self.send_status(status)
         self.writer.write_eof()
         self.chunks, self.missing, self.read = None, _MOST_UNREAD, False
         self.deadline = asyncio.get_running_loop().time() + _REFUSED_SECONDS
 
     async def close(self) -> None:
-        """Wait until all that was sent has left, and the body has come: before that, clients read no response."""
-        # A client that is refused early sends its whole body before it reads why: so it is taken, and dropped.
+        """Wait until the response is sent and the body has arrived: before that, clients read no response."""
+        # A client that is refused early sends its whole body before it reads the reason, so read and drop it
         unread = self.missing
         while (self.missing if self.chunks is None else not self.read) and unread <= _MOST_UNREAD:
             try:
@@ -203,7 +206,7 @@ class Exchange:
 def _read_fields(lines: list[str]) -> dict[str, str]:
     """Return the headers by their names in lower case. Raises MalformedError.
 
-    Of a header that comes twice the last one counts, unless it says where the body ends.
+    The last one of equal headers counts. Equal headers that frame the body are malformed.
     """
     headers: dict[str, str] = {}
     for line in lines:

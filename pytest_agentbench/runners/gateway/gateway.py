@@ -1,4 +1,4 @@
-"""Answer an agent's requests over HTTP by the client of its run's model."""
+"""Serve an agent's requests over HTTP with the client of its run's model."""
 
 from __future__ import annotations
 
@@ -48,30 +48,35 @@ if TYPE_CHECKING:
 UsageSource = Literal["gateway", "gateway_partial"]
 
 _SYNONYMS = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
-"""Fields that say the same: where the run sets one, the agent's others go."""
+"""Groups of fields with one meaning. If the run sets one of a group, the agent's others are dropped."""
 
 _PATIENCE_SECONDS = 15.0
-"""After how long, and how often, an agent hears that its model is still at work."""
+"""Seconds between keep-alive events."""
 
 _MOST_REQUESTS = 2000
-"""How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
+"""Maximum requests of a run: a bound for programs that request in a loop, not for tasks."""
 
 _SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
-"""Requests at a time, and how large they may be together: of the largest ones there is one at a time."""
+"""Concurrent requests of a run, and bytes of each. A larger request takes several slots, the largest takes all."""
 
 _PAUSE_SECONDS = 0.1
-"""How long what costs nothing waits: a program that asks in a loop does not hold up the other runs."""
+"""Seconds that a request without a model call is delayed, so that an agent in a loop does not slow other runs."""
 
 NO_ANSWER = "The model gave no answer to this request. Asking again will not help."
-"""What an agent is told of an outage, in words that none takes for a reason to try once more."""
+"""Message for an agent after an outage. It gives the agent no reason to retry."""
 
 
 class Gateway:
-    """One run's way to its model: an endpoint that speaks all dialects, answered by the run's client.
+    """Endpoint of one run that serves all APIs and forwards requests to the client of the run's model.
 
-    Requests may come side by side. Tool calls and their results go into the trace. After an outage, which the client
-    tells when its own retries are over, nothing more is asked in the same turn: it has failed. `key` is what agents
-    are to send as their key: any other is noted and dropped.
+    Requests may be concurrent. Tool calls and their results go into the trace. The model client reports an outage after
+    its own retries. After an outage the turn has failed, and all later requests of the turn are refused. `key` is the
+    key that agents should send. Another key is noted and not used.
+
+    Who owns what: all methods run on the engine's event loop, so plain attributes need no lock. `app` runs in tasks of
+    the server, which many runs share. Each model call gets a task with a copy of the run's context variables
+    (`_variables`). `turn` owns `_in_turn`, `_failure`, `_refused` and `_server_tool`: it resets them, and requests set
+    them. The slots of `_slots` belong to requests, and a request keeps its slots until its usage is booked.
     """
 
     key: str = NO_KEY
@@ -87,13 +92,13 @@ class Gateway:
         usage_source: UsageSource = "gateway",
         variables: contextvars.Context | None = None,
     ) -> None:
-        """Take the run's own fields of every request, `parameters`: they win over what the agent sends.
+        """Merge the run's fields `parameters` into every request. They have precedence over the agent's fields.
 
-        `over_budget` says why a run with such a usage may ask for nothing more, None where it may. `usage_source` is
-        `gateway_partial` where the agent can ask models elsewhere, too. `variables` are the run's: those of whoever
-        makes the gateway, unless they are given.
+        `over_budget` returns the reason why a run with such a usage may not call its model again, or None.
+        `usage_source` is `gateway_partial` if the agent can reach models elsewhere, too. `variables` are the run's
+        context variables, by default those of the caller.
         """
-        # For cassettes: the same request may name another time and another host in every run.
+        # For cassettes: one request may contain another time and host name in each run
         requests.compare_by(policy.make_alike)
         self._policy = policy
         self._requests = requests
@@ -111,13 +116,14 @@ class Gateway:
         self._failure: BaseException | None = None
         self._refused: str | None = None
         self._server_tool: str | None = None
-        # Tasks of a listener that runs share are none of this run's: they know neither its limit nor its logs.
+        # Requests are handled in tasks of a listener that all runs share. Those tasks lack the run's context
+        # variables, so they know neither its time limit nor its logs.
         self._variables = contextvars.copy_context() if variables is None else variables
         self._clock, self.run = self._variables.get(RUN_CLOCK), self._variables.get(RUN)
         self._asking_record = Asking() if self.run is None else self.run.asking
         self._asking_record.expected = True
         self.fault: str | None = None
-        # A run's own meter goes on after the gateway: its engine waits for replies that are read on.
+        # A run's own meter outlives the gateway: the engine waits for replies that are read to their end
         metered = self._variables.get(METER)
         self._meter = Meter(trace.add_usage) if metered is None else metered
         self._owns_meter = metered is None
@@ -127,7 +133,7 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Listen at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
+        """Listen at `socket` inside the block. Cancel requests in flight at its end. Raises OSError."""
         try:
             async with listening(self.app, socket, self._note_fault):
                 yield
@@ -140,10 +146,10 @@ class Gateway:
 
     @contextlib.contextmanager
     def turn(self, *texts: str) -> Iterator[None]:
-        """Begin a turn with these texts of the user's: the model is asked inside the block only. At its end requests
-        are given up: their replies are read on, for their usage alone.
+        """Begin a turn with these texts of the user. The model may be called inside the block only.
 
-        What failed or was refused before it is forgotten; what did in it can be read after it.
+        At the end of the block requests are cancelled, and the client reads their replies only for the usage. Failures
+        and refusals of the previous turn are cleared at the beginning. Those of this turn can be read after the block.
         """
         self._turns += texts
         self._failure = self._refused = self._server_tool = None
@@ -153,30 +159,32 @@ class Gateway:
         finally:
             self._in_turn = False
             for task in self._asking:
-                # What the agent left behind would go on asking, and be paid for, for nobody.
+                # Processes that the agent left running would go on sending paid requests.
                 task.cancel()
 
     @property
     def in_flight(self) -> int:
-        """Return how many requests the model has not answered yet."""
+        """Return the number of requests that the model has not answered yet."""
         return len(self._asking) + self._meter.pending
 
     @property
     def failure(self) -> BaseException | None:
-        """Return the turn's outage, else why the provider refused the last request; None where there is neither."""
+        """Return the turn's outage, else the provider's refusal of the last request, else None."""
         return self._failure
 
     @property
     def outage(self) -> BaseException | None:
-        """Return the outage that the turn ended in, None if there was none: agents hide outages.
+        """Return the turn's outage, or None. Agents hide outages, so the gateway has to report them.
 
-        Also one that no request has met to its end: the agent hung up while its request waited, and none had an answer
-        since.
+        An outage counts also if the agent hung up while its request waited, and no later request had an answer.
         """
         if _is_outage(self._failure):
             return self._failure
         trouble = None if self._clock is None else self._clock.trouble
-        return None if trouble is None else _explain_trouble(trouble)
+        if trouble is None:
+            return None
+        message = f"the model's endpoint failed, and no later request of the run had an answer: {trouble}"
+        return ProviderError(message, code="timeout", retryable=True)
 
     @property
     def refused(self) -> str | None:
@@ -189,9 +197,10 @@ class Gateway:
         return self._server_tool
 
     def find_end(self, *, answered: bool) -> RunEnd | None:
-        """Return how the turn ended by what was asked here, None where that says nothing; `answered`: the agent did.
+        """Return how the turn ended according to its requests, or None if they decide nothing.
 
-        Raises its outage, and where the agent did not answer why the provider refused its last request.
+        `answered` is true if the agent gave an answer. Raises the turn's outage. Raises the provider's refusal of the
+        last request if the agent gave no answer.
         """
         if (outage := self.outage) is not None:
             raise outage
@@ -200,15 +209,15 @@ class Gateway:
         if self._failure is not None and not answered:
             raise self._failure
         if self._server_tool is not None:
-            told = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
-            return RunEnd("failed", RunError(code="server_tool", message=told))
+            message = f"the agent asked for the tool {self._server_tool!r}, which its provider would run"
+            return RunEnd("failed", RunError(code="server_tool", message=message))
         if self._refused is not None and not answered:
-            told = f"the agent asked for the model {self._refused!r}, and a run has one model only"
-            return RunEnd("failed", RunError(code="other_model", message=told))
+            message = f"the agent asked for the model {self._refused!r}, and a run has one model only"
+            return RunEnd("failed", RunError(code="other_model", message=message))
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return what a run's artifact says of how its model was asked."""
+        """Return the facts about the gateway for the run's artifact."""
         return {"dialects": [*self._dialects.values()], **self._facts, **self._conversations.describe()}
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,7 +229,7 @@ class Gateway:
         dialect = DIALECTS[route.dialect]
         if route.kind != "ask":
             await self._pace.wait()
-        # Taken before the body is read: slots bound what lies in memory, too.
+        # Slots are taken before the body is read, because they also bound the memory of bodies.
         slots = _count_slots(scope)
         if slots is None:
             async with self._slots.take(1):
@@ -243,7 +252,7 @@ class Gateway:
             await response(scope, receive, send)
 
     async def _answer_aside(self, request: Request, route: Route, dialect: Dialect) -> Response:
-        """Answer what asks no model. Raises RequestRefused."""
+        """Answer a request that needs no model. Raises RequestRefused."""
         name = self._model.requested_model
         if route.kind == "ping":
             return Response()
@@ -268,10 +277,10 @@ class Gateway:
         return self._model.requested_model, self._model.model_id, *self._policy.names
 
     async def _read(self, request: Request, route: Route, dialect: Dialect) -> _Incoming:
-        """Return what is asked, which may be. Raises RequestRefused."""
+        """Return the parsed request if it is allowed. Raises RequestRefused."""
         given = _parse(body := await read_body(request))
         asked = dialect.read(given, route)
-        # A list in JSON, which is no stream of events, is written here alone
+        # Only this gateway writes a stream as a JSON list; endpoints send events
         passes = self._policy.passes and not asked.as_list and self._model.find_wire(dialect.name) is not None
         path = name_path(request.scope["path"], route.token)
         self._check(asked, path, passes=passes)
@@ -279,7 +288,7 @@ class Gateway:
         return _Incoming(asked, dialect, body, given, select_headers(request.headers, REQUEST_HEADERS), passes)
 
     def _check_turn(self, dialect: Dialect, *, passes: bool) -> None:
-        """Raise RequestRefused where nothing may be asked any more, or not in this dialect, whatever it is."""
+        """Raise RequestRefused if the turn allows no further request, or none in this API."""
         if not self._in_turn:
             raise RequestRefused(409, "the agent's turn is over", "no_turn")
         if _is_outage(self._failure):
@@ -289,7 +298,7 @@ class Gateway:
         elif not (passes or self._policy.translates or self._model.scripted):
             self._failure = _refuse_translation(self._model, dialect.name)
         elif self._clock is not None and self._clock.trouble_seconds > self._requests.longest_outage:
-            # An agent that hangs up and asks again begins a new request: the outage is the old one.
+            # An agent that hangs up and retries begins a new request, but the outage continues
             self._failure = self.outage
         if self._failure is not None and _is_outage(self._failure):
             raise self._make_refusal(self._failure)
@@ -299,7 +308,9 @@ class Gateway:
         self._asking_record.asked += 1
 
     def _check(self, asked: Asked, path: str, *, passes: bool) -> None:
-        """Raise RequestRefused for another model, tools that the provider would run, and what has no translation."""
+        """Raise RequestRefused for another model, for tools that the provider would run, and for untranslatable
+        requests.
+        """
         if asked.model not in self._names:
             if self._policy.pin == "refuse":
                 require_model(asked)
@@ -314,16 +325,20 @@ class Gateway:
         if asked.server_tools and not (passes and self._policy.server_tools == "pass"):
             if self._policy.server_tools == "refuse":
                 self._server_tool = asked.server_tools[0]
-                said = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
-                raise RequestRefused(400, said, "server_tool")
+                message = f"the provider would run {self._server_tool!r} itself; 'tools' is to be a list of functions"
+                raise RequestRefused(400, message, "server_tool")
             if self._note(removed_tools=asked.server_tools):
-                said = ", ".join(asked.server_tools)
-                self._trace.warnings.append(f"tools that the provider would run were left out of requests: {said}")
+                names = ", ".join(asked.server_tools)
+                self._trace.warnings.append(f"tools that the provider would run were left out of requests: {names}")
         if asked.refusal is not None and not passes:
             raise asked.refusal
 
     async def _respond(self, incoming: _Incoming, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ask the model and send what it says; nothing more where the agent has gone meanwhile."""
+        """Call the model and send its reply. Send nothing more if the agent has disconnected.
+
+        Three tasks take part: this one, of the server, writes to the agent. `asking` calls the model. `gone` waits for
+        the agent to disconnect. This task cancels and awaits the other two on every way out.
+        """
         asked, dialect = incoming.asked, incoming.dialect
         stream = ReplyStream(send, dialect, asked)
         passed = self._pass_on(incoming, stream) if incoming.passes else None
@@ -334,7 +349,7 @@ class Gateway:
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
-            # Without a stream nothing can be said before the answer.
+            # A response that is not a stream cannot carry keep-alive events.
             patience = _PATIENCE_SECONDS if asked.stream else None
             while not asking.done() and not gone.done():
                 await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -343,19 +358,19 @@ class Gateway:
             hung_up = not asking.done()
         finally:
             stream.hang_up()
-            # A request that the endpoint has got is read on by the client: it is billed all the same.
+            # The client reads a reply that the endpoint has begun to its end, because it is billed anyway
             await settled((asking, gone))
         if hung_up:
-            # Its slot stays taken meanwhile: who hangs up has no more in flight than who waits.
+            # The slot stays taken until then, so that hanging up does not allow more concurrent requests
             await self._meter.settle()
         if asking.cancelled():
             return
         failure = asking.exception()
-        # An outage stays the turn's reason, whatever requests beside it came to.
+        # Concurrent requests do not replace an outage as the reason for the turn's end.
         if not _is_outage(self._failure):
             self._failure = failure
         if failure is not None:
-            # A response that has begun has said 200 already: its refusal comes as an event.
+            # A response that has begun has sent status 200 already, so its refusal is sent as an event.
             if stream.begun:
                 await stream.fail(self._make_refusal(failure))
             elif passed is not None and passed.refused is not None and not _is_outage(failure):
@@ -371,13 +386,14 @@ class Gateway:
             await JSONReply(dialect.write(asking.result(), asked))(scope, receive, send)
 
     def _pass_on(self, incoming: _Incoming, stream: ReplyStream) -> PassedRequest:
-        """Return the request for the endpoint, whose reply goes into the stream."""
+        """Return the request as forwarded to the endpoint. The endpoint's reply goes into the stream."""
         asked, name = incoming.asked, incoming.dialect.name
-        kept = replace(asked, server_tools=()) if self._policy.server_tools == "pass" else asked
+        if self._policy.server_tools == "pass":
+            asked = replace(asked, server_tools=())
         contents, restored = self._signatures.mend(incoming.given.get("contents"))
         if restored:
             self._note(signature_restored=True)
-        body = rewrite_request(name, incoming.body, incoming.given, kept, self._model, self._parameters, contents)
+        body = rewrite_request(name, incoming.body, incoming.given, asked, self._model, self._parameters, contents)
         parameters = self._parameters_of(asked.parameters)
         headers = rewrite_headers(name, incoming.headers, body, incoming.given, self._model)
         if (version := headers.get(VERSION)) != incoming.headers.get(VERSION):
@@ -394,17 +410,21 @@ class Gateway:
 
     async def _ask(self, incoming: _Incoming, passed: PassedRequest | None) -> ChatReply:
         asked, wire = incoming.asked, self._model.api
-        mode = "pass" if passed is not None else "relay" if wire == incoming.dialect.name else "translate"
-        way = {"dialect": incoming.dialect.name, "wire": wire if passed is None else passed.api, "mode": mode}
-        if mode == "translate":
-            asked = translate(asked, wire)
+        mode = "pass"
+        if passed is not None:
+            wire = passed.api
+        elif wire == incoming.dialect.name:
+            mode = "relay"
+        else:
+            mode, asked = "translate", translate(asked, wire)
+        way = {"dialect": incoming.dialect.name, "wire": wire, "mode": mode}
         self._dialects.setdefault(incoming.dialect.name, way)
         self._note(lost=() if mode == "pass" else asked.lost)
         number = self._conversations.place(asked, self._turns)
         if self._model.scripted and (canned := canned_reply(asked, self._policy.helpers, self._model)) is not None:
             self._trace.event("helper", conversation=number)
             return canned
-        # Those of the first request; later ones may be a sub-agent's, which is offered others.
+        # The tools of the first request. Later requests may come from a sub-agent with other tools.
         self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in asked.tools])
         self._tools.requested(asked.messages, FAILED if incoming.dialect.name != "chat" else None)
         note: dict[str, Any] = {"dialect": way["dialect"], "mode": mode, "conversation": number}
@@ -416,11 +436,12 @@ class Gateway:
         if self._model.scripted:
             messages = restore_case_words(messages, self._turns, self._policy.internal)
         parameters = self._parameters_of(asked.parameters)
-        told = None if mode == "relay" else f"{incoming.dialect.name}, {mode}"
+        label = None if mode == "relay" else f"{incoming.dialect.name}, {mode}"
         try:
-            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=told, **note)
+            reply = await self._requests.send(messages, asked.tools, parameters, passed=passed, way=label, **note)
         except asyncio.CancelledError:
-            if self._model.provider is not None:  # a plugin's client, which books nothing that is given up
+            # A plugin's client books nothing for a cancelled request; the package's own client does
+            if self._model.provider is not None:
                 self._trace.add_usage(Usage(unsettled=Unsettled(requests=1, given_up=1)))
             raise
         self._thoughts.keep(reply)
@@ -429,39 +450,39 @@ class Gateway:
         return reply
 
     def _parameters_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the model gets beside messages and tools: the run's own fields, then the agent's, then the
-        model's.
+        """Return the request's parameters: the run's fields, then the agent's, then the model's, in order of
+        precedence.
         """
         overruled = {name for alike in _SYNONYMS if not alike.isdisjoint(self._parameters) for name in alike}
         sent = {name: value for name, value in given.items() if name not in overruled}
-        # None takes the model's own field away where the agent's says the same in another.
+        # None removes the model's own field if the agent sets a synonym of it.
         replaced = {name for alike in _SYNONYMS if not alike.isdisjoint(sent) for name in alike}
         return {**dict.fromkeys(replaced), **sent, **self._parameters}
 
     def _note(self, **facts: Any) -> bool:
-        """Add to what the artifact says of the gateway, lists being of what came, each once; whether any is new."""
+        """Add facts about the gateway to the artifact. A list adds its new items. Return whether anything is new."""
         before = self.describe()
         for name, value in facts.items():
             if isinstance(value, list | tuple):
-                known = self._facts.get(name, [])
-                new = [item for item in dict.fromkeys(map(str, value)) if item not in known]
-                value = [*known, *new[: _MOST_NOTED - len(known)]]
+                before_items = self._facts.get(name, [])
+                new = [item for item in dict.fromkeys(map(str, value)) if item not in before_items]
+                value = [*before_items, *new[: _MOST_NOTED - len(before_items)]]
             if value:
                 self._facts[name] = value
         self._trace.provider["gateway"] = self.describe()
         return self.describe() != before
 
     def _make_refusal(self, failure: BaseException) -> RequestRefused:
-        """Return what the agent is told: an outage's reasons are none of its business."""
+        """Return the refusal for the agent. It gets no details of an outage."""
         if _is_outage(failure):
-            # 400 as a rule: clients send again what is answered by 429 and 5xx.
+            # 400 by default, because clients retry after 429 and 5xx.
             return RequestRefused(self._policy.outage_status, NO_ANSWER, "no_answer")
         return RequestRefused(400, str(failure), "bad_request")
 
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
-    """A request as it came, and what it asks; it `passes` where the model's endpoint speaks its dialect."""
+    """A request as received, and parsed as `asked`. It `passes` if the model's endpoint serves its API."""
 
     asked: Asked
     dialect: Dialect
@@ -472,7 +493,7 @@ class _Incoming:
 
 
 async def _wait_until_gone(receive: Receive) -> None:
-    """Wait until the client has gone, however it went: behind the body, `receive` comes back for nothing else."""
+    """Wait until the client disconnects. After the body, `receive` returns for no other reason."""
     with contextlib.suppress(ConnectionError):
         await receive()
 
@@ -492,36 +513,31 @@ def _refuse_translation(model: Model, asked: str) -> UnavailableError:
     )
 
 
-def _explain_trouble(failure: str) -> ProviderError:
-    said = f"the model's endpoint failed, and no later request of the run had an answer: {failure}"
-    return ProviderError(said, code="timeout", retryable=True)
-
-
 _MOST_OF_A_NAME = 200
 _MOST_NOTED = 50
-"""How many different names, which agents may make up, a fact holds."""
+"""Maximum different names in a fact, because agents may invent names."""
 
-_TOLD = frozenset({"bad_request", "context_exceeded", "filtered"})
-"""Codes of errors that the agent may do something about, such as to condense a conversation."""
+_AGENTS_ERRORS = frozenset({"bad_request", "context_exceeded", "filtered"})
+"""Codes of errors that the agent can react to, for example by condensing a conversation."""
 
 
 def _is_outage(failure: BaseException | None) -> bool:
-    """Return whether it says nothing of the request itself, which could be asked again in other words."""
-    return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _TOLD)
+    """Return whether a failure is independent of the request's content, so that a changed request would fail, too."""
+    return failure is not None and not (isinstance(failure, ProviderError) and failure.code in _AGENTS_ERRORS)
 
 
 def _count_slots(scope: Scope) -> int | None:
-    """Return how many slots a request of this length needs, None for one in chunks, whose length is not known."""
+    """Return the slots that a request of this length needs, or None if it comes in chunks of unknown length."""
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers:
         return None
-    # A number: the server has refused everything else.
+    # Certainly a number: the server refuses everything else
     length = headers.get(b"content-length", b"0")
     return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, int]:
-    """Return what gives the request from its beginning, and its slots: one if it fits into one, else all of them."""
+    """Return a `receive` that starts at the beginning of the request, and its slots: one if the body fits, else all."""
     body, more = bytearray(), True
     while more and len(body) < _BYTES_PER_SLOT:
         message = await receive()

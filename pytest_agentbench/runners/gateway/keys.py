@@ -1,4 +1,4 @@
-"""Find the keys that a client sends, wherever its dialect has them."""
+"""Find the API keys of a request, in headers and query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl
 
 NO_KEY = "none"
-"""The key of a gateway that asks for none: at a run's own socket nobody else can be."""
+"""The key of a gateway that requires none: only the run's agent can reach its socket."""
 
 RUN_HEADER = "x-agentbench-run"
 """Names the run by its token, for clients whose key and URL are set once for all runs."""
@@ -27,6 +27,6 @@ def list_keys(headers: Mapping[str, str], query: str) -> Iterator[str]:
 
 
 def name_path(path: str, token: str | None) -> str:
-    """Return a path as traces and errors have it: short, and without the run's token."""
+    """Return a path for traces and errors: shortened, and without the run's token."""
     bare = path if token is None else path.removeprefix(f"/r/{token}")
     return bare[:_MOST_OF_A_PATH] or "/"

@@ -1,4 +1,4 @@
-"""Listen on this machine's loopback for the agents of all runs of a session that have no socket of their own."""
+"""Listen on loopback for the agents of all runs of a session, except those with a socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOST = "127.0.0.1"
 _TOKEN_BYTES = 18
 _MOST_CONNECTIONS, _MOST_OF_A_RUN = 1024, 32
 _MOST_WITHOUT_RUN = 64
-"""Connections that have not sent a token of a run that is under way; each of them is closed after seconds."""
+"""Maximum connections that have not sent the token of a running run. Each is closed after seconds."""
 
 _SHARED_CLIENT = (
     "this client has the address or key of another run: it was made once and is used by several runs. Send "
@@ -39,13 +39,15 @@ _SHARED_CLIENT = (
 
 
 class Listener:
-    """One TCP listener; requests name their run by its token, in the path or as a key.
+    """One TCP listener for all runs. Requests name their run by its token, in the path or as a key.
 
-    Made in any thread: the socket takes connections from then on, and `loop` answers them.
+    It may be created in any thread. The socket accepts connections from then on, and `loop` answers them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Listen from now on. Raises OSError."""
+        """Bind the socket. Raises OSError."""
+        # Threads of runs add and remove gateways, the loop reads them: single operations of a dict are atomic. A run
+        # that has ended keeps its digest with None, so that a late request gets the reason.
         self._gateways: dict[bytes, Gateway | None] = {}
         self._secret = os.urandom(32)
         self._open: Counter[bytes] = Counter()
@@ -53,37 +55,37 @@ class Listener:
         bound = socket.create_server((_HOST, 0))
         self._callers = Callers(bound.getsockname()[1])
         self.url = f"http://{_HOST}:{bound.getsockname()[1]}"
-        # Nobody waits for it: until it has started, the kernel keeps connections waiting.
+        # Not awaited, because any thread may be the caller: the kernel queues connections until the server starts
         self._starting: Future[None] = asyncio.run_coroutine_threadsafe(self._server.start(bound), loop)
 
     def add(self, gateway: Gateway) -> str:
-        """Return the token by which requests reach the gateway from now on, which is its key."""
+        """Register a gateway. Return its new token, which is also its key."""
         gateway.key = secrets.token_urlsafe(_TOKEN_BYTES)
         self._gateways[self._digest(gateway.key)] = gateway
         return gateway.key
 
     def remove(self, token: str) -> None:
-        """Let the token's run be over: what still comes with it is told so."""
+        """End the token's run. Later requests with the token are refused with the reason."""
         self._gateways[self._digest(token)] = None
 
     async def close(self) -> None:
-        """End what is being answered, and listen no more."""
+        """Cancel requests in flight and stop listening."""
         self._callers.close()
         await asyncio.wrap_future(self._starting)
         await self._server.close()
 
     def _find(self, tokens: Iterable[str]) -> bytes | None:
-        """Return the digest of the first token that is or was a run's."""
-        return next((each for each in map(self._digest, tokens) if each in self._gateways), None)
+        """Return the digest of the first token that belongs or belonged to a run."""
+        return next((digest for digest in map(self._digest, tokens) if digest in self._gateways), None)
 
     def _note_fault(self, fault: str) -> None:
-        # Whose connection it was is not known
-        for gateway in self._gateways.values():
+        # The run of the connection is unknown, so all runs note the fault. A copy, because threads add runs
+        for gateway in list(self._gateways.values()):
             if gateway is not None:
                 gateway.fault = fault
 
     def _digest(self, token: str) -> bytes:
-        # What is looked up is a keyed hash: the time that takes tells nothing of other runs' tokens.
+        # A keyed hash is looked up, so the duration of the look-up reveals nothing about other runs' tokens.
         return blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +101,7 @@ class Listener:
             await _refuse(route, 401, "invalid_token", "no run has this token")(scope, receive, send)
             return
         gateway = self._gateways[digest]
-        # A run that is named with the request itself is meant, whatever task sends it
+        # A run that the request itself names has precedence over the run of the sending task.
         caller = None if is_named else self._callers.take(scope["client"])
         if caller is not None and (gateway is None or gateway.run is not caller) and not caller.asking.ended:
             caller.asking.shared += 1
@@ -114,7 +116,7 @@ class Listener:
 
     @contextlib.asynccontextmanager
     async def _counted(self, digest: bytes) -> AsyncIterator[None]:
-        """Count a connection of a run. Raises ConnectionError where it has too many, which closes it."""
+        """Count a connection of a run. Raises ConnectionError if the run has too many, which closes the connection."""
         if self._open[digest] >= _MOST_OF_A_RUN:
             raise ConnectionAbortedError("too many connections of one run")
         self._open[digest] += 1

@@ -1,4 +1,4 @@
-"""Open the gateway of a run whose agent is in this process, or a subprocess of it."""
+"""Open the gateway of a run whose agent is in this process or in a subprocess."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class ListenedGateway:
 
     @property
     def outage(self) -> BaseException | None:
-        """Return why nothing more is asked, None where more may be."""
+        """Return the reason why no further request is allowed, or None."""
         return self.gateway.outage
 
     @property
     def fault(self) -> str | None:
-        """Return what went wrong in the gateway itself since it was opened."""
+        """Return the error of the gateway itself since it was opened, or None."""
         return self.gateway.fault
 
     def find_end(self, *, answered: bool) -> RunEnd | None:
-        """Return how the run ended by what was asked. Raises as the gateway's own does."""
+        """Return how the run ended according to its requests. Raises as `Gateway.find_end` does."""
         return self.gateway.find_end(answered=answered)
 
     def close(self) -> None:
-        """Ask the run's model nothing more. On the event loop."""
+        """Refuse all further requests. On the event loop."""
         self._opened.close()
 
 
 def listen_for(gateway: Gateway, model: Model, listener: Listener) -> ListenedGateway:
-    """Return the gateway with its address at the listener; when its model may be asked is its owner's to say."""
+    """Return the gateway with its address at the listener. The caller begins its turns."""
     opened = ExitStack()
     token = listener.add(gateway)
     opened.callback(listener.remove, token)
@@ -51,7 +51,7 @@ def listen_for(gateway: Gateway, model: Model, listener: Listener) -> ListenedGa
 
 
 def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
-    """Return the gateway of a run that has a model, which may be asked from now on. In any thread."""
+    """Open the gateway of a run with a model, and begin its only turn. In any thread."""
     case, client, model = context.case, context.client, context.model
     assert client is not None
     assert model is not None
@@ -64,7 +64,7 @@ def open_gateway(context: RunContext, listener: Listener) -> ListenedGateway:
         settings.request_parameters,
         context.over_budget,
         GatewayPolicy(translates=settings.translates or not context.strict),
-        "gateway_partial",  # nothing keeps the agent from asking elsewhere
+        "gateway_partial",  # nothing prevents the agent from calling models elsewhere
         context.variables,
     )
     texts = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]

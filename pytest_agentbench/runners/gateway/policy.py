@@ -1,4 +1,4 @@
-"""Define what a gateway knows of the agent that asks it."""
+"""Properties of agents that a gateway has to know."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Where = Literal["any", "system", "user", "assistant", "tool"]
 
 
 class Volatile(NamedTuple):
-    """Name what an agent writes that is another one in each run, and what stands for it where requests are compared.
+    """A pattern of text that differs in each run, and its replacement when requests are compared.
 
-    `where` is the role of the messages that have it, `any` stands for all of the request.
+    `where` is the role of the messages that contain it; `any` stands for the whole request.
     """
 
     where: Where
@@ -26,29 +26,36 @@ class Volatile(NamedTuple):
 
 
 class Helper(NamedTuple):
-    """A request of the agent's own, such as for a title, told by its system text; `reply` is the answer of a script."""
+    """An internal request of an agent, such as for a title, and its canned reply. Its system text matches the
+    pattern.
+    """
 
     system_matches: re.Pattern[str]
     reply: str
 
 
 def call_as_made(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-    """Return the tool of a call and its arguments, as the model made it."""
+    """Return the name and the arguments of a call, unchanged."""
     return call.name, call.arguments
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayPolicy:
-    """Hold an agent's peculiarities. The defaults are those of a program that has none.
+    """Peculiarities of an agent. The defaults suit a program without any.
 
-    It asks in `dialects`, where it says so. `names` are further names of the run's model; with `pin: rewrite` any
-    name stands for it. `server_tools` says what becomes of tools that a provider would run; they pass only where
-    the whole request does. `volatile` is what cassettes do not compare. `internal` begins user messages that are
-    the agent's own and no words of the case. `helpers` get canned replies from scripts. `is_error(content, tool)`
-    tells results of tools that failed, `unwrap(call)` the tool that a call is for and its arguments. An outage is
-    told with the status `outage_status`: one that the agent does not ask again after. Requests go as they are to an
-    endpoint that speaks their dialect, unless `passes` says otherwise, and are translated for any other, unless
-    `translates` does.
+    Fields:
+
+    - `names`: further names of the run's model. With `pin: rewrite` every name is accepted.
+    - `dialects`: the APIs that the agent uses; empty: all.
+    - `server_tools`: what happens to tools that a provider would run. They pass only if the whole request does.
+    - `volatile`: texts that cassettes ignore when they compare requests.
+    - `internal`: prefixes of user messages that the agent writes, so they contain no words of the case.
+    - `helpers`: internal requests with canned replies, for scripted models.
+    - `is_error(content, tool)`: whether a tool's result is an error.
+    - `unwrap(call)`: the tool that a call is for, and its arguments.
+    - `outage_status`: HTTP status after an outage. The agent must not retry after it.
+    - `passes`: whether requests are forwarded unchanged to an endpoint that serves their API.
+    - `translates`: whether requests are translated for other endpoints.
     """
 
     names: tuple[str, ...] = ()
@@ -65,7 +72,7 @@ class GatewayPolicy:
     translates: bool = True
 
     def make_alike(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the request, in the form of Chat Completions, as it is compared with those of other runs."""
+        """Return the request, in the form of Chat Completions, without texts that differ in each run."""
         for where, pattern, stands_for in self.volatile:
             settle = partial(pattern.sub, stands_for)
             if where == "any":

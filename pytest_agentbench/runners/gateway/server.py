@@ -1,4 +1,4 @@
-"""Serve an ASGI app to clients that may mean harm."""
+"""Serve an ASGI app to clients that may be hostile."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _BACKLOG = 128
 _MOST_CONNECTIONS = 32
-"""How many a run has open at a time; those beyond wait in the kernel, so that none takes the others' open files."""
+"""Maximum open connections of a run. Further ones wait in the kernel, so that no run uses up the open files."""
 
 _HEAD_SECONDS = 5.0
-"""Seconds from the start of a connection to the end of its request's head, or until its run is known."""
+"""Maximum seconds from the start of a connection to the end of its request's head, or until its run is known."""
 
 _PRESSED_SECONDS = 1.0
-"""The same if others wait, and as many connections as may have no run yet are open."""
+"""The same limit while other clients wait and the maximum of connections without a run is open."""
 
 _RETRY_SECONDS = 0.1
 """Seconds between two attempts to accept a connection, after an error of the system."""
@@ -36,14 +36,14 @@ _RETRY_SECONDS = 0.1
 _logger = logging.getLogger(__name__)
 
 Tell = Callable[[str], None]
-"""Gets what went wrong in the server itself: its clients may have failed by it."""
+"""Callback for an error of the server itself, which may have failed its clients."""
 
 
 @contextlib.asynccontextmanager
 async def listening(app: ASGIApp, path: Path, tell: Tell = lambda fault: None) -> AsyncIterator[None]:
-    """Serve `app` at `path`, to every user, inside the block. The socket's file stays.
+    """Serve `app` at `path` for every user inside the block. The socket's file stays.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if the socket cannot be created.
     """
     server = Server(app, _MOST_CONNECTIONS, tell=tell)
     await server.start(_bind(path))
@@ -54,36 +54,39 @@ async def listening(app: ASGIApp, path: Path, tell: Tell = lambda fault: None) -
 
 
 class Server:
-    """An ASGI app behind a socket, with at most so many connections at a time; others wait in the kernel.
+    """An ASGI app behind a socket, with at most `connections` at a time; others wait in the kernel.
 
-    A connection is one request. It is closed if its head does not come within seconds. With `strangers` the app has to
-    `admit` each connection, and so many may be open that it has not.
+    A connection is one request. It is closed if its head does not arrive within seconds. With `strangers` the app has
+    to `admit` each connection, and at most `strangers` connections may be open that it has not admitted.
     """
 
-    # Not uvicorn, which has no limit for the time that a body takes, and whose parser takes so long for each chunk that
-    # a client which sends single bytes holds up the loop, and with it all other runs, for seconds. Not asyncio's own
-    # Server, which accepts without limit, and for a second nothing at all where there are too many open files.
+    # Not uvicorn: it has no time limit for a body, and its parser is so slow for each chunk that a client
+    # which sends single bytes blocks the loop, and so all other runs, for seconds. Not asyncio's Server: it
+    # accepts without limit, and accepts nothing for a second after an error for too many open files.
 
     def __init__(
         self, app: ASGIApp, connections: int, strangers: int | None = None, *, tell: Tell = lambda fault: None
     ) -> None:
         self._app, self._connections, self._strangers, self._tell = app, connections, strangers, tell
+        # All state belongs to the event loop. Each connection has one task: it is in `_answering` until it ends, in
+        # `_waiting` with the timer of its head until it is admitted, and in `_dropped` from its cancellation to its
+        # end, because its connection is open until then. `_room` is set whenever one of these shrinks.
         self._answering: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
-        self._dropped: set[asyncio.Task[None]] = set()  # their connections are open until the tasks have ended
+        self._dropped: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._bound: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     async def start(self, bound: socket.socket) -> None:
-        """Listen at a socket that is bound already."""
+        """Listen at a bound socket."""
         bound.listen(_BACKLOG)
         bound.setblocking(False)
         self._bound = bound
         self._accepting = asyncio.create_task(self._accept(bound))
 
     async def close(self) -> None:
-        """Close all connections; what is still being answered is cancelled and has ended."""
+        """Close all connections. Requests in flight are cancelled, and have ended on return."""
         if self._accepting is not None:
             await settled([self._accepting])
         await settled(list(self._answering))
@@ -91,14 +94,14 @@ class Server:
             self._bound.close()
 
     def admit(self) -> None:
-        """Let the connection that the current task answers be open for as long as its request takes."""
+        """End the time limit of the current task's connection: its request's head and run are known."""
         task = asyncio.current_task()
         if task is not None and (timer := self._waiting.pop(task, None)) is not None:
             timer.cancel()
             self._room.set()
 
     async def _accept(self, bound: socket.socket) -> None:
-        """Accept connections, whatever happens to any of them."""
+        """Accept connections until cancelled. A failed connection does not stop the loop."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -107,13 +110,13 @@ class Server:
             except ConnectionError:  # the client has gone
                 continue
             except Exception as error:
-                # Too many open files, as a rule: those of connections without a run are the first to go
+                # Usually too many open files: connections without a run are closed first
                 self._tell(f"accepting a connection failed: {error}")
                 _logger.warning("accepting a connection failed", exc_info=error)
                 self._drop_oldest()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            # A task of our own: those that asyncio makes of a coroutine callback cannot be waited for at the end.
+            # An explicit task, because `close` cannot await the tasks that asyncio makes of coroutine callbacks
             task = asyncio.create_task(self._answer(accepted))
             self._waiting[task] = loop.call_later(_HEAD_SECONDS, task.cancel)
             self._answering.add(task)
@@ -127,16 +130,16 @@ class Server:
             pressed = self._strangers is not None and unknown >= self._strangers
             if not pressed and len(self._answering) < self._connections:
                 return
-            left: float | None = None
+            seconds: float | None = None
             if pressed and not self._dropped:
-                # Others wait: the oldest connection without a run goes, once it has had the time to send a head
-                left = next(iter(self._waiting.values())).when() - _HEAD_SECONDS + _PRESSED_SECONDS - loop.time()
-                if left <= 0:
+                # New clients wait: close the oldest connection without a run once it has had time to send a head
+                seconds = next(iter(self._waiting.values())).when() - _HEAD_SECONDS + _PRESSED_SECONDS - loop.time()
+                if seconds <= 0:
                     self._drop_oldest()
                     continue
             self._room.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(seconds):
                     await self._room.wait()
 
     def _drop_oldest(self) -> None:
@@ -146,7 +149,8 @@ class Server:
             task.cancel()
 
     def _forget(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
-        accepted.close()  # here, for a task that is cancelled before its first step closes nothing
+        # Here and not in the task: a task that is cancelled before its first step closes nothing
+        accepted.close()
         self._answering.discard(task)
         self._dropped.discard(task)
         if (timer := self._waiting.pop(task, None)) is not None:
@@ -165,7 +169,7 @@ class Server:
                 await self._respond(exchange)
                 await exchange.close()
             finally:
-                # Closing would wait for a client that reads nothing.
+                # close() would wait for ever for a client that reads nothing
                 transport.abort()
 
     async def _respond(self, exchange: Exchange) -> None:
@@ -206,8 +210,9 @@ async def _accept_one(bound: socket.socket) -> socket.socket:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Return a socket at `path`, however long that is: the kernel takes 107 bytes, so it is named below its open
-    folder.
+    """Return a socket bound to `path`.
+
+    The kernel limits the path to 107 bytes, so it is bound relative to its open folder below /proc/self/fd.
     """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

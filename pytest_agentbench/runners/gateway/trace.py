@@ -1,4 +1,4 @@
-"""Read an agent's requests and replies: its tool calls and results, and the case's own words."""
+"""Find tool calls, their results and the case's texts in an agent's requests and replies."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from pytest_agentbench.runners.gateway.policy import GatewayPolicy
 Messages = Sequence[Mapping[str, Any]]
 
 _MOST_LOOKED_AT = 200
-"""How far back histories and replies are compared: what an agent sends may be made to take long."""
+"""Maximum messages and replies that are compared, because an agent may send a history that takes long."""
 
 _MOST_RESULTS = 64 * 2**20
-"""Characters of the results in one trace. Those of a file that was read whole are some 50,000 with most agents."""
+"""Maximum characters of results in one trace. With most agents the result of a whole file has about 50,000."""
 
 
 def restore_case_words(
     messages: Messages, turns: Sequence[str], internal: tuple[str, ...] = ()
 ) -> list[Mapping[str, Any]]:
-    """Return the messages for a scripted model, which knows a conversation by the case's words.
+    """Return the messages for a scripted model, which recognises a conversation by the case's words.
 
-    A user message that holds the text of one of `turns` becomes that text, the others are left out. Where none holds
-    one, as in a sub-agent's conversation, all stay as they are. Messages that begin with an `internal` hold none.
+    A user message that contains the text of one of `turns` becomes that text. Other user messages are left out. If no
+    message contains one, as in a sub-agent's conversation, all stay unchanged. Messages that begin with one of
+    `internal` do not count.
     """
     result: list[Mapping[str, Any]] = []
-    found_one = False
+    has_turn = False
     for message in messages:
         if message.get("role") == "user":
-            # Agents put the time and notes around the user's words, and a script's `matches` is about these alone.
+            # Agents add the time and notes to the user's text. A script's `matches` compares the user's text only.
             text = _find_turn(message, turns, internal)
             if text is None:
                 continue
-            found_one = True
+            has_turn = True
             message = {"role": "user", "content": text}
         result.append(message)
-    return result if found_one else list(messages)
+    return result if has_turn else list(messages)
 
 
 def _find_turn(message: Mapping[str, Any], turns: Sequence[str], internal: tuple[str, ...]) -> str | None:
-    """Return the longest text of a turn in the message; None where there is none, or the message is the agent's own."""
+    """Return the longest turn text in the message, or None if there is none or the agent wrote the message itself."""
     text = message_text(message)
     if text.startswith(internal):
         return None
-    # The longest: one turn's text may stand in another's.
+    # The longest, because one turn's text may contain another's.
     return max((turn for turn in turns if turn.strip() and turn.strip() in text), key=len, default=None)
 
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call as the model made it, `at` seconds into the run.
-
-    `call_id`, which no other has, and `tool` are what the trace calls it.
+    """A tool call as the model made it, `at` seconds into the run. `call_id` (unique) and `tool` are its names in
+    the trace.
     """
 
     sent_id: str
@@ -72,31 +72,31 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A reply with tool calls; `opening` is the first user message of the conversation that it continues."""
+    """A reply with tool calls. `opening` is the first user message of its conversation."""
 
     calls: tuple[_Call, ...]
     opening: str
 
     @property
     def is_open(self) -> bool:
-        """Return whether a call of it has no result yet."""
+        """Return whether one of the calls has no result yet."""
         return any(call.is_open for call in self.calls)
 
 
 @dataclass(slots=True)
 class _CallMessage:
-    """An assistant message of a request that has tool calls, each (id, name, arguments), and the results behind it."""
+    """An assistant message with tool calls, each (id, name, arguments), and the results that follow it."""
 
     calls: list[tuple[str, str, Any]]
     results: list[tuple[str, str]]
 
 
 class ToolTrace:
-    """Writer of the tool calls of replies, and the results that later requests show, into a trace, each once.
+    """Writer of tool calls and results into a trace, each once. Replies have the calls, later requests the results.
 
-    An agent sends its history with every request, may give the calls other ids there, shorten it, and have several
-    conversations at a time. So the history's messages with tool calls are matched with the replies, in the order of
-    both and from the end; where several replies have the same tools, by ids, arguments and the conversation's opening.
+    An agent sends its history with every request. It may change the ids of calls there, shorten the history, and have
+    several conversations at a time. So messages with tool calls are matched with replies in the order of both, from
+    the end. If several replies have the same tools, ids, arguments and the conversation's opening decide.
     """
 
     def __init__(self, trace: Recorder, policy: GatewayPolicy = GatewayPolicy()) -> None:  # noqa: B008 - frozen
@@ -107,9 +107,9 @@ class ToolTrace:
         self._room = _MOST_RESULTS
 
     def replied(self, messages: Messages, reply: ChatReply, conversation: int | None = None) -> None:
-        """Note the calls of a reply to these messages, and the text that it has beside them.
+        """Add the tool calls and the text of a reply to the trace.
 
-        `conversation` is the number of the one that they belong to, None for the main one.
+        `conversation` is the number of the conversation, or None for the main one.
         """
         if not reply.tool_calls:
             return
@@ -127,31 +127,31 @@ class ToolTrace:
         self._replies.append(_Reply(tuple(calls), _find_opening(messages)))
 
     def requested(self, messages: Messages, failed: str | None = None) -> None:
-        """Note the results in these messages of calls that had none yet; `failed` begins those of tools that failed."""
+        """Add the results in these messages to the trace, for calls without a result. Errors begin with `failed`."""
         end, opening = len(self._replies), _find_opening(messages)
-        found: list[tuple[_Call, str]] = []
+        results: list[tuple[_Call, str]] = []
         for asked in itertools.islice(_call_messages(messages), _MOST_LOOKED_AT):
-            # Every request sends the whole history: looking ends where no call before it still lacks its result.
+            # Every request repeats the whole history, so the search ends once all earlier calls have results.
             if not any(reply.is_open for reply in self._replies[max(0, end - _MOST_LOOKED_AT) : end]):
                 break
             place = self._place(asked, opening, end)
             if place is not None:
                 end = place
-                # Found from the end, written in the order of what happened.
-                found[:0] = _take_results(asked, self._replies[place])
-        for call, content in found:
+                # Results are found from the end and written in order of time.
+                results[:0] = _take_results(asked, self._replies[place])
+        for call, content in results:
             marked = failed is not None and content.startswith(failed)
             self._trace.tool_result(
                 call.call_id,
                 call.tool,
                 self._shorten(content.removeprefix(failed) if failed is not None else content),
                 is_error=marked or self._policy.is_error(content, call.name),
-                # As observed here: the agent's own work between two requests is in it
+                # Observed between two requests, so it includes the agent's own work
                 duration_seconds=self._trace.seconds - call.at,
             )
 
     def _place(self, asked: _CallMessage, opening: str, end: int) -> int | None:
-        """Return where the reply is, of those before `end`, that the message shows; None where it shows none."""
+        """Return the index, below `end`, of the reply that the message repeats, or None."""
         ids, names, arguments = (list(column) for column in zip(*asked.calls, strict=True))
         best: tuple[bool, bool, bool] | None = None
         at = None
@@ -162,7 +162,7 @@ class ToolTrace:
             same_ids = [call.sent_id for call in reply.calls] == ids
             same_arguments = [call.arguments for call in reply.calls] == arguments
             likeness = (same_ids, same_arguments, reply.opening == opening)
-            # Where neither ids nor arguments are the same, only a reply that still waits can be meant.
+            # Without equal ids or arguments, only a reply whose results are missing can match
             if (same_ids or same_arguments or reply.is_open) and (best is None or likeness > best):
                 best, at = likeness, place
             if likeness == (True, True, True):
@@ -170,14 +170,14 @@ class ToolTrace:
         return at
 
     def _shorten(self, content: str) -> str:
-        """Return what there is room for in the trace."""
+        """Return the part of a result that the trace has room for."""
         shown = content[: self._room]
         self._room -= len(shown)
         return shown if len(shown) == len(content) else f"{shown}[{len(content) - len(shown):,} more characters]"
 
     def _unique_id(self, call_id: str) -> str:
-        """Return the id, with a number behind it where an earlier call has it."""
-        # Some models count their calls anew in every reply: `call_0` is no id for a whole run.
+        """Return the id, with a number appended if an earlier call has the same id."""
+        # Some models number their calls from 0 in every reply, so `call_0` is not unique in a run
         candidate, number = call_id, 1
         while candidate in self._ids:
             number += 1
@@ -202,7 +202,7 @@ def _call_messages(messages: Messages) -> Iterator[_CallMessage]:
 
 
 def _parse_call(call: object) -> tuple[str, str, Any] | None:
-    """Return the id, name and arguments of a call in a request; None where it is no call of a function."""
+    """Return the id, name and arguments of a function call in a request, or None for anything else."""
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         return None
@@ -210,25 +210,28 @@ def _parse_call(call: object) -> tuple[str, str, Any] | None:
 
 
 def _take_results(asked: _CallMessage, reply: _Reply) -> list[tuple[_Call, str]]:
-    """Return the calls of the reply that had no result, with those that the message has: by its ids, else in order."""
+    """Return the reply's calls without a result, each with its result in the message: matched by id, else in order."""
     waiting = {number: call_id for number, (call_id, _, _) in enumerate(asked.calls)}
-    found = {}
+    contents = {}
     for result_id, content in asked.results:
         number = next((number for number, call_id in waiting.items() if call_id == result_id), None)
         if number is None:
             number = next(iter(waiting), None)
         if number is not None:
             del waiting[number]
-            found[number] = content
-    new = [(reply.calls[number], content) for number, content in sorted(found.items()) if reply.calls[number].is_open]
+            contents[number] = content
+    new = [
+        (reply.calls[number], content) for number, content in sorted(contents.items()) if reply.calls[number].is_open
+    ]
     for call, _ in new:
         call.is_open = False
     return new
 
 
 def _parse_arguments(arguments: object) -> Any:
-    """Return the arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest
-    deep.
+    """Return the arguments parsed as JSON, so that spaces do not matter.
+
+    Arguments that are not JSON, or nest too deeply, are returned unchanged.
     """
     try:
         read = json.loads(arguments) if isinstance(arguments, str) else arguments
