@@ -1,4 +1,4 @@
-"""The `agentbench` command: what needs no pytest session.
+"""The `agentbench` command, for work that needs no pytest session.
 
 Others use: commands, dataset_guesses, dataset_text, doctor_needs, list, merging, output, places, schema, servers
 """
@@ -100,7 +100,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Named:
-    """Stand for the parser of a command that is only named in the help: an ArgumentParser takes 0.3 ms to make."""
+    """Stands for the parser of a command that the help only lists. Making an ArgumentParser takes 0.3 ms."""
 
     def __init__(self, **_: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""`python -m pytest_agentbench.cli`, where the script is not on the path."""
+"""`python -m pytest_agentbench.cli`, for environments whose scripts are not on the path."""
 
 import sys
 

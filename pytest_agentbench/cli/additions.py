@@ -1,4 +1,4 @@
-"""What a session's conftest files and plugins may add to what is built in, told by their text: none is imported."""
+"""Names that conftest files and plugins of a session may add, found by reading their text. Nothing is imported."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
     if args.names == ["all"]:
-        # What nobody has seen to work, or may only be built by who agreed to its terms, is named by hand
+        # Agents without a verified version, and those whose terms the user must accept, are built only by
+        # name.
         adapters = [adapter for adapter in _every_adapter(root) if adapter.program.verified is not None]
     else:
         adapters = [find_adapter(name, root) for name in args.names]

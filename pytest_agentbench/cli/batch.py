@@ -73,7 +73,9 @@ def _describe(job: Job) -> str:
 
 
 def _find_model(job: Job, cases: Path) -> Model:
-    """Return the model that the job is of. Its own entry says where its key goes, the job alone could be anybody's."""
+    """Return the model of the job. Its entry in models.yaml decides where the key is sent; a job file could be
+    forged.
+    """
     from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import DEFAULT_BASE_URL, missing_key, resolve_model

@@ -61,7 +61,7 @@ _IDS = {
     "evaluation_profiles": "evaluation_profile_id",
 }
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
-"""A profile under which a case may name any program: those of a container are its image's own."""
+"""A profile under which a case may name any program, because programs of a container belong to its image."""
 
 
 class Checker:
@@ -147,9 +147,9 @@ class Checker:
             self._refuse(error)
 
     def _list_files(self, path: Path, near_misses: list[str]) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Yield files with their kinds; None is a file of questions or tasks, or a commands.json.
+        """Yield files with their kinds. None is a file of questions or tasks, or a commands.json.
 
-        Add a sentence to `near_misses` for each file that is almost a dataset and that nobody named.
+        Add a sentence to `near_misses` for each file that is almost a dataset.
         """
         if path.is_dir():
             yield from find_config_files(path)

@@ -122,7 +122,7 @@ def ask_with_letters(questions: Values, answers: Values) -> bool:
 
 
 def doubt_numbering(answers: Values, columns: Mapping[str, Values], choices: Choices) -> str | None:
-    """Return why numbers among the answers may not be places from 0 in the list of choices; None where they may."""
+    """Return why numbers among the answers may not count from 0 in the list of choices, or None if they can."""
     places: dict[int, int] = {}
     letters = 0
     options = {at: _list_options(columns, choices, at) for at in answers}

@@ -13,7 +13,7 @@ INNER = ("text", "value", "stem", "content", "body", "spans")
 """Names inside of the object that is the question or the answer."""
 
 ROLES = ("role", "from")
-"""Keys that say who speaks in a turn of a conversation."""
+"""Keys that name the speaker of a turn in a conversation."""
 
 _DEPTH = 4
 _MOST_FIELDS = 500
@@ -21,9 +21,9 @@ _MOST_TURNS = 8
 
 
 def list_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
-    """Return all fields down to a depth of 4 that a dotted path can name. Null is no value.
+    """Return all fields down to a depth of 4 that a dotted path can name. Null counts as no value.
 
-    Of a list these are those of its first element, of a conversation those of its first 8 turns.
+    A list contributes the fields of its first element, a conversation those of its first 8 turns.
     """
     columns: dict[str, Values] = {}
     for at, row in enumerate(rows):
@@ -68,7 +68,7 @@ def list_unused(
     named: set[str] = set()
     for path, values in columns.items():
         below = any(path.startswith(f"{other}.") for other in (*roots, *named))
-        # Who speaks is told by the place of a turn.
+        # The place of a turn already names its speaker.
         speaks = path.rpartition(".")[2] in ROLES and path.rpartition(".")[0] in above
         if path not in roots | above and not below and not speaks:
             named.add(path)
@@ -95,10 +95,10 @@ def _walk_leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, ob
         yield path, value
     inner: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):
-        # A name with a dot could not be told from a path, so no descriptor can name it.
+        # A name with a dot looks like a path, so no descriptor can name the field.
         inner = [(key, each) for key, each in value.items() if key.strip() and "." not in key]
     elif isinstance(value, list) and value:
-        # Of a list the first stands for all; turns of a conversation differ by place.
+        # The first element stands for a whole list; turns of a conversation differ by place.
         inner = [(str(at), each) for at, each in enumerate(value[: _MOST_TURNS if _is_turn(value[0]) else 1])]
     if depth:
         for key, each in inner:
@@ -122,7 +122,9 @@ _CONTENTS = ("content", "value", "text")
 
 
 class Exchange(NamedTuple):
-    """The fields of the first turns: what the user says, the reply, and the system message before it."""
+    """The fields of the first turns of a conversation: the user's message, the reply, and the system message before
+    them.
+    """
 
     conversation: str
     question: str
@@ -132,7 +134,7 @@ class Exchange(NamedTuple):
 
 
 def find_first_exchange(columns: Mapping[str, Values], count: int) -> Exchange | None:
-    """Return the first turns of rows whose conversations begin alike; None where they do not."""
+    """Return the first turns of the rows' conversations, or None if the conversations begin differently."""
     for conversation, place in _find_turns(columns, count, _USER):
         question = _find_content(columns, count, conversation, place, _USER)
         if question is not None:
@@ -158,7 +160,7 @@ def _find_turns(columns: Mapping[str, Values], count: int, speakers: frozenset[s
 def _find_content(
     columns: Mapping[str, Values], count: int, conversation: str, place: int, speakers: frozenset[str]
 ) -> str | None:
-    """Return the field with the text of a turn, where one of the speakers says it in all rows."""
+    """Return the field with the text of a turn, or None unless the same speaker has it in all rows."""
     turn = f"{conversation}.{place}"
     if not any(_are_speakers(columns.get(f"{turn}.{key}", {}), count, speakers) for key in ROLES):
         return None

@@ -1,4 +1,4 @@
-"""Commands by name: the package's own and those of packs, each imported once it is chosen."""
+"""Commands by name: those of the package and those of packs. A command's module is imported once it is chosen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Command(namedtuple("Command", ("summary", "module"))):
     __slots__ = ()
 
     def load(self) -> Any:
-        """Return what has the command's `add_parser` and `run`."""
+        """Return the module or object with the command's `add_parser` and `run`."""
         module, _, name = self.module.partition(":")
         return getattr(import_module(module), name) if name else import_module(module)
 
@@ -37,7 +37,9 @@ class Parts(namedtuple("Parts", ("add_parser", "run"))):
 
 
 def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
-    """Return our own commands and those of packs (entry points `command NAME`, of a group `command GROUP NAME`)."""
+    """Return the package's commands and those of packs (entry points `command NAME`, in a group `command GROUP
+    NAME`).
+    """
     prefix = f"{group} " if group else ""
     names = sorted(name for name in extension_names("command") if name.startswith(prefix))
     added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
@@ -53,7 +55,7 @@ def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Comm
 def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, Command]) -> None:
     """Add the commands of `group` with their summaries.
 
-    A module may add commands of its own command, such as `NAME extract`: that is what `args.chosen` says then.
+    A module may add commands below its own, such as `NAME extract`. `args.chosen` is then the whole of it.
     """
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True, parser_class=_ChosenParser)
     for name, command in commands.items():
@@ -67,7 +69,7 @@ def run_chosen(commands: Mapping[str, Command], args: argparse.Namespace) -> int
 
 
 class _ChosenParser(argparse.ArgumentParser):
-    """Stand for a command. Its module, which has the options, is imported once it is chosen."""
+    """Stands for a command. The command's module, which has the options, is imported once the command is chosen."""
 
     def __init__(self, *, group: str, word: str, command: Command, **settings: Any) -> None:
         super().__init__(**settings)

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_min_completion(report: dict[str, Any]) -> float:
-    """Return what the session of a report was to reach, where it was gated."""
+    """Return the minimum completion of a gated session, None without a gate."""
     from pytest_agentbench.reports.gate import MIN_COMPLETION
 
     wanted: float | None = report["session"]["gate"]["min_completion"]

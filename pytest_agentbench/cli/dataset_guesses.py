@@ -1,4 +1,4 @@
-"""Guess what the fields of unknown rows are for."""
+"""Guess the purpose of each field of unknown rows."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ ID = (
 )
 CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
 BESIDE = ("body", "background", "scenario", "premise", "preamble", "text")
-"""Names of a text that is what a question is about only at the top of a row next to that question."""
+"""Names of a text that a question is about, if the text stands at the top of a row, next to the question."""
 LIKELY = ("content", "ctx", "sentence", "statement", "claim", "premise")
 """Names of a question for rows in which no field has a usual name."""
 SOLUTION = (
     *("steps", "rationale", "explanation", "exp", "reasoning", "cot", "chainofthought", "thought", "thoughts", "proof"),
     *("derivation", "workings", "solution", "solutions", "canonicalsolution", "code", "equation", "formula", "hint"),
 )
-"""Names of what leads to the answer, which no agent is shown."""
+"""Names of the way to the answer, which no agent is shown."""
 TAGS = ("tags", "tag", "keywords")
 SPLIT = ("split", "fold", "subset", "set", "partition")
 GROUPS = (
@@ -69,7 +69,7 @@ _NEVER_ASKED = frozenset({*ID, *SOLUTION, "prediction", "predictions", "role", "
 _SPLITS = {"test": 0, "validation": 1, "val": 1, "valid": 1, "dev": 1, "eval": 1, "train": 2, "training": 2}
 _MOST_GROUPS = 4
 _MOSTLY = 0.8
-# A few answers of another kind are mistakes of the data: they do not change what it is.
+# A few answers of another type are errors of the data and do not change the guess.
 _NEARLY_ALL = 0.95
 _LONG_ANSWER = 5
 # Chinese and Japanese set no blanks: two signs are about a word.
@@ -83,7 +83,7 @@ _FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\s
 
 
 class GuessedField(NamedTuple):
-    """A field, and why it may be the wrong one; None where that is clear."""
+    """A field with the reason why it may be the wrong one, or None if the guess is certain."""
 
     field: str
     doubt: str | None = None
@@ -108,7 +108,7 @@ class DatasetGuess:
     splits: tuple[str, ...] = ()
     """The splits seen, those to evaluate on first."""
     context: str | None = None
-    """The text that the question is about, or the system message of a conversation: told before it."""
+    """The text that the question is about, or the system message of a conversation. It precedes the question."""
     input: str | None = None
     """The text that an instruction is to be applied to."""
     unshown: str | None = None
@@ -120,11 +120,11 @@ class DatasetGuess:
     answers_are: str = "short"
     """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
     numbering: Numbering | None = None
-    """What the answers are, if they are numbers that stand for choices."""
+    """The meaning of answers that are numbers of choices."""
 
     @property
     def parts(self) -> dict[str, GuessedField]:
-        """Return what was found, by the names that a descriptor's `fields` have."""
+        """Return the guessed fields by their names in a descriptor's `fields`."""
         found = {
             "question": self.question,
             "answer": self.answer,
@@ -144,7 +144,7 @@ class DatasetGuess:
 
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
-    """Guess what the rows' fields are for; None where no field holds a text that could be asked."""
+    """Guess the purpose of the rows' fields. Return None if no field holds texts that could be questions."""
     columns, count = list_columns(rows), len(rows)
     exchange = find_first_exchange(columns, count)
     choices = find_choices(columns, count)
@@ -159,7 +159,7 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     answer, chosen, choices = _guess_choice(columns, answer, choices, {question.field})
     if answer is not None and choices is None:
         chosen = ask_with_letters(columns[question.field], columns[answer.field])
-    # In this order: what was found for one purpose is not offered for the next.
+    # The order matters: a field that has a purpose is not offered for the next one.
     taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
     kind = "short"
     if answer is not None:
@@ -194,9 +194,9 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
 
 
 def with_numbering(guess: DatasetGuess, rows: Iterable[Mapping[str, Any]]) -> DatasetGuess:
-    """Return the guess with what all rows say of answers that are numbers and stand for choices.
+    """Return the guess with the meaning of numbered answers, decided from all rows.
 
-    The rows are read only if the guess has such answers.
+    The rows are read only if answers are numbers of choices.
     """
     choices, answer = guess.choices, guess.answer
     if guess.answers_are != "choice" or choices is None or choices.lettered or answer is None:
@@ -276,7 +276,8 @@ def _guess_answer(
 def _find_several(columns: Mapping[str, Values], answer: GuessedField) -> GuessedField:
     """Return the field with all right answers of a row, if it has several; else the answer as it is."""
     parent, _, name = answer.field.rpartition(".")
-    # SQuAD and its kin list every accepted answer, some as objects; TriviaQA has them beside the usual one.
+    # SQuAD and similar sets list every accepted answer, some as objects; TriviaQA lists them next to the
+    # usual one.
     for path, field in ((parent, parent), (parent.rpartition(".")[0], f"{parent.rpartition('.')[0]}.*.{name}")):
         lists = columns.get(path, {}).values() if answer.field.startswith(f"{path}.0") else ()
         if lists and all(isinstance(value, list) and value for value in lists) and max(map(len, lists)) > 1:
@@ -290,9 +291,9 @@ def _find_several(columns: Mapping[str, Values], answer: GuessedField) -> Guesse
 def _guess_choice(
     columns: Mapping[str, Values], answer: GuessedField | None, choices: Choices | None, taken: Collection[str]
 ) -> tuple[GuessedField | None, bool, Choices | None]:
-    """Return the field that says which choice is right, whether there is one, and how the choices are read.
+    """Return the field that names the right choice, whether there is one, and how the choices are read.
 
-    A letter says it for lettered choices; what else may say it needs them in a list.
+    A letter is enough for lettered choices. Other answers need the choices in a list.
     """
     if choices is None or choices.shuffled:
         return answer, choices is not None, choices
@@ -323,7 +324,7 @@ def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str])
         return scalars and len(set(map(str, values.values()))) == count
 
     own = find_named_field(columns, ID, identifies, taken)
-    # Named all the same, with its doubt: it is what people would look for.
+    # Guessed in spite of the doubt, because people look for this field first.
     if own is None and "id" in columns:
         return GuessedField("id", "its values repeat or are missing; rows with the same id are errors")
     return None if own is None else GuessedField(own)
@@ -355,7 +356,7 @@ def _sort_splits(values: Values) -> tuple[str, ...]:
 def _guess_context(
     columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]
 ) -> str | None:
-    """Return a text that each row has beside its question."""
+    """Return a text that each row has next to its question."""
 
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
@@ -398,7 +399,8 @@ def _guess_groups(columns: Mapping[str, Values], taken: Collection[str]) -> tupl
             continue
         filled = [value for value in values.values() if value != ""]
         known = normalize_name(name) in GROUPS
-        # Numbers group only where the name says so: other fields of few numbers are scores or years.
+        # Numbers are groups only if the field has a name of groups: other fields with few numbers are scores
+        # or years.
         short = all(isinstance(each, str | int if known else str) and len(str(each)) <= 40 for each in filled)
         distinct = {str(value).strip() for value in filled} - {""}
         if short and 2 <= len(distinct) <= 20 and 2 * len(distinct) <= len(filled):

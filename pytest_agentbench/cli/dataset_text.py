@@ -1,4 +1,4 @@
-"""Write the guess of what the fields of rows are for as a `dataset.yaml` with comments."""
+"""Write a guess of the fields of rows as a `dataset.yaml` with comments."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Block = tuple[str, Any, Sequence[str]]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumper for people: lists are indented, and printable texts of several lines stand as they are."""
+    """Dumper for people: lists are indented, and printable texts of several lines are block scalars."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Blocks where they keep the text: people edit this file.
+    # Block scalars, unless they change the text: people edit this file.
     style = "|" if "\n" in text else None
     if not all(map(str.isprintable, text.split("\n"))):
         style = '"'  # the other styles lose line breaks such as U+0085
@@ -140,9 +140,9 @@ def _explain_choices(choices: Choices) -> Iterator[str]:
 
 
 def _write_prompt(guess: DatasetGuess) -> str | None:
-    """Return context, question, input, choices and how to reply; None where the question is all.
+    """Return a prompt of context, question, input, choices and reply format, or None if the question is enough.
 
-    A list is shown as A., B., ...
+    A list of choices becomes A., B., ...
     """
     fields = [field for field in (guess.context, "question", guess.input) if field is not None]
     blocks = [f"{{{{ {field} }}}}" for field in fields]

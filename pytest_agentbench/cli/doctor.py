@@ -1,4 +1,4 @@
-"""`agentbench doctor [PATH]`: what works on this machine of what the cases need, and what to do about the rest."""
+"""`agentbench doctor [PATH]`: report whether this machine has what the cases need, and how to add the rest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what it finds. Values of keys are never shown."""
+    """Print the findings and return the exit status. Values of keys are never shown."""
     import asyncio
 
     if args.model is not None:

@@ -1,4 +1,4 @@
-"""What works on this machine of what the cases below a path need."""
+"""Examination of this machine for the cases below a path."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _SHOWN = 3
 async def examine(
     path: Path, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None = None
 ) -> list[Finding]:
-    """Return everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
+    """Return all findings for the cases below a path. Raises ConfigError for profiles that cannot be read.
 
-    Nothing that a file names is started or asked, unless `announce` takes the list of what is about to be.
+    With `announce`, which gets the list of planned actions first, endpoints are asked and programs of files are
+    started.
     """
     roots = session_roots([path])
     root = roots.around(path)
@@ -43,7 +44,7 @@ async def examine(
         root = roots.main
     run_profiles = _read_run_profiles(root, profile)
     evaluation_profiles = _read_evaluation_profiles(root, profile)
-    # Without pytest: what conftest files and their hooks add is not known here.
+    # Built without pytest, so additions of conftest files are missing.
     registry, workspaces = build_registry(), Workspaces()
     found, models, live = cases_below(path, roots), Models(root, evaluation_profiles), announce is not None
     sandboxes = Sandboxes(workspaces, starts_engines=False)
@@ -51,7 +52,7 @@ async def examine(
         needs = await _find_needs(found, run_profiles, root, sandboxes, registry)
         if announce is not None:
             announce([*list_sandbox_actions(run_profiles, needs), *models.actions()])
-            # Anew with engines: which of them work decides what cases would get.
+            # Built again with engines, because the engines that work decide about the sandboxes of cases.
             sandboxes = Sandboxes(workspaces)
             needs = await _find_needs(found, run_profiles, root, sandboxes, registry)
         hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
@@ -92,7 +93,7 @@ def _read_evaluation_profiles(root: ConfigRoot, name: str | None) -> list[Evalua
     try:
         return [root.evaluation_profile(name)]
     except ConfigError:
-        # One name stands for both kinds of profile, and a root may have only run profiles.
+        # One name covers both kinds of profile, and a root may have only run profiles.
         if not _list_profile_files(root, "evaluation_profiles"):
             return []
         raise
@@ -155,13 +156,13 @@ def _report_places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Fin
 
 
 def _find_write_problem(output: Path) -> str | None:
-    """Return why no file can be made below the folder, or where it would be made; None where one can."""
+    """Return why no file can be written below the folder, or below its nearest existing parent; None if one can."""
     folder = output.absolute()
-    # A session makes missing folders; what counts is the first that is there.
+    # A session makes missing folders, so the nearest existing one decides.
     while not folder.exists():
         folder = folder.parent
     try:
-        # Tried and not computed: root, ACLs and read-only mounts make permission bits say little.
+        # Write a file instead of reading permission bits, which ignore root, ACLs and read-only mounts.
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:

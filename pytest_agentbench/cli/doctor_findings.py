@@ -1,4 +1,4 @@
-"""Findings of `agentbench doctor` on models, MCP servers and sandboxes, tried as sessions use them, where one may."""
+"""Findings of `agentbench doctor` on models, MCP servers and sandboxes, each tried the way a session uses it."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Models:
                 self._refused.append(
                     Finding(_MODELS, _name_model(name, needed=needed), False, str(error), needed=needed)
                 )
-        # One request for each endpoint and key, however many models it has.
+        # One request for each endpoint and key, for any number of models.
         self._asked = {_locate_endpoint(model): model for model in self._found if _can_be_asked(model)}
 
     def actions(self) -> Iterator[str]:
-        """Yield what `live` sends."""
+        """Yield a description of each request that `examine(live=True)` sends."""
         for base_url, variable in self._asked:
             key = f"with the key in {variable}" if variable is not None else "without a key"
             yield f"GET {strip_credentials(base_url)}/models {key}"
@@ -107,7 +107,7 @@ def _name_model(model_id: str, *, needed: bool) -> str:
 
 
 async def _ask_endpoint(model: Model) -> tuple[bool, str]:
-    """Return whether the endpoint answers `GET /models`, and what it answers."""
+    """Return whether the endpoint answers `GET /models`, with a description of its answer."""
     import httpx2
 
     from pytest_agentbench.bounded.replies import MAX_LISTING, bounded_replies
@@ -144,13 +144,13 @@ _SERVERS = "MCP servers"
 
 
 def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
-    """Yield each server once: those of a profile, then those that the cases declare or name."""
+    """Yield a finding for each server: first those of profiles, then those that cases declare or name."""
     found: dict[str, Finding] = {}
     for profile in profiles:
         for name, server in profile.mcp_servers.items():
             label = f"{profile.run_profile_id}/{name}"
             found[label] = _examine_server(label, name, server, root, profile)
-        # Cases below one servers.yaml name the same servers: the first finding stands for all.
+        # Cases below one servers.yaml name the same servers, so the first finding of a name is enough.
         for case in cases:
             for finding in _examine_case(case, root, profile):
                 found.setdefault(finding.name, finding)
@@ -158,7 +158,7 @@ def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[
 
 
 def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
-    """Yield the servers that the case has under the profile, beside the profile's own."""
+    """Yield findings for the servers of the case under the profile, without the profile's own."""
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     for name, server in own.items():
         yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
@@ -178,7 +178,7 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
 
 
 def _list_named_servers(case: Case, profile: RunProfile) -> set[str]:
-    """Return the servers of the case by name, as far as its file says."""
+    """Return the names of the servers that the case's file lists."""
     offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, ())}
     return {*case.mcp_servers, *offered}
 
@@ -186,7 +186,7 @@ def _list_named_servers(case: Case, profile: RunProfile) -> set[str]:
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:
     if (refused := server_refusal(name, server, root, profile)) is not None:
         return Finding(_SERVERS, label, False, refused, needed=True)
-    # A server by URL is somebody else's: asking it could cost, or tell of us.
+    # A server by URL belongs to somebody else. A request could cost money and reveals the user.
     if server.command is None:
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
     sandbox = server.sandbox or profile.sandbox
@@ -207,7 +207,7 @@ _TRIAL = ("/bin/sh", "-c", "echo works")
 
 
 def list_sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
-    """Yield what `live` starts that files name."""
+    """Yield a description of each program that `examine_sandboxes(live=True)` starts and that a file names."""
     for cli in _list_engines(profiles):
         yield f"run `{cli} version`, the container engine of a run profile"
     if docker_problem() is None:
@@ -218,11 +218,10 @@ def list_sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs])
 async def examine_sandboxes(
     profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool, live: bool
 ) -> list[Finding]:
-    """Return what works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the
-    latter.
+    """Return findings for docker, bubblewrap, added sandboxes and each profile's choice.
 
-    Images are looked for and never pulled here; those that cases build are not built. Programs and images that files
-    name are started only where this is `live`.
+    `hooks`: Python hooks of the cases need bubblewrap. Images are neither pulled nor built. Programs and images that
+    files name are started only if `live`.
     """
     every = {spec for need in needs for spec in need.sandboxes}
     wanted = {spec for spec in every if spec.cli is None}
@@ -316,7 +315,7 @@ def _isolation(provider: SandboxProvider) -> str:
 
 
 async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
-    """Return how long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
+    """Return how long a sandbox took to start and to run a command. Raises AgentbenchError if it failed."""
     # The whole start, as each run pays it.
     started = time.perf_counter()
     spec: SandboxSpec = sandboxes.spec(settings)
@@ -333,9 +332,9 @@ async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
 
 
 def _examine_choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
-    """Return what the profile gives a case that names nothing of its own.
+    """Return the sandbox that the profile chooses for a case without settings of its own.
 
-    Whether one needs it is told with the cases.
+    The findings on cases report whether a case needs it.
     """
     settings = profile.sandbox_settings
     name = f"profile {profile.run_profile_id}"

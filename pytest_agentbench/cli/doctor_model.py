@@ -1,4 +1,4 @@
-"""`agentbench doctor --model X --live`: probe one model at its endpoint, and write down what that teaches."""
+"""`agentbench doctor --model X --live`: probe one model at its endpoint, and store the settings that work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKS = {True: "ok", False: "no", None: "-"}
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask first, then probe; print each probe as it ends. Exit status 1 where the first or second one fails."""
+    """Ask for permission, run the probes and print each one as it ends. Return 1 if the first or second one fails."""
     from pytest_agentbench.cli.output import printable
     from pytest_agentbench.cli.places import require_existing, session_roots
     from pytest_agentbench.models.probes import (
@@ -82,7 +82,7 @@ def _read_parameters(root: ConfigRoot, profile: str | None, model: Model) -> Map
 
 
 def _ask_leave(plan: str, *, yes: bool) -> None:
-    """Raise ConfigError where nobody lets the model be asked."""
+    """Raise ConfigError unless the user permits the requests."""
     print(f"--live: {plan}", file=sys.stderr, flush=True)
     if yes:
         return
@@ -145,7 +145,7 @@ def write_settings(path: Path, model_id: str, settings: Mapping[str, Any]) -> No
     line, column = lines[problem.line - 1], problem.column - 1
     flow = "{" in line[:column]
     pieces = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]
-    # Before its id, where any entry has room: in braces with a comma, else on lines of their own
+    # Insert before `model_id`, which works in any entry: in braces with a comma, else on separate lines.
     new = "".join(f"{piece}, " if flow else f"{piece}\n{' ' * column}" for piece in pieces)
     lines[problem.line - 1] = line[:column] + new + line[column:]
     write_atomically(str(path.parent), path.name, "".join(lines).encode())

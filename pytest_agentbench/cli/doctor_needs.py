@@ -35,8 +35,9 @@ class Cases:
 class PackNeeds:
     """Needs of a pack on a machine: the seam `doctor NAME`.
 
-    `sandboxes(case, profile, sandboxes)` are those of its runs of a case, beside the one of the case's tools; it raises
-    UnavailableError where the case would be skipped. `engines(profile)` are programs that make its containers.
+    `sandboxes(case, profile, sandboxes)` returns the sandboxes that the pack's runs of a case use in addition to the
+    one of the case's tools. It raises UnavailableError if the case would be skipped. `engines(profile)` returns the
+    programs that make its containers.
     """
 
     sandboxes: Callable[[Case, RunProfile, Sandboxes], Iterable[SandboxSpec]] = lambda case, profile, sandboxes: ()
@@ -52,7 +53,7 @@ class Needs:
 
 
 def cases_below(path: Path, roots: SessionRoots) -> Cases:
-    """Return what can be read; `problems` holds the errors of the rest."""
+    """Return the cases below a path that can be read. `problems` holds the errors of the others."""
     found = Cases()
     try:
         paths = [*find_cases(path)] if path.is_dir() else [path]
@@ -63,7 +64,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
         root = roots.of(file)
         try:
             found.cases += _read_first_cases(file, root)
-        # Rows that only code of the project can tell are for sessions: nothing is run here.
+        # Rows that need code of the project are read by sessions only: nothing is run here.
         except CodeNotRun:
             continue
         except ConfigError as error:
@@ -76,7 +77,7 @@ def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
     if opened.is_remote:
         return  # nothing is downloaded to see what it needs
     rows = (row for row in opened.rows() if isinstance(row, SourceCase))
-    # A dataset of 100,000 rows needs what its first row does.
+    # All rows of a dataset need the same, so the first row of 100,000 is enough.
     for row in islice(rows, 1) if opened.alike else rows:
         yield row.make()
 
@@ -84,7 +85,7 @@ def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
 def find_needs(
     cases: Sequence[Case], profile: RunProfile, root: ConfigRoot, sandboxes: Sandboxes, registry: Registry
 ) -> Needs:
-    """Return what the cases need under the profile. Tools and runners of plugins are taken to work."""
+    """Return the needs of the cases under the profile. Tools and runners of plugins are assumed to work."""
     from pytest_agentbench.runners.agents.runs import ProgramRuns
 
     needs, programs = Needs(), ProgramRuns(sandboxes)
@@ -120,7 +121,7 @@ async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
 def _collect_needs(
     case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]
 ) -> None:
-    """Add the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
+    """Add the sandboxes of the case to `wanted`. Raises UnavailableError if the case would be skipped."""
     import asyncio
 
     from pytest_agentbench.runners.base import RunContext
@@ -145,7 +146,7 @@ def _collect_needs(
         fetch=make_web_fetch(profile.network, asyncio.to_thread),
         network=profile.network,
     )
-    # The same call that a run makes: it raises what would skip the case.
+    # A run makes the same call, which raises if the case has to be skipped.
     context.toolbox()
     if case.verify:
         sandbox()

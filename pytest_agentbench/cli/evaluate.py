@@ -186,7 +186,7 @@ def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
     from pytest_agentbench.errors import ConfigError
 
     descriptor = benchmark.dataset.descriptor if benchmark.dataset else None
-    # A list has no ids: whether it was made before or after shuffling cannot be told.
+    # A list has no ids, so it may be in the order before or after shuffling.
     if descriptor is not None and descriptor.shuffle_seed is not None:
         raise ConfigError(
             f"{predictions}: a list of predictions answers rows in file order, but the dataset has a shuffle_seed; "

@@ -19,10 +19,10 @@ _MISSING = "MISSING"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem at a place of a file, or a part of this machine and whether it works.
+    """A problem at a place of a file, or a part of this machine that works or does not.
 
-    `name` is the place `file:line:column` or the part's name. `works` is None if nothing was tried. `text` says what is
-    wrong and what to do. `needed`: cases cannot run without it. `untried`: only --live shows whether it works.
+    `name` is the place `file:line:column` or the part's name. `works` is None if nothing was tried. `text` describes
+    the problem with its remedy. `needed`: cases cannot run without it. `untried`: only --live tries it.
     """
 
     area: str
@@ -81,7 +81,7 @@ def _sorting_key(finding: Finding) -> tuple[bool, str, int, int, str]:
 
 
 def write_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the lines of the findings. Those of the machine have a heading for each area and an empty line after it."""
+    """Yield the lines of the findings. Areas other than files get a heading, and an empty line at their end."""
     for area, group in groupby(findings, key=lambda finding: finding.area):
         if area == FILES:
             yield from (finding.line for finding in group)

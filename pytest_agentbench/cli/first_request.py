@@ -44,7 +44,7 @@ _MAY_BE_KEY = re.compile(r"(?i)key|token|secret|signature|^sig$|^code$|auth|cook
 
 
 class Asked(NamedTuple):
-    """Hold what a session is told by its options: whose request, under which profile and suite."""
+    """Options of a session that decide a request: model, case, run profile and suite."""
 
     model: str
     case: str
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class FirstRequest:
-    """A request as it is sent, keys hidden. `origins` says of each field of the body where it comes from."""
+    """A request as the endpoint gets it, with hidden keys. `origins` maps each field of the body to its source."""
 
     method: str
     url: str
@@ -81,7 +81,7 @@ class FirstRequest:
 def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked) -> FirstRequest:
     """Return the first request of the run of a case below the paths.
 
-    Raises ConfigError where the case cannot be run or its first request is known to the run alone.
+    Raises ConfigError if the case cannot be run, or if only a run knows its first request.
     """
     registry = build_registry()
     found = _find_case(paths, roots, registry, asked)
@@ -247,7 +247,7 @@ def _show_request(request: httpx2.Request | None, model: Model, auth_header: str
 
 
 class _Layer(NamedTuple):
-    """A mapping of request fields: the file it stands in, and its place there."""
+    """A mapping of request fields with its file and its place in that file."""
 
     path: Path
     loc: Loc
@@ -255,7 +255,7 @@ class _Layer(NamedTuple):
 
 
 def _list_layers(found: _Found, model: Model) -> Iterator[_Layer]:
-    """Yield what the request's fields may come from, in the order in which it is merged."""
+    """Yield the layers of the request's fields in the order in which a session merges them."""
     models, suite, profile, case = found.root.models(), found.suite, found.profile, found.case
     for file in (models, suite):
         for each in () if file is None else file.models:
@@ -291,7 +291,7 @@ def _find_origins(
         for name, value in spread_extra_body(layer.fields).items():
             if value is None:
                 continue
-            # By what the endpoint calls it: `max_tokens` may be `max_completion_tokens` there
+            # Names of the endpoint: `max_tokens` may be `max_completion_tokens` there
             made = spelling.write(spelling.spell({**_NO_REQUEST, name: value})[0])
             spelled = {each for each in made if each not in bare or each == name or made[each] != bare[each]}
             loc = (*layer.loc, name) if name in layer.fields else (*layer.loc, EXTRA_BODY, name)
@@ -313,7 +313,7 @@ def _find_origins(
 
 
 def _origin_of_name(model: Model, layers: Sequence[_Layer]) -> str:
-    """Return where the endpoint's name for the model stands: where there is no entry, on the command line."""
+    """Return the source of the endpoint's name for the model: an entry of a file, else the command line."""
     for layer in reversed(layers):
         if layer.loc[:1] == ("models",) and len(layer.loc) > 1:
             entry = read_document(layer.path).data["models"][layer.loc[1]]
@@ -331,7 +331,7 @@ def _place(path: Path, loc: Loc) -> str:
 
 
 def _relate(origin: str) -> str:
-    """Return a place as a path from here, where it lies below."""
+    """Return a place as a path relative to the current folder, if the file lies below it."""
     path, colon, line = origin.rpartition(":")
     related = os.path.relpath(path) if colon and os.path.isabs(path) else path
     return f"{related if not related.startswith('..') else path}{colon}{line}"

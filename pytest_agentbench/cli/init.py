@@ -51,10 +51,10 @@ GitHub reads the workflows of a repository's own folder: move .github there, and
 
 
 def begin_project(folder: Path) -> None:
-    """Write the files and print what to do next. Raises ConfigError where one of them is there already."""
+    """Write the files and print the next steps. Raises ConfigError if one of the files exists already."""
     from pytest_agentbench.cli.schema import SCHEMAS
 
-    # All texts first: where one cannot be made, nothing is written.
+    # All texts are made first: if one fails, nothing is written.
     texts = _make_project_files(folder)
     _refuse_existing(folder, texts)
     try:
@@ -75,7 +75,7 @@ def begin_project(folder: Path) -> None:
 
 
 def _find_place_in_repository(folder: Path) -> Path | None:
-    """Return the folder as seen from that of the git repository around it; None where there is none, or it is that."""
+    """Return the folder relative to the enclosing git repository; None without one, or if the folder is its root."""
     here = folder.resolve()
     above = next((parent for parent in (here, *here.parents) if os.path.lexists(parent / ".git")), here)
     return None if above == here else here.relative_to(above)
@@ -106,9 +106,9 @@ def _make_project_files(folder: Path) -> dict[str, str]:
 
 
 def _write_requirement() -> str:
-    """Return how a project asks for this package: from where it was installed, which installers note (PEP 610).
+    """Return the requirement by which a project installs this package: the source that installers record (PEP 610).
 
-    By its name alone only where an index gave it: a name that nobody holds there is anybody's to register.
+    The bare name is used only if the package came from an index, where nobody else can register that name.
     """
     package = "pytest-agentbench"
     noted = distribution(package).read_text("direct_url.json")
@@ -135,7 +135,7 @@ _MOST_UNUSED = 10
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with what it can begin."""
+    """Add the command with its subcommands."""
     parser = subparsers.add_parser(
         "init",
         help="begin a project, or a dataset's descriptor",
@@ -157,7 +157,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Begin what is asked for and print what it says; without anything, print the help."""
+    """Run the chosen subcommand, or print the help without one."""
     if args.what is None:
         args.show_help()
     elif args.what == DATASET:
@@ -194,7 +194,7 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
 
 
 def _read_first_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the first objects of the file. Raises ConfigError where there is none."""
+    """Return the first objects of the file. Raises ConfigError if it has none."""
     from pytest_agentbench.bounded.json_files import BadItem, read_items
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.names import describe_expected_rows
@@ -225,7 +225,7 @@ def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
-    """Raise ConfigError where nothing could be a question, or the rows stand below a key."""
+    """Return a guess. Raises ConfigError if no field could be a question, or if the rows stand below a key."""
     from pytest_agentbench.cli.dataset_guesses import guess_dataset
     from pytest_agentbench.errors import ConfigError
 
@@ -236,7 +236,7 @@ def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
             f"they have {', '.join(map(repr, list(rows[0])[:10])) or 'no field'}"
         )
     key, _, inner = guess.question.field.partition(".")
-    # {"data": [...]}: what looks like one row is a file around all of them.
+    # {"data": [...]}: one object that looks like a row and holds all rows.
     if file.suffix == ".json" and len(rows) == 1 and inner.startswith("0."):
         raise ConfigError(
             f"{file}:1:1: found one object with rows below {key!r}, expected a list of rows or {{items: [...]}}; "
@@ -246,7 +246,7 @@ def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
 
 
 def _refuse_second(file: Path) -> None:
-    """Raise ConfigError where a descriptor lists the file already: with two, none would hold."""
+    """Raise ConfigError if a descriptor lists the file already: two descriptors of one file are an error."""
     from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.dataset import open_dataset
@@ -257,7 +257,7 @@ def _refuse_second(file: Path) -> None:
 
 
 def _choose_output(file: Path, given: Path | None) -> Path:
-    """Return where the descriptor goes. Raises ConfigError for what is there already, or could not be a descriptor."""
+    """Return the descriptor's path. Raises ConfigError if the path exists or cannot be a descriptor."""
     from pytest_agentbench.config.dataset_file import is_descriptor_name
     from pytest_agentbench.errors import ConfigError
 

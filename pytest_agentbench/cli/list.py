@@ -1,4 +1,4 @@
-"""`agentbench list [PATH ...]`: the cases, what runs them and what decides them."""
+"""`agentbench list [PATH ...]`: print the cases with their runners and their verdicts' sources."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) ->
 
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
-    """Yield the cases of files and folders. What cannot be loaded goes to `problems`."""
+    """Yield the cases of files and folders. Errors of files that cannot be loaded are added to `problems`."""
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.discovery import find_cases
@@ -124,7 +124,9 @@ def _make_row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """Return what can fail the case: checks, metrics with a threshold, a judge with a measure; thresholds of these."""
+    """Return what can fail the case: checks, metrics with a threshold, a judge with a measure; with their
+    thresholds.
+    """
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations

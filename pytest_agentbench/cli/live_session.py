@@ -36,9 +36,9 @@ class Answer:
 
 
 class LiveData:
-    """The sessions of an output folder, read as they go on. Safe to use from any thread.
+    """The sessions of an output folder, read while they run. Safe to use from any thread.
 
-    A session is named by its journal; None is the newest, whichever that is by then.
+    The name of a session is that of its journal; None means the newest one at the time of the call.
     """
 
     def __init__(self, output: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,11 +47,11 @@ class LiveData:
         self._sessions: dict[str, _Session] = {}
 
     def data(self, name: str | None) -> Answer | None:
-        """Return the page's data: `page_data`, and `live`; None where there is no session of that name.
+        """Return the page's data: `page_data` and `live`; None if there is no session of that name.
 
-        `live` has `state`, `text` (a line that says it), `planned`, `reported`, `made` (they wait for pytest's report
-        where it is more), `in_flight` (counts, null where unknown), `running` (names of the first runs under way) and
-        `sessions`, the newest first: `{href, text, shown}`.
+        `live` has `state`, `text` (a line that describes it), `planned`, `reported`, `made` (a larger number than
+        `reported` waits for pytest's report), `in_flight` (counts, null if unknown), `running` (names of the first runs
+        in flight) and `sessions`, the newest first: `{href, text, shown}`.
         """
         with self._lock:
             sessions = self._list_sessions()
@@ -61,9 +61,9 @@ class LiveData:
             return session.answer(self._clock(), [_make_link(each, each is session) for each in sessions])
 
     def detail(self, name: str | None, nodeid: str) -> Answer | None:
-        """Return the stored run and verdict of a reported run; None where there is no such session or run.
+        """Return the stored run and verdict of a reported run; None if there is no such session or run.
 
-        One that the page was told of is had without waiting for a report that is being made.
+        Runs that the page has listed are returned without waiting for a report in the making.
         """
         from pytest_agentbench.reports.html.details import run_detail
 
@@ -83,7 +83,7 @@ class LiveData:
         """Return the sessions that there are, the newest first, read up to now."""
         paths = {path.name.removesuffix(".journal"): path for path in journals(self._output)}
         known = self._sessions
-        # Each keeps its reader: a journal is read on from where it was, not anew.
+        # Readers are kept, so that a journal is read on from its last position.
         self._sessions = {name: known.get(name) or _Session(name, path, self._output) for name, path in paths.items()}
         return [session for session in self._sessions.values() if session.read()]
 
@@ -105,7 +105,7 @@ class _Session:
         self._next = 0.0
 
     def read(self) -> bool:
-        """Take what is new, and return whether there is anything to show."""
+        """Read the new lines of the journal. Return whether the session has data to show."""
         try:
             self.reader.read()
         except (OSError, ConfigError):  # gone since, or of another version
@@ -118,14 +118,15 @@ class _Session:
         key = (self.reader.taken, state, json.dumps(links))
         if self._made is not None:
             made, answer = self._made
-            # A change of state is shown at once, however dear the report is.
+            # A change of state is shown at once, even if the report is expensive.
             if made == key or (made[1] == state and now < self._next):
                 return answer
         begun = time.perf_counter()
         answer = _make_answer(
             _make_page(self.reader.report(), self._output, {**self._describe_live(state), "sessions": links})
         )
-        # By what it took: a report of 10,000 runs every two seconds would take a processor.
+        # The pause grows with the cost: a report of 10,000 runs every two seconds would use a whole
+        # processor.
         self._made, self._next = (key, answer), now + PATIENCE * (time.perf_counter() - begun)
         return answer
 
@@ -207,9 +208,9 @@ _SESSION_NAME = "[0-9A-Za-z-]{1,60}"
 
 
 def live_app(data: LiveData, page: bytes) -> ASGIApp:
-    """Return what serves GET / and /session/NAME/, and beside each `data.json` and `run.json?nodeid=`.
+    """Return the app that serves GET / and /session/NAME/, each with its `data.json` and `run.json?nodeid=`.
 
-    Nothing names a file.
+    No request can name a file.
     """
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
@@ -217,7 +218,7 @@ def live_app(data: LiveData, page: bytes) -> ASGIApp:
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route, Router
 
-    # Starlette's own takes any text without a slash; this one only what journals can be called.
+    # Starlette's convertor takes any text without a slash; this one only names of journals.
     class SessionName(StringConvertor):
         regex = _SESSION_NAME
 

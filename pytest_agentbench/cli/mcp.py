@@ -51,7 +51,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def print_tools(args: argparse.Namespace) -> int:
-    """Print what the servers offer. Values of keys are never shown."""
+    """Print the tools of the servers. Values of keys are never shown."""
     import asyncio
 
     from pytest_agentbench.cli.servers import declared_servers, is_servers_file, make_redactor, read_servers
@@ -65,7 +65,7 @@ def print_tools(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(redactor.value([_make_document(each) for each in asked]), indent=2, ensure_ascii=False))
     else:
-        # Redacted, for a server may repeat what it was started with.
+        # Redacted, because a server may repeat values that it was started with.
         for each in asked:
             for line in _write_state(each) if whole and not args.schemas else _write_tools(each, args.schemas):
                 print(redactor.text(line))
@@ -73,7 +73,7 @@ def print_tools(args: argparse.Namespace) -> int:
 
 
 async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[ListedServer]:
-    """Return the server of that name; all of them where it is None."""
+    """Return the server of that name, or all of them for None."""
     from pytest_agentbench.cli.servers import start_servers
 
     async with start_servers(declared, output) as servers:
@@ -116,7 +116,7 @@ def _count_tools(listing: Listing) -> str:
 def _list_parameters(tool: ServerTool) -> Iterator[str]:
     """Yield the names of a tool's arguments, those in brackets that may be left out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
-    # Servers send any JSON as a schema: what is none has no arguments to show.
+    # Servers send any JSON as a schema; only an object has arguments to show.
     for name in properties if isinstance(properties, dict) else ():
         yield name if isinstance(required, list) and name in required else f"[{name}]"
 
@@ -137,7 +137,7 @@ _USAGE = "expected SERVER TOOL or SERVER:TOOL, and then a JSON object with the a
 
 @dataclass(frozen=True, slots=True)
 class _CallResult:
-    """Result of a call: `text` as an agent would read it. `fit` says how its arguments fit the tool's schema."""
+    """Result of a call: `text` as an agent reads it. `fit` reports whether its arguments match the tool's schema."""
 
     text: str
     is_error: bool
@@ -165,7 +165,7 @@ def add_call_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def call_tool(args: argparse.Namespace) -> int:
-    """Print what the tool answers. Values of keys are never shown."""
+    """Print the tool's answer. Values of keys are never shown."""
     import asyncio
 
     from pytest_agentbench.cli.servers import declared_servers, make_redactor
@@ -217,7 +217,8 @@ async def _time_call(
             text, is_error = result.text, result.is_error
         except McpCallError as error:
             text, is_error = str(error), True
-        # Told and not enforced: whoever debugs a server wants to see what it does with wrong arguments.
+        # Reported and not enforced: somebody who debugs a server wants to see its reaction to wrong
+        # arguments.
         return _CallResult(text, is_error, _describe_fit(tool, arguments), time.perf_counter() - begun)
 
 

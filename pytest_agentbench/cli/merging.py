@@ -1,4 +1,4 @@
-"""The reports of shards, or of several sessions, as one: what they agree on, what they have together."""
+"""Merge the reports of shards, or of several sessions, into one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part:
 
     @property
     def session(self) -> dict[str, Any]:
-        """Return its facts; what later versions added may be missing."""
+        """Return the facts of the session; reports of older versions may lack some."""
         found: dict[str, Any] = self.report["session"]
         return found
 
@@ -56,18 +56,18 @@ class Part:
 
     @property
     def label(self) -> str:
-        """Return what it is called beside others."""
+        """Return a name that tells the part from the others."""
         return self.name if self.shard is None else f"shard {self.session['shard']}"
 
     @cached_property
     def selection(self) -> str | None:
-        """Return what the shards of one session share."""
+        """Return the hash of the selected cases, which is equal for the shards of one session."""
         found = self.session.get("selection")
         return None if found is None else found["sha256"]
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Return where its runs come among those of all shards."""
+        """Return the places of its runs among the runs of all shards."""
         found = self.session.get("selection")
         # The runs of a whole session are in order already.
         places: Sequence[int] = range(len(self.runs)) if found is None else found["places"]
@@ -86,10 +86,10 @@ def merge_reports(
     fail_under: float | None = None,
     min_completion: float | None = None,
 ) -> dict[str, Any]:
-    """Return the report over the runs of all `parts`, in the order that one session would have run them in.
+    """Return the report over the runs of all `parts`, in the order of a single session.
 
     `fail_under` and `min_completion` default to those of the parts. Raises ConfigError for a run that two parts have,
-    for shards that are missing unless `partial`, and for parts that were gated differently where none is given.
+    for shards that are missing unless `partial`, and for parts with different gates unless the arguments name one.
     """
     groups = _group_shards(parts)
     missing = [sentence for group in groups for sentence in _list_missing_shards(group)]
@@ -121,13 +121,13 @@ def _group_shards(parts: Sequence[Part]) -> list[list[Part]]:
     """Return the shards of each session together, whole sessions alone."""
     groups: dict[object, list[Part]] = defaultdict(list)
     for part in parts:
-        # By what was selected and not by folder: CI jobs lay their reports wherever they like.
+        # By the selection and not by folder, because CI jobs store their reports in any layout.
         groups[part.selection if part.shard is not None else id(part)].append(part)
     return list(groups.values())
 
 
 def _list_missing_shards(group: Sequence[Part]) -> Iterator[str]:
-    """Yield a sentence where a session's shards are not all there. Raises ConfigError where two are the same."""
+    """Yield a sentence for each missing shard of a session. Raises ConfigError if two parts are the same shard."""
     if group[0].shard is None:
         return
     if group[0].selection is None:
@@ -181,11 +181,11 @@ def _list_missing_runs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
-    """Yield a sentence where a session's shards were not made from the same case files and profiles, as far as they
-    say.
+    """Yield a sentence if a session's shards used different case files or profiles. Reports without hashes are
+    ignored.
     """
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
-    # Reports of older versions do not say it, which is no difference.
+    # Reports of older versions lack the hash, which is no difference.
     inputs.pop(None, None)
     if len(inputs) > 1:
         named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
@@ -193,7 +193,9 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
 
 
 def _sum_spent(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return what all sessions paid, None where one does not know, and the known parts as `at_least` if one has it."""
+    """Return the cost of all sessions: None if one is unknown. `at_least` sums the known costs if a part has that
+    field.
+    """
     spent = _sum_known([part.report["totals"].get("spent_usd") or {} for part in parts])
     all_known = [(spent_of(part.report["totals"]) or {}) for part in parts]
     if not any("at_least" in each for each in all_known):
@@ -208,9 +210,10 @@ def _sum_known(parts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = ()) -> list[str]:
-    """Return the sentences of all parts but those `without`; with the part's name where not all say it.
+    """Return the sentences of all parts except those in `without`. Sentences that not all parts have get the part's
+    name.
 
-    A warning that all say is still about each part alone where it has a figure: `2 runs were not started`.
+    A warning with a number, such as `2 runs were not started`, always gets it: the number is that of one part.
     """
     sayers: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
@@ -219,14 +222,14 @@ def _join_sentences(parts: Sequence[Part], key: str, without: Collection[str] = 
                 sayers[sentence].append(part)
     found: list[str] = []
     for sentence, by in sayers.items():
-        # Said once without a name it would read as the figure of the whole.
+        # Without a name it would look like the number of the whole session.
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
         found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
     return found
 
 
 def _join_uncollected(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return what could not be read, once: each shard collects everything."""
+    """Return the files that could not be read, once each: every shard collects all files."""
     found: list[dict[str, Any]] = []
     for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
         if problem not in found:
@@ -237,7 +240,7 @@ def _join_uncollected(parts: Sequence[Part]) -> list[dict[str, Any]]:
 def _find_agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:
     if given is not None:
         return given
-    # Gates that differ are no gate of the whole: whoever merges says which one counts.
+    # Different gates cannot be merged: the caller has to choose one.
     asked = {wanted: part.name for part in parts if (wanted := part.session["gate"][key]) is not None}
     if len(asked) > 1:
         found = ", ".join(f"{wanted:g} ({name})" for wanted, name in asked.items())
@@ -246,7 +249,7 @@ def _find_agreed(parts: Sequence[Part], key: str, given: float | None) -> float 
 
 
 def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int:
-    """Return as of one session: what a gate decides, and pytest itself where there is none."""
+    """Return the exit status of a single session: the gate's, or pytest's own without a gate."""
     statuses: list[int | None] = [part.session["exit_status"] for part in parts]
     # Interrupts and usage errors outrank a verdict: such a session did not finish.
     broken = [status for status in statuses if status is not None and status not in (_OK, _FAILED)]
@@ -294,7 +297,7 @@ def _join_names(parts: Sequence[Part], key: str) -> dict[str, str | None]:
 
 
 def read_report(path: Path) -> Part:
-    """Return a report.json with its name. Raises ConfigError for a file that is none of this version."""
+    """Return a report.json with its name. Raises ConfigError for other files and for reports of other versions."""
     from pytest_agentbench.reports.reading import read_report
 
     return Part(str(path), read_report(path))

@@ -1,4 +1,4 @@
-"""Decide from all rows of a dataset what the numbers are that answer its multiple-choice questions."""
+"""Decide from all rows of a dataset what numbers mean that answer its multiple-choice questions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pytest_agentbench.sources.items import MISSING
 
 
 class Numbering(NamedTuple):
-    """Decision what the numbers are, as `answer_is` of a dataset.yaml, and its reason."""
+    """Meaning of the numbers, as `answer_is` of a dataset.yaml, and its reason."""
 
     answer_is: str
     reason: str
 
 
 def decide_numbering(rows: Iterable[tuple[Any, Any]]) -> Numbering | None:
-    """Return what the answers are, given each row's answer and choices; None if they are no numbers or do not agree.
+    """Return the meaning of the answers, given each row's answer and choices; None if they are no numbers or ambiguous.
 
-    A single number that is no index from 0 decides: all of them are texts of choices then, else they count from 1.
-    Digits in quotes are texts of choices if all of them are.
+    One number that is no index from 0 is decisive: then all are texts of choices if they can be, else they count from
+    1. Digits in quotes are texts of choices if all of them are.
     """
     seen = _Seen()
     for answer, choices in rows:

@@ -34,9 +34,10 @@ class Obstacle:
 
 
 class Obstacles:
-    """The obstacles of a config root's cases, found by the functions that a session calls before it pays anything.
+    """The obstacles of a config root's cases, found by the functions that a session calls before it pays for a run.
 
-    A case has one if no run profile, or no evaluation profile, of the root allows it; a named profile stands alone.
+    A case has an obstacle if no run profile, or no evaluation profile, of the root allows it; a named profile stands
+    alone.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Output of commands: text of others on one line, summaries on standard output, what differs between JSON values."""
+"""Output of commands: text on one line, summaries on standard output, and differences between JSON values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CODES = {"bold": 1, "light": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 3
 
 
 class Standard:
-    """`reports.Terminal` on stdout. Marks show on a terminal, unless the environment says NO_COLOR."""
+    """`reports.Terminal` on stdout. Marks show on a terminal unless NO_COLOR is set."""
 
     verbosity = 0
     no_summary = False
@@ -40,7 +40,7 @@ class Standard:
         self.hasmarkup = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
-        """Write text that others follow in the same line; what the output cannot encode is escaped."""
+        """Write text without ending the line. Characters that the output cannot encode are escaped."""
         codes = ";".join(str(_CODES[mark]) for mark, on in markup.items() if on) if self.hasmarkup else ""
         encoding = sys.stdout.encoding or "ascii"
         shown = content.encode(encoding, "backslashreplace").decode(encoding)
@@ -52,7 +52,7 @@ class Standard:
         print()
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """Write a line of its own."""
+        """Write a line."""
         self.line(line, **markup)
 
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
@@ -75,7 +75,7 @@ _COMPARED = 400
 
 
 class Difference(NamedTuple):
-    """A field by its path (`messages[0].content`), and what either document has there."""
+    """A field by its path (`messages[0].content`) with its values in both documents."""
 
     path: str
     a: Any
@@ -83,7 +83,7 @@ class Difference(NamedTuple):
 
 
 def find_differences(a: Any, b: Any) -> Iterator[Difference]:
-    """Yield the parts that differ, in order of their names. Lists are compared between what both begin and end with."""
+    """Yield the differing parts in order of their names. Common beginnings and ends of lists are skipped."""
     # A stack and no recursion: stored documents nest as deep as an agent likes.
     waiting = [] if _are_same(a, b) else [Difference("", a, b)]
     while waiting:
@@ -114,7 +114,7 @@ def _compare_elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Differe
 
 
 def _find_unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
-    """Return where two sequences begin to differ, and where they stop doing so: in a and in b."""
+    """Return the index of the first difference of two sequences, and the ends of the differing parts in a and in b."""
     shortest = min(len(a), len(b))
     start = next((at for at in range(shortest) if not _are_same(a[at], b[at])), shortest)
     same = next((n for n in range(shortest - start) if not _are_same(a[-1 - n], b[-1 - n])), shortest - start)
@@ -122,7 +122,7 @@ def _find_unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
 
 
 def format_difference(difference: Difference) -> Iterator[str]:
-    """Yield the lines that tell a difference."""
+    """Yield the lines that describe a difference."""
     path, a, b = difference
     if b is ABSENT or a is ABSENT:
         yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_format_value(a if b is ABSENT else b)}"
@@ -137,7 +137,7 @@ def format_difference(difference: Difference) -> Iterator[str]:
 
 
 def _format_value(value: Any) -> str:
-    """Return JSON on one line, hashes and what is long cut short."""
+    """Return JSON on one line, with hashes and long texts cut."""
     if isinstance(value, str) and _HASH.fullmatch(value):
         return f"{value[:_HASH_SHOWN]}..."
     text = json.dumps(value, ensure_ascii=False)
@@ -164,7 +164,7 @@ def _diff_texts(a: str, b: str) -> Iterator[str]:
 def _format_group(old: list[str], new: list[str]) -> Iterator[str]:
     """Yield lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
     cut = 0
-    # A pair of long lines differs somewhere in its middle; of groups nobody can tell which belong together.
+    # A pair of long lines differs somewhere in the middle; in groups of lines no pairs are known.
     if len(old) == len(new) == 1 and max(len(old[0]), len(new[0])) > _WIDEST:
         cut = max(0, _find_unequal(old[0], new[0])[0] - _BEFORE)
     for sign, lines in (("-", old), ("+", new)):

@@ -14,12 +14,12 @@ from pytest_agentbench.errors import ConfigError
 def require_existing(paths: Iterable[Path]) -> list[Path]:
     """Return the paths, absolute.
 
-    :raises ConfigError: one does not exist, or lies where this user may not look.
+    :raises ConfigError: one does not exist, or this user may not enter its folder.
     """
     found = [path.absolute() for path in paths]
     for path in found:
         try:
-            # It raises where a folder above may not be entered.
+            # It raises if this user may not enter a folder above.
             is_there = path.exists()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be looked into: {error.strerror}") from error
@@ -41,7 +41,7 @@ def project_folder(path: Path) -> Path:
 
 
 def session_roots(paths: Sequence[Path]) -> SessionRoots:
-    """Return the configuration roots of a command that is given these paths: those of a pytest session of them."""
+    """Return the configuration roots that a pytest session of these paths would have."""
     from pytest_agentbench.sources.discovery import has_cases
 
     roots = decide_roots(paths, Path.cwd(), has_cases=has_cases)
@@ -53,6 +53,6 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
 
 
 def enclosing_root(path: Path) -> ConfigRoot:
-    """Return the config root of a file, or of what lies in a folder, that alone is given."""
+    """Return the config root of a file or folder, as if it was the only path of a command."""
     path = path.absolute()
     return session_roots([path]).around(path)

@@ -1,4 +1,4 @@
-"""`agentbench report`: what a stored session found, for people, for spreadsheets and for CI."""
+"""`agentbench report`: show the results of a stored session to people, in spreadsheets and in CI."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the report; write what is asked for, or print the summary."""
+    """Read the report. Write the files that options name, or print the summary without one."""
     if (problem := _find_problem(args)) is not None:
         print(f"agentbench report: {problem}", file=sys.stderr)
         return 2
@@ -96,11 +96,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the report of a report.json, a journal or an output folder, and the file that it is from.
+    """Return the report of a report.json, a journal or an output folder, and its file.
 
-    In a folder it is the last session's: where that wrote no report.json there (it was killed, or still runs), its
-    journal's. What follows from the runs is worked out anew, so that reports of older versions have all of it. Raises
-    ConfigError.
+    A folder gives the last session's report: its journal's if the session was killed or still runs. Figures that follow
+    from the runs are computed again, so that reports of older versions have all of them. Raises ConfigError.
     """
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal
@@ -112,7 +111,7 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
         return source, read_journal(source) if is_journal else complete_report(read_report(source), source)
     path = source / "report.json"
     found = read_report(path) if path.is_file() else None
-    # The newest journal: a killed session has no report.json, or an older session's lies there.
+    # The newest journal: a killed session has no report.json, or the file is that of an older session.
     for journal in journals(source)[:1]:
         try:
             told = read_journal(journal)
@@ -160,7 +159,7 @@ def _find_problem(args: argparse.Namespace) -> str | None:
 
 
 def _list_writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
-    """Return what writes the report to a path, by the option that asks for it."""
+    """Return the writers of the report's formats, by their options."""
     from pytest_agentbench.bounded.writing import write_text
     from pytest_agentbench.reports import export
     from pytest_agentbench.reports.charts import write_chart
@@ -193,7 +192,7 @@ def _tell_github(report: dict[str, Any], source: Path) -> None:
 def _find_root(source: Path, report: Mapping[str, Any]) -> Path:
     """Return pytest's root directory as far as it shows: the first from here or above the report with its cases."""
     here = Path.cwd()
-    # Node ids are relative to it; report.json does not say where it was, as it may be read elsewhere.
+    # Node ids are relative to rootdir, which report.json omits because it may be read on another machine.
     first = next((row["nodeid"].partition("::")[0] for row in report["runs"]), None)
     folders = [here, *here.parents, *source.resolve().parents]
     return here if first is None else next((folder for folder in folders if (folder / first).is_file()), here)

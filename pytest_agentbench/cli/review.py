@@ -1,4 +1,4 @@
-"""`agentbench review [REPORT.json]`: people say of judged runs whether they passed, blind to what judges said."""
+"""`agentbench review [REPORT.json]`: people label judged runs as passed or failed, without seeing judges' verdicts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask until nothing is left, the input ends or somebody says so."""
+    """Ask for labels until no run is unlabelled, the input ends or the annotator quits."""
     from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.cli.reviewing import Reviewer, require_plain, select_runs
     from pytest_agentbench.reports.human_agreement import read_labels
@@ -91,7 +91,7 @@ def _describe_begin(runs: list[Reviewable], todo: list[Reviewable], annotator: s
 
 
 def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
-    """Return what an annotator has said, by run."""
+    """Return an annotator's labels by run."""
     said: dict[str, list[Label]] = defaultdict(list)
     for label in labels:
         if label.annotator == annotator:
@@ -101,7 +101,8 @@ def _group_labels(annotator: str, labels: list[Label]) -> dict[str, list[Label]]
 
 def _has_said(run: Reviewable, said: Mapping[str, list[Label]]) -> bool:
     mine = said.get(run.row["run_id"], ())
-    # A label stands for the judges and the rubric that the run had then: with others it is asked for again.
+    # A label belongs to the judges and the rubric of its time: after a change of either the run is shown
+    # again.
     return all(any(label.is_of(judged) for label in mine) for judged in run.row["judged"])
 
 
@@ -123,7 +124,7 @@ def _parse_name(text: str) -> str:
 def _read_cases(paths: list[Path]) -> Iterator[Case]:
     """Yield the cases below the paths.
 
-    What cannot be read is told on stderr: the runs of the others can be reviewed.
+    Errors are printed on stderr: runs of the other cases can be reviewed.
     """
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing

@@ -1,4 +1,4 @@
-"""A run as an annotator sees it: the task, what it is measured by, what the agent did. No model, no verdict."""
+"""A run as an annotator sees it: the task, its criteria and the agent's actions, without model and verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_agentbench.records.run import MessageEvent, RunArtifact, ToolCallEve
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.terminal_text import visible_line as on_a_line
 
-# Characters shown at most; the middle of what is longer is left out.
+# Maximum characters shown; longer texts lose their middle.
 MAX_MESSAGE = 20_000
 MAX_ANSWER = 60_000
 MAX_EVENT = 2_000
@@ -28,7 +28,7 @@ _DIFF = {"+": {"green": True}, "-": {"red": True}, "@": {"cyan": True}}
 
 
 def render_run(case: Case, run: RunArtifact) -> Iterator[Line]:
-    """Yield the lines of a run. What others wrote is indented, and cannot steer the terminal."""
+    """Yield the lines of a run. Foreign text is indented and cannot control the terminal."""
     yield _fit_line(case.title).strip() or case.case_id, {"bold": True}
     yield from _render_task(case)
     yield from _render_measure(case)
@@ -98,7 +98,7 @@ def _render_expectations(kind: str, expectations: tuple[Expectation, ...]) -> It
 
 def _render_rubric(rubric: Rubric) -> Iterator[Line]:
     low, high = rubric.scale.min, rubric.scale.max
-    # Labels are from 0 to 10 whatever the rubric's scale, so that judges can be compared.
+    # Labels are from 0 to 10 on any rubric's scale, so that judges can be compared.
     if (low, high) != (0, 10):
         yield f"  on a scale of {low:g} to {high:g}; you answer from 0 to 10", _PLAIN
     for value, meaning in rubric.scale.anchors.items():
@@ -114,7 +114,7 @@ def _render_rubric(rubric: Rubric) -> Iterator[Line]:
 
 
 def _render_activity(case: Case, run: RunArtifact) -> Iterator[Line]:
-    """Yield what the agent did and said on the way; the answer itself comes last, elsewhere."""
+    """Yield the agent's steps and intermediate messages. The answer itself comes last, elsewhere."""
     events = [block for event in run.trace if (block := list(_render_event(event, case, run)))]
     if not events:
         return
@@ -133,7 +133,7 @@ def _render_event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[L
         yield f"  calls {_fit_line(event.name)}", {"bold": True}
         yield from _render_text(arguments or "", MAX_EVENT, "    ")
     elif isinstance(event, ToolResultEvent):
-        # Whose fault it was matters to whoever grades the agent.
+        # An annotator of the agent needs to know whether the tool or the agent failed.
         came = "  the tool itself broke:" if event.broken else "  an error came back:"
         yield (came, {"red": True}) if event.is_error else ("  result:", {"light": True})
         yield from _render_text(event.content, MAX_EVENT, "    ")
@@ -143,7 +143,7 @@ def _render_event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[L
 
 
 def _is_said_on_the_way(event: MessageEvent, case: Case, run: RunArtifact) -> bool:
-    # The task stands above; user messages are news only where a conversation went on.
+    # The task is shown above, so only later user messages are new.
     is_of_agent = event.role == "assistant" or (event.role == "user" and bool(case.turns))
     return is_of_agent and bool(event.content.strip()) and event.content != run.final_output
 

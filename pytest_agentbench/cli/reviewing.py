@@ -1,4 +1,4 @@
-"""Runs that people say of whether they passed: which ones, what is asked, where the labels go."""
+"""Review of judged runs by people: selection of runs, the questions, the file of labels."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _HELP = "p: it passed; f: it failed; s: skip it for now; q: end here, with all a
 
 
 def require_plain(path: Path) -> None:
-    """Raise ConfigError for what is no plain file of labels.
+    """Raise ConfigError unless the path is a plain file of labels, or does not exist.
 
-    A repository may bring a link: to a file of its reader's that a shell runs, to which names of its own are appended.
+    A repository may contain a link to a file that the reader's shell runs, and labels would be appended to it.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         what = "a link" if path.is_symlink() else "no file"
@@ -41,7 +41,7 @@ def require_plain(path: Path) -> None:
 
 
 class ReviewEnded(Exception):
-    """The input has ended, or the annotator said so."""
+    """The input has ended, or the annotator quit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,13 @@ class SelectedRuns:
 
 
 def select_runs(report: Mapping[str, Any], cases: Iterable[Case], *, sample: int | None, seed: int) -> SelectedRuns:
-    """Return the judged runs of a report, or `sample` of them, in an order that tells nothing and depends on `seed`
-    alone.
+    """Return the judged runs of a report, or `sample` of them, in an order that reveals nothing and depends only on
+    `seed`.
 
-    A run is left out where its case is not among `cases` as it was judged: people would measure it by another rubric
-    than the judge.
+    A run is left out if its case is not in `cases` with the rubric of the judge: people would use another rubric.
     """
     rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
-    # Drawn by hash and not at random: the same sample wherever and however often it is asked.
+    # Drawn by hash and not at random, so that every machine and call draws the same sample.
     drawn = sorted(rows.values(), key=lambda row: _rank_run(seed, row["run_id"]))[:sample]
     # By the rubric as it was judged: one that was edited since is another measure.
     by_rubric = {(case.case_id, rubric_hash(case)): case for case in cases}
@@ -88,7 +87,7 @@ def _rank_run(seed: int, run_id: str) -> bytes:
 
 
 def _load_stored(output: Path, row: Mapping[str, Any]) -> RunArtifact | None:
-    """Return the run of a row, None where it is not there or another one lies in its place."""
+    """Return the run of a row, or None if it is missing or its file holds another run."""
     if row["artifact"] is None:
         return None
     try:
@@ -109,7 +108,7 @@ class Reviewer:
         self.path, self.annotator, self.output, self.terminal = path, annotator, output, terminal
 
     def ask(self, runs: Sequence[Reviewable]) -> int:
-        """Return how many labels came of it. Raises ConfigError where the file cannot be written."""
+        """Show the runs and store the labels. Return their number. Raises ConfigError if the file cannot be written."""
         added = 0
         try:
             for number, each in enumerate(runs, start=1):
@@ -130,7 +129,7 @@ class Reviewer:
         return added
 
     def _ask_label(self, each: Reviewable) -> Label | None:
-        """Return the annotator's answers, None where the run is skipped."""
+        """Return the annotator's answers, None if the run is skipped."""
         verdict = self._ask_verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
         if verdict is None:
             return None
@@ -178,7 +177,7 @@ class Reviewer:
             self.terminal.write_line(f"found {said!a}, expected a number from 0 to 10")
 
     def _read_answer(self, prompt: str) -> str:
-        """Return what was typed. Raises ReviewEnded at the input's end."""
+        """Return the typed text. Raises ReviewEnded at the input's end."""
         self.terminal.write(prompt, flush=True)
         try:
             return input().strip()

@@ -15,7 +15,8 @@ SCHEMAS = ".schemas"
 
 
 def schema_line(kind: str, path: Path) -> str:
-    """Return the first line of the YAML file to be written at `path`; empty where the project keeps no such schema.
+    """Return the first line of a YAML file at `path`: a comment with its schema, empty if the project has no such
+    schema.
 
     `kind` is the schema's name: dataset, test_case, agent, ...
     """

@@ -27,9 +27,9 @@ _ANY_WIDTH = 10_000
 def scorecard(
     spec: MetricSpec, items: Sequence[BenchmarkItem], results: Sequence[EvaluationResult], summary: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the summary with intervals, pass rate, what is missing or failed, and the breakdown; None is unknown.
+    """Return the summary with intervals, pass rate, missing and failed items, and the breakdown; None is unknown.
 
-    `items` are those that count, `judged` those of them that have a score.
+    `items` counts all items of the score, `judged` those with a score.
     """
     scores = [[result.score] for result in results if result.score is not None]
     verdicts = [_decide_passed(result, spec.threshold) for result in results]
@@ -54,7 +54,7 @@ def scorecard(
 
 
 def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
-    """Print a scorecard. `counted` says that missing predictions count as 0."""
+    """Print a scorecard. `counted`: missing predictions count as 0."""
     from rich.console import Console
     from rich.text import Text
 
@@ -69,7 +69,9 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
 
 
 def _print_table(card: dict[str, Any]) -> None:
-    """Print all items and each group. What does not fit a terminal is left out, intervals first; names are folded."""
+    """Print all items and each group. Columns that do not fit a terminal are left out, intervals first; names are
+    folded.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -100,7 +102,7 @@ def list_first(texts: Sequence[str]) -> str:
 
 
 def _decide_passed(result: EvaluationResult, threshold: float | None) -> bool | None:
-    """Return whether a row passed: its own evaluator has the last word; what has no score did neither."""
+    """Return whether a row passed: by its evaluator, else by the threshold; None without a score."""
     if result.score is None or threshold is None:
         return None
     # A metric of a plugin may have a detail of this name that means something else.

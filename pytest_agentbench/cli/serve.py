@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
+    """Serve until interrupted. Exit status 2 if there is nothing to serve or the port is taken."""
     from pytest_agentbench.models.completions_http import scripted_app
     from pytest_agentbench.models.script_trees import ScriptTree
 
@@ -56,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | None:
-    """Return why a request is not this machine's own; None where it is.
+    """Return why a request comes from a foreign page, or None for a request of this machine.
 
-    A page of elsewhere whose name was made to point here says its own name as the host, one of another origin says
-    its origin. The port is anyone's: it may be forwarded.
+    A foreign page whose name resolves to this address sends its name as the host, a page of another origin its origin.
+    The port may be any, because it may be forwarded.
     """
     headers = dict(scope["headers"])
     host = headers.get(b"host", b"").lower()
@@ -112,7 +112,7 @@ def serve_app(app: ASGIApp, listener: socket.socket) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a listening socket, so that whoever reads the printed address can connect at once."""
+    """Return a listening socket, so that clients can connect as soon as the address is printed."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Or a server that was just stopped blocks its port for a minute.

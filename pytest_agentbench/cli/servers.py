@@ -43,7 +43,7 @@ _BELOW = ("*/", "*/*/")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredServers:
-    """Servers by name, and the sandbox of those that name none of their own.
+    """Servers by name, and the sandbox of servers without one of their own.
 
     `refused` and `notes`: see `config.client_servers`.
     """
@@ -56,7 +56,7 @@ class DeclaredServers:
     notes: tuple[str, ...] = ()
 
     def named(self, name: str) -> McpServer:
-        """Return the server of this name. Raises ConfigError where none is declared."""
+        """Return the server of this name. Raises ConfigError if none is declared."""
         if name not in self.servers:
             raise ConfigError(
                 f"found {name!r}, expected a server that is declared in a servers.yaml or commands.json, or in the run "
@@ -90,10 +90,9 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
-    """Return the servers that the current folder can name: those of its files and of those above it, and of a run
-    profile.
+    """Return the servers of the current folder's files, of the files above it, and of a run profile.
 
-    Where there are none, those of the one config root just below it.
+    If there are none, return those of the only config root just below the folder.
 
     :raises ConfigError: one of the files is wrong, or there are several roots.
     """
@@ -136,7 +135,9 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class ListedServer:
-    """A server with its tools, or why they are not to be had. `seconds` it took; None where they were known."""
+    """A server with its tools, or the problem that hides them. `seconds` is the time of listing, None from the
+    cache.
+    """
 
     name: str
     listing: Listing | None = None
@@ -145,7 +146,7 @@ class ListedServer:
 
 
 class StartedServers:
-    """Declared servers, each started when it is needed. What they list is kept for sessions of the output folder."""
+    """Declared servers, each started at first use. Their tool lists are stored for sessions of the output folder."""
 
     def __init__(self, declared: DeclaredServers, output: Path, sandboxes: Sandboxes) -> None:
         # A folder that a repository brings could lead elsewhere.
@@ -156,7 +157,7 @@ class StartedServers:
         self._connections: list[Connection] = []
 
     async def ask_all(self) -> list[ListedServer]:
-        """Return what every server says of itself now, in their order."""
+        """Return the current tools of every server, in order."""
         free = asyncio.Semaphore(_AT_ONCE)
 
         async def one(name: str) -> ListedServer:
@@ -167,9 +168,9 @@ class StartedServers:
         return [*await asyncio.gather(*map(one, self._declared.servers)), *refused]
 
     async def ask(self, name: str, *, refresh: bool = False) -> ListedServer:
-        """Return the tools of a server, with `refresh` as it lists them now.
+        """Return the tools of a server, from the cache unless `refresh`.
 
-        Raises ConfigError where it is not declared.
+        Raises ConfigError if the server is not declared.
         """
         server = self._declared.named(name)
         begun = time.perf_counter()
@@ -194,7 +195,7 @@ class StartedServers:
         return self._make_connection(name, server, self._find_spec(name, server))
 
     async def close(self) -> None:
-        """End what was started."""
+        """Stop all started servers."""
         await asyncio.gather(*(connection.close() for connection in self._connections))
         await self._running.stop()
 
@@ -211,7 +212,7 @@ class StartedServers:
             assert spec is not None
             return await launch_server(server, await self._running.get(spec), offline=lacks_network(spec))
 
-        # Kept, so that `close` ends it also where the first request fails.
+        # Stored before its first request, so that `close` stops it even if that fails.
         start = None if spec is None else launched
         connection = Connection(name, server, start, environ=os.environ, offline=lacks_network(spec))
         self._connections.append(connection)
@@ -233,9 +234,9 @@ async def start_servers(declared: DeclaredServers, output: Path) -> AsyncIterato
 
 
 def make_redactor(servers: Iterable[McpServer]) -> Redactor:
-    """Hide what they get from this process's environment, and their own variables that look like keys."""
+    """Return a redactor of the variables that servers get from this process, and of their own that look like keys."""
     known = list(servers)
     redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})
-    # Asked for by name, so they are secrets whatever they are called.
+    # Variables that a file asks for by name are secrets under any name.
     redactor.know(name for server in known for name in server.env_from)
     return redactor

@@ -32,9 +32,10 @@ _NAMED = 5
 def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
     """Return the run of this name with its path in the output folder.
 
-    Raises ConfigError where there is none or there are several.
+    A path is relative to the current folder or to the output folder; the path of a fingerprint_input.json names its
+    run.
 
-    A path is relative to the current folder or to the output folder; that of a fingerprint_input.json names its run.
+    Raises ConfigError if there is no such run, or more than one.
     """
     from pytest_agentbench.store.documents import load_run
     from pytest_agentbench.store.output_folder import RUN_LEVELS
@@ -49,7 +50,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
             f"found {name!r}, expected the path of a stored run, or {_FEWEST_DIGITS} or more digits of its run_id or "
             "fingerprint"
         )
-    # One more than is shown tells that there are more.
+    # One more than is printed, to know whether there are more.
     found = list(islice(_match_digits(contents, name), _NAMED + 1))
     if len(found) == 1:
         return found[0]
@@ -60,7 +61,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[str, RunArtifact]:
 
 
 def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[str, RunArtifact]]:
-    """Yield the runs whose run_id or fingerprint begins so. What cannot be read has neither."""
+    """Yield the runs whose run_id or fingerprint begins with the digits. Unreadable runs are skipped."""
     from pytest_agentbench.store.documents import load_run
 
     # The store writes JSON without blanks, so bytes can be looked for before anything is parsed.
@@ -85,7 +86,7 @@ path, or by at least 4 digits of its run_id or of its fingerprint, as report.jso
 
 
 def add_why_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options beside `--output`."""
+    """Add the options other than `--output`."""
     parser.add_argument("a", metavar="RUN_A", help="a stored run")
     parser.add_argument("b", metavar="RUN_B", help="another one")
 
@@ -128,7 +129,9 @@ def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterato
 
 
 def _read_fingerprint_input(contents: Contents, run: str) -> dict[str, Any]:
-    """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
+    """Return the input of a run's fingerprint with its run profile's settings: both decide whether the run is
+    reused.
+    """
     from pytest_agentbench.store.output_folder import PROFILE_FILE
 
     covered = _read_document(contents, f"{run.removesuffix('.json')}.fingerprint_input.json")
@@ -163,7 +166,7 @@ _AT_WORK = "a session is making runs there; prune when it has ended"
 
 
 def add_prune_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options beside `--output`."""
+    """Add the options other than `--output`."""
     parser.add_argument("--dry-run", action="store_true", help="name every file that would go, and remove none")
     parser.add_argument(
         "--unreadable",
@@ -232,7 +235,7 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Print problems as it finds them, then what it has looked at."""
+    """Print each problem as it is found, then a summary."""
     from pytest_agentbench.store.contents import Contents
     from pytest_agentbench.store.maintenance import Verification
 
@@ -250,7 +253,7 @@ reasons. Without CASE, the ids of all cases."""
 
 
 def add_show_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options beside `--output`."""
+    """Add the options other than `--output`."""
     parser.add_argument("case", metavar="CASE", nargs="?", help="the id of a case, or the folder that is named by it")
     parser.add_argument("--json", action="store_true", help="print the documents whole, a JSON object each run")
 
@@ -357,7 +360,7 @@ stderr and makes the exit status 1. With --files, write every document to its pl
 
 
 def add_export_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options beside `--output`."""
+    """Add the options other than `--output`."""
     parser.add_argument("-o", "--to", type=Path, metavar="FILE.jsonl", help="write to this file instead of stdout")
     parser.add_argument(
         "--files",

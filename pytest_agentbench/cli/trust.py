@@ -1,4 +1,4 @@
-"""`agentbench trust [PATH ...]`: what the user grants to folders of somebody else."""
+"""`agentbench trust [PATH ...]`: grant trust to folders of other authors, list and revoke grants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ACTING = (
     *("Dockerfile", "compose.yaml", "compose.yml"),
 )
 _ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
-"""The beginning of what messages say that this command does."""
+"""The beginning of advice in messages to run this command."""
 _FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
 _NAMES = ("models", "servers", "commands")
 
@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Grant, revoke and list, in this order; 1 where nothing was granted to a path, or nothing was to be revoked."""
+    """Grant, revoke and list, in this order. Return 1 if a grant was refused or there was nothing to revoke."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.config.grants import remove_grant
     from pytest_agentbench.errors import ConfigError
@@ -72,13 +72,13 @@ def _grant(folder: Path) -> bool:
 
 
 def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
-    """Describe what lies there that can act, and what it asks for beyond what any guest may."""
+    """Describe the folder's files that can run programs, and the fields that a guest is refused."""
     from pytest_agentbench.cli.checker import Checker
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.config.grants import NO_TRUST
 
     around = session_roots([folder])
-    # Checked without any trust: what a guest is refused is what a grant would allow.
+    # Checked as a guest: the refusals are what a grant would allow.
     checker = Checker(around._replace(own=None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
     refused = [

@@ -27,7 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until it is interrupted. Exit status 2 where the port is taken or the output is no folder."""
+    """Serve until interrupted. Exit status 2 if the port is taken or the output is no folder."""
     from pytest_agentbench.cli.live_session import LiveData, live_app
     from pytest_agentbench.cli.serve import HOST, listen, serve_app
 
