@@ -35,7 +35,7 @@ from pytest_agentbench.sources.rows import read_benchmark_items
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The prediction of each item in order, None where there is none; `unmatched` are the ids that no item has."""
+    """The prediction of each item in order, None if there is none; `unmatched` are ids that no item has."""
 
     given: list[Any]
     unmatched: list[str]
@@ -58,7 +58,8 @@ def align(
         )
     if len(predictions) == len(ids):
         return Aligned(list(predictions), [])
-    # Made from all rows of the file, of which some could not be loaded: the places say which answers are whose
+    # Predictions for all rows of the file, some of which could not be loaded: `places` finds those of the
+    # items
     if len(predictions) == rows and len(places) == len(ids):
         return Aligned([predictions[place] for place in places], [])
     bad = f" ({rows - len(ids):,} more rows could not be loaded)" if rows > len(ids) else ""
@@ -81,7 +82,7 @@ def _by_id(predictions: Mapping[str, Any], ids: Sequence[str], dataset: str) -> 
 
 
 def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return the predictions with whole numbers as texts, which is what ids are."""
+    """Return the predictions with whole numbers in ids converted to texts."""
     if all(type(key) is str for key in predictions):
         return predictions
     given: dict[str, Any] = {}
@@ -101,7 +102,7 @@ _REFUSED_OVERRIDES = {
     "_compute_metric": "override _get_metric_function, which returns the function of a metric's name",
     "_get_metric_details": "let the metric return Measured(score, details)",
 }
-"""Methods of the original that have no counterpart here, and what to use in their place."""
+"""Methods of the original that have no counterpart here, with their replacements."""
 
 _SHOWN = 5
 _PACKAGE = f"{__name__.partition('.')[0]}."
@@ -112,16 +113,16 @@ class BenchmarkWarning(UserWarning):
 
 
 class Benchmark:
-    """Questions with their answers, and how predictions compare with them.
+    """Questions with their answers, and the evaluation of predictions.
 
-    Override `_parse_item` for rows of another shape, `_exact_match` and the like to redefine a metric. `dataset` is
-    what was loaded (None: nothing), `load_errors` says which rows could not be used and why, `file:line:column:
-    reason` each. `evaluation_results` are those of the last `evaluate`, and `unmatched_ids` the ids of its predictions
-    that no item has.
+    Override `_parse_item` for rows of another shape, `_exact_match` and the like to redefine a metric. `dataset` is the
+    loaded data (None: nothing). `load_errors` has a line `file:line:column: reason` for each row that could not be
+    used. `evaluation_results` are those of the last `evaluate`, and `unmatched_ids` the ids of its predictions that no
+    item has.
     """
 
     _get_metric_function = MetricLookup(find_registered)
-    """The function of a metric's name. What is assigned to a benchmark's own may fall back to it."""
+    """The function of a metric's name. A function that is assigned to a benchmark may fall back to it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -153,10 +154,10 @@ class Benchmark:
         return f"<{type(self).__name__} {self.name!r}: {len(self.items):,} items{where}>"
 
     def load_data(self, data_path: PathLike) -> None:
-        """Load a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
+        """Load a data file (JSON, JSONL) or a dataset.yaml. It replaces the loaded data.
 
-        Rows that cannot be used are left out, with a BenchmarkWarning and a line in `load_errors` each. Raises
-        ConfigError where the file cannot be read at all.
+        Rows that cannot be used are left out, each with a line in `load_errors`, and a BenchmarkWarning is given.
+        Raises ConfigError if the file cannot be read.
         """
         path = Path(data_path).absolute()
         dataset = open_questions(path, self._root(path), run_code=True)
@@ -177,7 +178,7 @@ class Benchmark:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Return the metrics that the dataset asks for; exact_match where it asks for nothing."""
+        """Return the metrics that the dataset names, by default exact_match."""
         return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
 
     def get_items(self) -> list[BenchmarkItem]:
@@ -185,7 +186,7 @@ class Benchmark:
         return list(self.items)
 
     def get_item(self, item_id: str) -> BenchmarkItem | None:
-        """Return the item of that id, None where there is none."""
+        """Return the item of that id, or None."""
         return self._by_id.get(str(item_id))
 
     def get_questions(self) -> list[str]:
@@ -209,17 +210,17 @@ class Benchmark:
         output: PathLike = "outputs",
         **kwargs: Any,
     ) -> list[EvaluationResult]:
-        """Return the results of all items, in order. One item that cannot be scored never keeps the others from it.
+        """Return the results of all items, in order. An item that cannot be scored does not affect the others.
 
         `predictions` is `{item id: prediction}`, or a list with one for each item; a prediction is a text, a number,
         true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
-        what the dataset asks for first, else exact_match; `kwargs` are the metric's own options. A row with an
-        `evaluator` is decided by that. `missing` says whether an item without a prediction counts as 0. `compat="v1"`
-        picks the original's definitions, "v2" those of its rewrite for rollouts.
+        the dataset's first metric, else exact_match; `kwargs` are the metric's own options. A row with an `evaluator`
+        is decided by that. `missing` says whether an item without a prediction counts as 0. `compat="v1"` picks the
+        original's definitions, "v2" those of its rewrite for rollouts.
 
-        Up to `max_workers` items are scored at the same time (default: of metrics that ask models 16, else as many as
-        `concurrent.futures` takes), one after the other without `concurrent`. `progress` gets the number of finished
-        items and of all. What models answer is kept below the folder `output`.
+        Up to `max_workers` items are scored at the same time (default: 16 for metrics that ask models, else the default
+        of `concurrent.futures`), one after the other without `concurrent`. `progress` gets the number of finished items
+        and the total. Answers of models are stored below the folder `output`.
 
         Raises ConfigError for an unknown metric, one whose package is missing, and predictions of a wrong shape.
         """
@@ -247,9 +248,9 @@ class Benchmark:
         return {**empty, **(self._summary or {})}
 
     def save_results(self, file_path: PathLike) -> None:
-        """Write `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
+        """Write `{benchmark_info, evaluation_results, summary}` as JSON, atomically.
 
-        Raises ConfigError before there are results, InfrastructureError where the file cannot be written.
+        Raises ConfigError before there are results, InfrastructureError if the file cannot be written.
         """
         _expect(self._summary is not None, "there are no results to save; evaluate first")
         info = {
@@ -261,9 +262,9 @@ class Benchmark:
         write_results(Path(file_path), info, self.evaluation_results, self.get_summary())
 
     def load_results(self, file_path: PathLike) -> None:
-        """Restore what `save_results` wrote; into a benchmark without data also its name and the items.
+        """Restore results that `save_results` wrote. A benchmark without data gets their name and items too.
 
-        An item's metadata is not saved but for its evaluator. Raises ConfigError for a file that holds no results.
+        Of an item's metadata only the evaluator is stored. Raises ConfigError for a file that holds no results.
         """
         saved = read_results(Path(file_path))
         if self.dataset is None:
@@ -276,7 +277,7 @@ class Benchmark:
     def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
         """Return an object of the file as an item; `line_num` is its line in JSONL, its position in JSON, from 1.
 
-        What this raises makes the object a bad row.
+        An exception makes the object a bad row.
         """
         return parse_item(data, line_num)
 
@@ -317,7 +318,7 @@ class Benchmark:
         output: Path,
         progress: Callable[[int, int], None] | None,
     ) -> list[EvaluationResult]:
-        """Score first what can be computed, on threads; then what has to be waited for."""
+        """Score items by computed metrics on threads, then those whose metrics ask models."""
         done, items = 0, self.items
 
         def report_done(more: int) -> None:
@@ -362,9 +363,9 @@ class Benchmark:
 
 
 def create_benchmark(data_path: PathLike, name: str | None = None, description: str = "") -> Benchmark:
-    """Return the benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
+    """Return the benchmark of a data file or a dataset.yaml; the default `name` is `Benchmark_<file name>`.
 
-    Raises ConfigError where the file cannot be read.
+    Raises ConfigError if the file cannot be read.
     """
     return Benchmark(data_path, name, description)
 

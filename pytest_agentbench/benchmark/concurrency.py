@@ -1,4 +1,4 @@
-"""Work on many items at once: chunks on threads with results in order, and an event loop for what waits for models."""
+"""Work on many items at once: chunks on threads with ordered results, and an event loop for requests to models."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def score_in_chunks(
 ) -> list[Scored]:
     """Return `score(index)` for every index below `count`, in order; `progress` gets the results of each chunk.
 
-    With one worker all runs in the caller's thread. What `score` raises ends it and is raised here. The threads are
-    daemons: neither that nor Ctrl-C waits for an item that another thread is on.
+    With one worker everything runs in the caller's thread. An exception of `score` ends the work and is raised here.
+    The threads are daemons, so neither it nor Ctrl-C waits for an item in another thread.
     """
     # Small enough that a slow chunk at the end keeps no worker waiting long, large enough that locks cost nothing
     size = max(1, min(_LARGEST_CHUNK, count // (workers * _CHUNKS_PER_WORKER)))
@@ -128,7 +128,7 @@ class Desk:
     _redactor: Redactor = field(default_factory=Redactor)
 
     def context(self, item: BenchmarkItem) -> MetricContext:
-        """Return what the metric of an item may use."""
+        """Return the context of the metric of an item."""
         return MetricContext(
             case_id=f"{self.dataset}.{legal_id(item.id)}",
             question=item.question,
@@ -176,7 +176,7 @@ def finish_all(
 ) -> list[EvaluationResult]:
     """Finish all items and return their results in order. Closes the desk.
 
-    `progress` is told, on another thread, how many more are done.
+    `progress` gets the number of newly finished items, on another thread.
     """
 
     async def main() -> list[EvaluationResult]:
@@ -230,5 +230,5 @@ def _run_on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
 
 
 def _make_case(data: Path, dataset: str) -> Case:
-    """Return a case of the dataset, by which the script beside it is found."""
+    """Return a case of the dataset, whose path leads to the script next to it."""
     return Case(case_id=dataset, title=dataset, path=data, dataset=dataset, runner=RunnerSpec(type="predictions"))

@@ -14,15 +14,15 @@ from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.statistics.estimates import mean, mean_of
 
 Prediction = str | tuple[str, ...] | None
-"""A text, several (one per repetition), or None where there is none."""
+"""A text, several (one per repetition), or None."""
 
 
 @dataclass
 class EvaluationResult:
     """The result of one prediction, compared with its item's answer (seed 001).
 
-    `score` is 0-1, None for what could not be scored: `details["error"]` then says why, or `details["missing"]` is
-    true. A missing prediction that counts as 0 has both a score and `details["missing"]`.
+    `score` is 0-1, or None if the item could not be scored: then `details["error"]` is the reason, or
+    `details["missing"]` is true. A missing prediction that counts as 0 has both a score and `details["missing"]`.
     """
 
     item_id: str
@@ -52,11 +52,10 @@ class EvaluationResult:
 def summarize(
     name: str, description: str, total_items: int, metric: str | None, results: Sequence[EvaluationResult]
 ) -> dict[str, Any]:
-    """Return the summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
+    """Return the summary of an evaluation. Without any score, averages and extremes are None and counts are left out.
 
-    `evaluated_items` + `missing_predictions` + `failed_items` is the number of results. `agreement`, the mean of what
-    judged metrics report, is there only where one does; so is `run_on`, the number of replies that go on with a further
-    question.
+    `evaluated_items` + `missing_predictions` + `failed_items` is the number of results. `agreement`, the mean of judged
+    metrics, exists only if one reports it, and `run_on` only if one counts replies that continue with another question.
     """
     scores = [result.score for result in results if result.score is not None]
     missing = sum(result.missing for result in results)
@@ -123,7 +122,7 @@ def write_results(
 
 
 def read_results(path: Path) -> Saved:
-    """Return what `write_results` wrote. Raises ConfigError, naming what is missing, for a file of anything else."""
+    """Return results that `write_results` wrote. Raises ConfigError, with the missing key, for other files."""
     try:
         document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse_constant)
     except OSError as error:
@@ -169,7 +168,7 @@ def _find_entry_problems(entry: Any) -> Iterator[str]:
 
 
 def _scores_of(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores that are true or false as numbers: the original saved what its metrics returned."""
+    """Return the scores with true and false as numbers: the original stored the metrics' return values."""
     return {name: float(value) for name, value in entry.items() if "score" in name and isinstance(value, bool)}
 
 

@@ -1,4 +1,4 @@
-"""Score one item and its prediction: by a metric found by its name, or by what the row itself names."""
+"""Score one item and its prediction: by a named metric, or by the row's own evaluator."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ Lookup = Callable[[str], Metric | None]
 
 _NONE: Mapping[int, int] = {}
 _running: ContextVar[Mapping[int, int]] = ContextVar("agentbench_metric_lookups", default=_NONE)
-"""By a benchmark's id(): how many of its assigned lookups lie below the one that runs now, in this thread."""
+"""Level of the running lookup of each benchmark, by id(), in this thread: the number of assigned lookups below it."""
 
 
 class MetricLookup:
-    """A data descriptor: the metric's function by its name, from the registry and what was assigned over it.
+    """A data descriptor: the metric's function by its name, from assigned functions and the registry below them.
 
     Seed 001 assigns a lambda that falls back to the attribute which it replaces:
 
@@ -52,8 +52,8 @@ class MetricLookup:
             "mine": mine
         }.get(metric, benchmark._get_metric_function(metric))
 
-    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name.
-    Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
+    While an assigned function runs, the attribute is therefore the previous one, and returns None for an unknown name.
+    Only the outermost lookup raises ConfigError. Assignments stack; `base` is the lowest function.
     """
 
     def __init__(self, base: Callable[[Any, str], Metric | None]) -> None:
@@ -78,7 +78,7 @@ class MetricLookup:
             found = _list_assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
         finally:
             _running.reset(token)
-        # Asked from within an assigned lookup, which may know the name itself: None is an answer there
+        # A call from an assigned lookup, which may find the name itself: None is a valid answer there
         if id(benchmark) in running:
             return found
         if found is None:
@@ -118,7 +118,7 @@ def find_deciders(
 
 
 async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Compat | None) -> CheckResult:
-    """Return what the check finds in a prediction. Never raises: its own error is an outcome."""
+    """Return the result of the check of a prediction. Never raises: an error of the check is an outcome."""
     case = Case(
         case_id=item.id,
         title=item.id,
@@ -160,12 +160,12 @@ class Asked:
             raise ConfigError(f"metric {spec.name!r} looks at how a run used its tools: predictions do not say that")
         self.waits = asks_model(self.function)
         self.needs_answer = spec.name in BUILTIN_METRICS and METRICS.get(spec.name) is function and spec.compat is None
-        # The definition is chosen here; only what is awaited is told of `compat`.
+        # `function` is already that of `compat`; only metrics that ask models get the field too.
         self._applied = spec if self.waits else spec.model_copy(update={"compat": None})
         self._metrics = {spec.name: self.function}
 
     def measure(self, reference: Gold, output: str | tuple[str, ...]) -> MetricResult:
-        """Return the metric of an output; what keeps it from a score is its `error`."""
+        """Return the metric of an output, with an `error` if it has no score."""
         reference = reference if self.spec.compat is None else gold_of_compat(reference)
         return measure(self._applied, reference, output, self._metrics)
 
@@ -178,10 +178,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A scorer of items by `asked`, or by what their own `evaluator` asks for. `find` finds a metric by name.
+    """A scorer of items by `asked`, or by their own `evaluator`. `find` returns a metric by name.
 
-    `dataset` is asked what decides a row that says so itself, `by_row` whether every row does: the metric's arguments
-    are fields of it. So does a row whose answer is no text. `missing` is the score of an item without a prediction.
+    `dataset` decides rows with an evaluator, and with `by_row` every row, because the metric's arguments are fields of
+    the row. It also decides rows whose answer is no text. `missing` is the score of an item without a prediction.
     """
 
     asked: Asked
@@ -199,7 +199,7 @@ class Scorer:
             return _make_failed(item, given, asked.spec.name, f"prediction: {error}")
         if output is None or output == ():
             return _make_result(item, output, self.missing, asked.spec.name, {"missing": True})
-        # Before the check for an answer: a row that says how it is decided may need none
+        # Before the check for an answer: a row with an evaluator may need none
         evaluator = evaluator_of(item.metadata)
         if evaluator is not None:
             return self._score_by_row(item, output, {"evaluator": evaluator})

@@ -1,4 +1,4 @@
-"""`agent.yaml`: how a command-line agent is installed, started, told of the run's model, and read."""
+"""`agent.yaml`: the adapter of a command-line agent: its installation, its command and the places of its results."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PLACE = re.compile(r"\{([a-z_]+)\}")
 """A name in a template. Braces around anything else are text, as in JSON."""
 
 TURN_NAMES = frozenset({"base", "key", "model", "message", "message_file", "workspace", "home", "context_tokens"})
-"""What argv, env and files may name; a later turn's argv knows `session` too."""
+"""Names that templates of argv, env and files may use; the argv of a later turn may use `session` too."""
 
 
 def check_names(names: Iterable[str]) -> AfterValidator:
@@ -45,10 +45,9 @@ def _find_names(value: Any) -> Iterator[str]:
 
 
 def fill(template: Any, values: Mapping[str, str | int]) -> Any:
-    """Return a template, or data with templates in them, with the values in place of their names.
+    """Return a template, or data with templates, with values in place of names.
 
-    A text that is nothing but a name becomes the value itself, so that JSON can have numbers. What is filled in is not
-    looked at again.
+    A text that is only a name becomes the value itself, so that JSON can have numbers. Values are not filled in again.
     """
     if isinstance(template, str):
         alone = PLACE.fullmatch(template)
@@ -87,11 +86,12 @@ Source = Literal["stdout", "stdout_json", "stdout_jsonl", "stderr_json", "file"]
 
 
 class Reading(Record):
-    """Say where something stands in what a program leaves: of several objects, the last that matches."""
+    """The place of a value in the output of a program. If several objects match, the last one counts."""
 
     from_: Source | None = Field(default=None, alias="from")
     """stdout: all of it as text; stdout_json, stderr_json: one JSON value; stdout_jsonl: one a line; file: `file`'s,
-    JSON where there is a `path`. Default: stdout for a command, and the answer's for all else of an adapter."""
+    JSON if there is a `path`. Default: stdout for a command, and the answer's for other values of an adapter.
+    """
     file: Annotated[Text, check_names({"home", "workspace"})] | None = None
     """The file, below {workspace} or {home}."""
     where: dict[str, str | bool | int] = Field(default_factory=dict)
@@ -99,7 +99,7 @@ class Reading(Record):
     path: Text | None = None
     """Where in it, as names and indexes with dots between; `*` is each of them."""
     error_path: Text | None = None
-    """Where in the same object an error is told: anything but null, false and nothing is one."""
+    """Path of an error in the same object: a value other than null, false and an empty one is an error."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -111,31 +111,31 @@ class Reading(Record):
 
 
 class UsageReading(Reading):
-    """Tokens as the agent itself counts them. They are kept beside the run's own, and never counted."""
+    """The agent's own counts of tokens. They are stored with the run and do not change the gateway's counts."""
 
     input: Text
     """Below `path`: all prompt tokens, or several with `+` between."""
     cached: Text | None = None
-    """Those of them that were cached."""
+    """Input tokens that were cached."""
     output: Text
     """All tokens of the model's, or several with `+` between."""
     reasoning: Text | None = None
-    """Those of them that were thought."""
+    """Output tokens that were reasoning."""
     of: Literal["turn", "thread", "step"] = "turn"
-    """What they count: this turn; all turns so far; or a step, of which a turn has several."""
+    """What the counts cover: this turn; all turns so far; or one of a turn's steps."""
 
 
 class Install(Record):
-    """The package and what it needs."""
+    """The package and its requirements."""
 
     npm: Text | None = None
     """Package of npm with its version: `name@1.2.3`."""
     pypi: Text | None = None
     """Package of PyPI with its version: `name==1.2.3`."""
     lock: LocalFile | None = None
-    """package-lock.json, or requirements with hashes; beside this file."""
+    """package-lock.json, or requirements with hashes; in this file's folder."""
     node: Text | None = None
-    """The versions of Node that it runs on, as `>=20` or `>=20,<24`; with an end, its image has one of its own."""
+    """Supported versions of Node, as `>=20` or `>=20,<24`. With an upper limit, the agent's image has its own Node."""
     leave_out: tuple[Text, ...] = ()
     """Files that are not needed, as patterns."""
     program: Text | None = None
@@ -164,25 +164,25 @@ PORTABLE_ARGUMENTS: Mapping[PortableName, frozenset[str]] = {
 
 
 ABSOLUTE = "absolute_path"
-"""What the arguments of an agent's tool may say for `path`, where it takes no relative one."""
+"""The value of `path` in the arguments of an agent's tool that takes no relative path."""
 
 
 class ToolCall(Record):
-    """A tool of the agent's that does what a portable one does."""
+    """A tool of the agent that corresponds to a portable one."""
 
     name: Text
-    """What the agent calls it."""
+    """The agent's name of the tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Its arguments, with the portable one's in braces: `{command}`, `{path}`, `{content}`; `{absolute_path}`."""
 
 
 class Helper(Record):
-    """A request that the agent makes for itself, such as for a title: it gets a reply of its own from a script."""
+    """A request outside the conversation, such as for a title. A script answers it with a separate reply."""
 
     system_matches: _Pattern
     """Found in the system text of such a request."""
     reply: str
-    """What it gets."""
+    """The reply to the request."""
 
 
 class Volatile(Record):
@@ -191,9 +191,9 @@ class Volatile(Record):
     where: Literal["system", "user", "assistant", "tool"] | None = None
     """In messages of this role; default: in all."""
     pattern: _Pattern
-    """What is found."""
+    """The text to replace."""
     as_: str = Field(alias="as")
-    """What stands for it where requests are compared."""
+    """Its replacement when requests are compared."""
 
 
 class Verified(Record):
@@ -206,7 +206,7 @@ class Verified(Record):
 
 
 class AgentProgram(ConfigFile):
-    """A command-line agent: data by which the runner `agent` starts it and reads what it says."""
+    """A command-line agent: data by which the runner `agent` starts it and reads its output."""
 
     name: Slug
     """The name of its folder."""
@@ -223,37 +223,37 @@ class AgentProgram(ConfigFile):
     resume_argv: tuple[LaterArgument, ...] | None = None
     """The same for the next turns of a session; null: it has none, so cases with several turns are refused."""
     env: dict[VariableName, Content] = Field(default_factory=dict)
-    """Variables beside those of the gateway."""
+    """Variables in addition to those of the gateway."""
     files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
     """Files that it finds, below {home} or {workspace}."""
     answer: Reading
-    """Where its answer stands."""
+    """The place of its answer."""
     error: Reading | None = None
-    """Where else an error stands."""
+    """The place of an error outside the answer."""
     session: Reading | None = None
-    """Where it names its session."""
+    """The place of its session's name."""
     reported: UsageReading | None = None
-    """Where it tells the tokens that it counted."""
+    """The place of its counts of tokens."""
     tools: dict[PortableName, ToolCall] = Field(default_factory=dict)
     """Its tools by portable names."""
     finish: ToolCall | None = None
     """The call by which it ends, with `{content}`; a script's last text is wrapped in it."""
     helpers: tuple[Helper, ...] = ()
-    """Requests beside the conversation."""
+    """Requests outside the conversation."""
     volatile: tuple[Volatile, ...] = ()
-    """What differs between two equal runs."""
+    """Texts that differ between two equal runs."""
     error_results: tuple[_Pattern, ...] = ()
-    """Results of tools that are errors, where the dialect has no mark for them."""
+    """Tool results that are errors, for dialects that cannot mark errors."""
     outage_status: Annotated[StrictInt, Field(ge=400, le=599)] = 400
     """The status after which it asks no more."""
     pin: Literal["refuse", "rewrite"] = "refuse"
-    """What becomes of requests for another model: refused, or sent to the run's."""
+    """Treatment of requests for another model: refused, or sent to the run's."""
     server_tools: Literal["refuse", "remove"] = "refuse"
-    """What becomes of tools that the provider would run."""
+    """Treatment of tools that the provider would run."""
     retries_off: Text | None = None
-    """By what its own retries are off; null: no way is known."""
+    """The setting that turns its own retries off; null: none is known."""
     telemetry_off: Text | None = None
-    """By what it phones nobody; null: no way is known."""
+    """The setting that turns telemetry off; null: none is known."""
     verified: Verified | None = None
     """When it was last seen to work; null: never."""
 

@@ -50,7 +50,7 @@ class Known(NamedTuple):
     find_check: Callable[[str], Any] = _CHECKS
 
     def runner_says(self, name: str, what: str) -> Any:
-        """Return what a runner says of itself (`own_tools`, `has_turns`, ...); None where it says nothing of it."""
+        """Return an attribute of a runner (`own_tools`, `has_turns`, ...), or None if the runner has none."""
         return getattr(self.find_runner(name), what, None)
 
 
@@ -58,8 +58,8 @@ UNVERIFIED = Known()
 
 
 class Guest(NamedTuple):
-    """A folder of somebody else's. `ended` is why the user's trust in it holds no longer; `unnamed` means that it may
-    be the user's own, but nobody said so.
+    """A folder of another author. `ended`: why the user's grant no longer holds. `unnamed`: it may be the user's
+    own, but no option names it.
     """
 
     folder: Path
@@ -68,17 +68,17 @@ class Guest(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Return what a user can do for the folder."""
+        """Return advice how a user can trust the folder."""
         was = f"its grant ended: {self.ended}; " if self.ended else ""
         name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
         return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
 
 
 class Scope(NamedTuple):
-    """The context of validation beside the file's text.
+    """The context in which a file is validated.
 
-    `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: of whom the
-    file is, who may name no program; None for the user.
+    `root`: the resolved folder to which the file's paths may lead in addition to its own folder; None for anywhere.
+    `guest`: the untrusted folder that the file belongs to, which may name no program; None for the user's files.
     """
 
     folder: str
@@ -87,7 +87,7 @@ class Scope(NamedTuple):
     guest: Guest | None = None
 
     def refuse_program(self, what: str) -> None:
-        """Raise ValueError where a guest's file names `what`, which would run."""
+        """Raise ValueError if a guest's file names `what`, which would run."""
         if self.guest is not None:
             raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.remedy}")
 
@@ -108,7 +108,7 @@ def complain(found: Iterable[tuple[Loc, str]]) -> None:
 
 
 def suggest(name: str, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or else what there is."""
+    """Return `; did you mean 'x'?`, or a list of the names."""
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -126,8 +126,8 @@ def validate_together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[L
         try:
             elements = handler(given)
         except ValidationError as error:
-            # A duplicate beside a typo: people should see both at once, so the sound elements are validated again by
-            # themselves.
+            # The valid elements are validated again without the others, so that a duplicate is reported
+            # together with a typo.
             wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
             if not wrong:  # it is no list
                 raise
@@ -190,7 +190,7 @@ def known_of(info: ValidationInfo) -> Known:
 
 
 def scope_of(info: ValidationInfo) -> Scope | None:
-    """Return the scope that `load` validates in, None where a model is made in Python."""
+    """Return the scope of `load`, or None for a model that is made in Python."""
     return info.context if isinstance(info.context, Scope) else None
 
 
@@ -228,7 +228,7 @@ DATA_SUFFIXES = (".json", ".jsonl")
 
 
 def is_path(name: str) -> bool:
-    """Return whether what names a configuration file is its path, and no id."""
+    """Return whether the name of a configuration file is a path, not an id."""
     return name.endswith(YAML_SUFFIXES) or "/" in name or os.sep in name
 
 
@@ -293,29 +293,24 @@ class Origin:
     is_users: bool
 
     def __eq__(self, other: object) -> bool:
-        """Return True: where something was read is no part of what it says, and pydantic compares private attributes
-        too.
-        """
+        """Return True: the origin is no part of the content, and pydantic compares private attributes too."""
         return True
 
     __hash__ = object.__hash__
 
 
 class Written(Record):
-    """A model of a file's content.
-
-    Who wrote it decides what its words are worth; nobody knows that of what is made in Python.
-    """
+    """A model of a file's content, with the file's origin: limits of a guest differ from the user's."""
 
     _origin: Origin | None = PrivateAttr(default=None)
 
     @property
     def origin(self) -> Origin | None:
-        """Return the root and the file that it was read from, None where it was made in Python."""
+        """Return the root and the file of the model, None if it was made in Python."""
         return self._origin
 
     def read_by(self, origin: Origin) -> Self:
-        """Note where the model, and each model that it declares, comes from."""
+        """Store the origin of the model and of each model that it declares."""
         self._origin = origin
         if "models" in type(self).model_fields:  # else it may be a request field of that name
             for part in self.models:  # type: ignore[attr-defined]
@@ -337,8 +332,8 @@ class ConfigFile(Written):
         return cls
 
     def read_named_files(self, scope: Scope) -> Self:
-        """Return the model with the content of files that it names in their place, so that it means the same wherever
-        it lies.
+        """Return the model with the content of named files in place of their names, so that it does not depend on its
+        folder.
 
         :raises ConfigError: one of them cannot be read.
         """
@@ -374,7 +369,8 @@ def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -
     :raises ConfigError: with all problems of the document.
     """
     adapter = kind.validate_python if isinstance(kind, TypeAdapter) else kind.model_validate
-    # What parsing found (a key twice) is told with what the model finds: one run of the command, all problems.
+    # Problems of parsing (a duplicate key) are reported together with those of the model, all in one run of a
+    # command.
     problems = list(document.problems)
     try:
         model = adapter(document.data, context=scope)
@@ -391,7 +387,7 @@ def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAda
 
 
 def explain_error(error: ValidationError, data: Any, kind: type[M] | TypeAdapter[M]) -> Iterator[tuple[Loc, str, bool]]:
-    """Yield what is wrong with a file's data: the way to it, what to say, and whether that is about the key there."""
+    """Yield the problems of a file's data: location, message, and whether the problem is the key there."""
     fields = _Fields(kind)
     for item in error.errors(include_url=False):
         loc = _match_file(item["loc"], data, missing=item["type"] == "missing")
@@ -423,7 +419,7 @@ def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
 
 
 def say_expected(text: str) -> str:
-    """Return what pydantic expects in the words of people who write files."""
+    """Return pydantic's expectation in the words of YAML."""
     for theirs, ours in _WORDS.items():
         text = text.replace(theirs, ours)
     return text
@@ -440,7 +436,7 @@ _WORDS = {
     "greater than or equal to": "at least",
     "greater than": "more than",
 }
-"""What pydantic says, as people say it."""
+"""Terms of pydantic and their counterparts."""
 
 
 def _shorten_value(value: Any) -> str:
@@ -475,7 +471,7 @@ class _Fields:
 
     def __init__(self, kind: type[M] | TypeAdapter[M]) -> None:
         self._kind = kind
-        # Elements of a list have the same fields: what stands at an index is looked up once for all of them.
+        # Elements of a list have the same fields, so the names below any index are looked up once.
         self._names: dict[Loc, frozenset[str]] = {}
 
     @cached_property
@@ -499,7 +495,7 @@ class _Fields:
 
 
 def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
-    """Return what could have been meant by an unknown field, by the JSON Schema of what stands there."""
+    """Return the fields that an unknown field could mean, by the JSON Schema of its place."""
     if added := _added_check_fields(loc, data):
         return suggest(str(loc[-1]), added)
     names = fields.names_at(loc[:-1])
@@ -509,9 +505,9 @@ def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
 
 
 def _added_check_fields(loc: Loc, data: Any) -> Collection[str]:
-    """Return the fields of a check that a pack adds, none where another thing stands at the place.
+    """Return the fields of a check that a pack adds, or () if the place holds no such check.
 
-    The schema of a case has no packs' checks: it would have to import them all.
+    The schema of a case has no packs' checks, because it would have to import all packs.
     """
     if loc[-2:-1] != ("declarative",):
         return ()

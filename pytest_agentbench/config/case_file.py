@@ -1,4 +1,4 @@
-"""`test.yaml`: one evaluation scenario, with its hidden files and what decides the case by them."""
+"""`test.yaml`: one evaluation scenario, with its hidden files and its verifiers."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ def _some(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 HiddenFiles = dict[InsidePath, Annotated[Text, AfterValidator(_existing)]]
-"""What lies where in the workspace, to what it is a copy of, relative to test.yaml."""
+"""Paths in the workspace, each with the file or folder that is copied there, relative to test.yaml."""
 
 Command = Annotated[
     Annotated[Text, Tag("one")] | Annotated[tuple[Text, ...], AfterValidator(_some), Tag("list")], Discriminator(_kind)
@@ -98,27 +98,27 @@ Command = Annotated[
 
 
 class CaseVerifier(Record):
-    """Decides the case by what the agent left. It runs in a sandbox of its own, on a copy of the workspace."""
+    """Decides the case by the state of the workspace. It runs in a separate sandbox, on a copy of the workspace."""
 
     check_id: Slug | None = None
-    """What reports call it; default: verify, or verify_2, verify_3 ... from the second on."""
+    """Its name in reports; default: verify, or verify_2, verify_3 ... from the second on."""
     files: HiddenFiles = Field(default_factory=dict)
     """Files and folders that the agent never sees: target in the workspace, and source relative to test.yaml."""
     command: Command | None = None
-    """What is run in the workspace: a program with its arguments, or a text for /bin/sh."""
+    """The command to run in the workspace: a program with its arguments, or a text for /bin/sh."""
     expected: Later[Expected] | None = None
-    """What the command must come to; default: exit code 0."""
+    """The expected result of the command; default: exit code 0."""
     pytest: Later[PytestTests] | None = None
     """Tests that pytest runs instead of a command."""
     keep: tuple[InsidePath, ...] = ()
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
     apart: StrictBool = False
-    """The verifier sees the hidden files only, and asks for what the solution does, which has a sandbox of its own."""
+    """The verifier sees only the hidden files, and sends requests to the solution, which runs in another sandbox."""
     canary: Annotated[Text, AfterValidator(_existing_folder)] | None = None
     """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
     default: the case's workspace as it is in the beginning."""
     answer_file: InsidePath | None = None
-    """Where the agent's final answer is put in the workspace: its first fenced block of code, else all of it."""
+    """The file of the workspace that gets the agent's final answer: its first fenced block of code, else all of it."""
     timeout_seconds: Seconds = 300.0
     """How long it may run."""
 
@@ -176,11 +176,11 @@ class MessageSpec(Record):
     """One chat message, inline or from a file."""
 
     role: Role
-    """Who says it."""
+    """The author of the message."""
     content: str | None = None
     """The text."""
     source: Later[MessageSource] | None = None
-    """Where the text stands instead."""
+    """The place of the text, if it is not here."""
     name: str | None = None
     """Name of the speaker."""
     tool_calls: tuple[Later[GivenCall], ...] = ()
@@ -198,7 +198,7 @@ class MessageSpec(Record):
 
 
 def find_call_problems(messages: Sequence[MessageSpec | Message]) -> list[tuple[Loc, str]]:
-    """Return what no endpoint takes: results without their call, calls without their result, ids given twice."""
+    """Return the problems that every endpoint refuses: results without a call, calls without a result, repeated ids."""
     found: list[tuple[Loc, str]] = []
     calls: dict[str, Loc] = {}
     answered: set[str] = set()
@@ -223,7 +223,7 @@ def find_call_problems(messages: Sequence[MessageSpec | Message]) -> list[tuple[
 def _find_result_problems(
     message: MessageSpec | Message, calls: Collection[str], answered: set[str]
 ) -> Iterator[tuple[Loc, str]]:
-    """Yield what is wrong with a message as the result of a call; `answered` gets its call."""
+    """Yield the problems of a message as the result of a call. Add its call to `answered`."""
     call_id = message.tool_call_id
     if message.role != "tool":
         if call_id is not None:
@@ -242,7 +242,7 @@ def _find_result_problems(
 
 
 def _inline_call_problems(messages: tuple[MessageSpec, ...], _: ValidationInfo) -> list[tuple[Loc, str]]:
-    # What files hold beside is known once they are read: then all messages are looked at together
+    # Messages of files are checked together with the others once the files are read.
     return [] if any(message.source is not None for message in messages) else find_call_problems(messages)
 
 
@@ -304,12 +304,12 @@ def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
 
 
 def refuse_request_field(runner: str) -> str:
-    """Return what is said of a request field for a runner that sends no requests."""
+    """Return the message about a request field of a runner that sends no requests."""
     return f"is a request field, and the runner {runner} sends no requests; leave it out"
 
 
 def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:
-    """Return what a case's context offers a runner that brings its own tools, by its place in the context."""
+    """Return the tools that a case offers to a runner with its own tools, by their place in the context."""
     probe = context.get("llm_probe") or {}
     if not _has_own_tools(runner, known):
         return []
@@ -318,7 +318,7 @@ def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known:
 
 
 def servers_problems(runner: RunnerSpec | None, servers: Collection[object], known: Known) -> list[tuple[Loc, str]]:
-    """Return the same of MCP servers that a case names."""
+    """Return the MCP servers that a case offers to a runner with its own tools."""
     if not _has_own_tools(runner, known) or not servers:
         return []
     others = sorted(name for name, each in load_extensions("runner").items() if not getattr(each, "own_tools", False))
@@ -359,7 +359,7 @@ class CaseSandbox(Record):
     dockerfile: LocalFile | None = None
     """A Dockerfile to build the image from, in its own folder; relative to test.yaml."""
     compose: LocalFile | None = None
-    """A compose file with services that run beside the container; relative to test.yaml."""
+    """A compose file with services for the container; relative to test.yaml."""
 
     @model_validator(mode="before")
     @classmethod
@@ -396,7 +396,7 @@ class CaseInput(Record):
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
     context: CaseContext = Field(default_factory=dict)
-    """What a runner wants to know: `llm_probe: {tools: [...]}`, or a section of another runner's."""
+    """Settings of runners: `llm_probe: {tools: [...]}`, or a section of another runner."""
 
 
 def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
@@ -436,7 +436,7 @@ class TestCaseFile(SectionedFile):
     workspace: LocalFolder | None = None
     """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
     sandbox: Later[CaseSandbox] | None = None
-    """What the agent's commands need around them."""
+    """Requirements of the agent's commands."""
     expectations: Later[Expectations] = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs."""
     rubric: Later[Rubric] | None = None
@@ -452,13 +452,13 @@ class TestCaseFile(SectionedFile):
     verify: Verify | None = None
     """Hidden files, and the command or tests that decide the case after the agent has stopped; or a list of these."""
     must_pass: StrictBool = False
-    """A failure fails the session, whatever its pass rate."""
+    """A failure fails the session at any pass rate."""
     report_only: StrictBool = False
     """Nothing needs to decide the case: it is run and reported."""
     require_hard: StrictBool = False
     """A hard expectation that the judge finds unmet fails the case."""
     thresholds: Later[Thresholds] | None = None
-    """What the repetitions must reach together."""
+    """Thresholds over all repetitions."""
     tags: Tags = ()
     """For selection: `-k`, `-m` and suites."""
 

@@ -146,7 +146,7 @@ def _locate(document: Document, loc: Loc, text: str) -> str:
 
 
 def _list_unread(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of a server that are not read and say something."""
+    """Yield the fields of a server that are not read and not empty."""
     read = {info.alias or name for name, info in _ClientServer.model_fields.items()}
     for name, value in entry.items():
         if name not in read and value not in (None, "", [], {}, False):
@@ -205,7 +205,7 @@ def _read_environment(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[s
 
 
 def _variable_of(reference: str, *loc: str) -> str:
-    """Return the name of the variable that a reference stands for. Raises _RefusedError if it stands for none."""
+    """Return the name of a reference's variable. Raises _RefusedError if the reference has none."""
     if reference.startswith("input:"):
         raise _RefusedError(f"found ${{{reference}}}: nobody is asked for inputs; write ${{env:NAME}}", *loc)
     found = _VARIABLE.fullmatch(reference)
@@ -249,7 +249,7 @@ def _expand(text: str | None, folder: Path, *loc: str | int) -> str | None:
 
 
 def _expand_argument(text: str, at: int, given: _ClientServer, folder: Path) -> str:
-    # Programs such as mcp-remote put in variables of their own environment themselves.
+    # Programs such as mcp-remote replace variables from their own environment.
     if all(name in given.env for name in _REFERENCE.findall(text)):
         return text
     return _expand(text, folder, "args", at) or ""

@@ -29,7 +29,7 @@ def _check_command_line(text: str) -> str:
 
 
 class _Command(Record):
-    """One server. What it says beside these fields is for others."""
+    """One server. Further fields belong to other tools."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -74,7 +74,7 @@ def _make_server(command: _Command, folder: str) -> McpServer:
 
 
 def _resolve_cwd(cwd: str, folder: str) -> str:
-    """Return the folder of a server: `../x` is there the folder x beside the file, where there is one."""
+    """Return the folder of a server. `../x` means the folder x next to the file, if that exists."""
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
     beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
     return beside if os.path.isdir(beside) else path

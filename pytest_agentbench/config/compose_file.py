@@ -1,4 +1,4 @@
-"""Compose files and Dockerfiles of cases: services beside an agent, and what an image fetches while it is built."""
+"""Compose files and Dockerfiles of cases: services for an agent, and downloads of an image's build."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_base_images(dockerfile: Path) -> list[str]:
 
 
 def list_downloads(dockerfile: Path) -> list[str]:
-    """Return its ADD instructions that name no plain path: the daemon fetches URLs, whatever network the build has."""
+    """Return the ADD instructions that name no plain path: the daemon fetches URLs even in a build without network."""
     return [each for each in list_additions(dockerfile) if _NO_PLAIN_PATH.search(each)]
 
 
@@ -56,7 +56,7 @@ def list_additions(dockerfile: Path) -> list[str]:
 
 
 def _read_defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what an ARG gives its variables: those with a default."""
+    """Return the variables of an ARG that have a default, with their values."""
     try:
         words = shlex.split(_fill_variables(rest, given))
     except ValueError:  # a quotation without an end, which docker refuses
@@ -65,7 +65,7 @@ def _read_defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fill_variables(text: str, given: Mapping[str, str]) -> str:
-    """Return the text with the values of its variables, `${NAME:-word}` and its kind too; what has none stays."""
+    """Return the text with variables replaced, including `${NAME:-word}` and the like. Unset variables stay."""
 
     def value(match: re.Match[str]) -> str:
         name, sign, word = match["plain"] or match["name"], match["sign"] or "", match["word"] or ""
@@ -78,7 +78,9 @@ def _fill_variables(text: str, given: Mapping[str, str]) -> str:
 
 
 def _read_instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
-    """Yield name, in capitals, and arguments of each instruction; what ONBUILD puts off counts as if it stood there."""
+    """Yield the name (in capitals) and the arguments of each instruction. ONBUILD instructions count as immediate
+    ones.
+    """
     lines = read_file(dockerfile, MAX_TEXT).decode("utf-8-sig", "replace").split("\n")
     escape = re.escape(_find_escape(lines))
     kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -90,7 +92,7 @@ def _read_instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 
 
 def _find_escape(lines: list[str]) -> str:
-    """Return what continues a line: a backslash, unless a directive at the top says another."""
+    """Return the character that continues a line: a backslash, or the one of a directive at the top."""
     for line in lines:
         directive = _DIRECTIVE.fullmatch(line.strip())
         if directive is None:
@@ -100,10 +102,9 @@ def _find_escape(lines: list[str]) -> str:
     return "\\"
 
 
-# Compose files of cases: the part of Compose that runs services beside an agent and gives them nothing of the machine.
-#
-# Field names and forms are those of the Compose Specification. What is not here is refused, above all what would reach
-# this machine: host folders, ports, devices, capabilities, the host's namespaces, its environment.
+# Compose files of cases: the part of Compose that runs services for an agent without access to this machine.
+# Field names and forms are those of the Compose Specification. Other fields are refused, above all those that
+# reach this machine: host folders, ports, devices, capabilities, the host's namespaces, its environment.
 
 
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*:/[^:]*(:ro)?")
@@ -155,7 +156,7 @@ class Healthcheck(Record):
     """The test by which a service counts as healthy."""
 
     test: Command
-    """The command that tells."""
+    """The command whose exit code decides."""
     interval: Duration | None = None
     """Between two looks."""
     timeout: Duration | None = None
@@ -174,7 +175,7 @@ class Dependency(Record):
 
 
 class ComposeService(Record):
-    """A service beside the agent's container, which reaches it by the service's name."""
+    """A service that the agent's container reaches by the service's name."""
 
     image: Plain | None = None
     """A pinned image."""

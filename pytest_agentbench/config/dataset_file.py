@@ -37,8 +37,6 @@ from pytest_agentbench.records.base import AtLeastOne, Later, Record, Tags, Text
 from pytest_agentbench.records.case import Compat, InsidePath, MetricSpec, RunnerSpec
 from pytest_agentbench.records.gold import Rule
 
-"""What the files of questions end in."""
-
 
 def match_files(pattern: str, folder: str) -> list[Path]:
     """Return the files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
@@ -66,9 +64,9 @@ def match_files(pattern: str, folder: str) -> list[Path]:
 
 
 def find_data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Iterator[str]:
-    """Yield what keeps a path or pattern from naming data files inside the root.
+    """Yield the reasons why a path or pattern names no data files inside the root.
 
-    `otherwise` ends what is said of other files.
+    `otherwise` ends the message about files of other kinds.
     """
     try:
         resolve_path(pattern, scope)
@@ -96,7 +94,7 @@ def _list_all_folders(places: Iterable[str]) -> list[str]:
 
 
 def _match_folders(place: str, part: str) -> Iterator[str]:
-    """Yield the folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
+    """Yield the folders in a folder that match one part of a pattern. A link matches only its full name."""
     if not glob.has_magic(part):
         path = os.path.normpath(os.path.join(place, part))
         yield from (path,) if os.path.isdir(path) else ()
@@ -122,7 +120,7 @@ _NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
 def parse_template(text: str) -> tuple[str, ...]:
     """Return literal texts, at even places, and the dotted names of fields, at odd ones.
 
-    :raises ValueError: something else than a name stands in braces.
+    :raises ValueError: braces hold something other than a name.
     """
     literal, *others = text.split("{{")
     parts = [literal]
@@ -240,10 +238,10 @@ class RowFields(Record):
     id: FieldPath = "id"
     """Names the item; a row without it is named by its place."""
     question: FieldPath = "question"
-    """What the agent is asked."""
+    """The question for the agent."""
     answer: AnswerField = "answer"
-    """What is right, or `{any_of: field}` and `{all_of: field}` of a list; a row without it needs an evaluator or a
-    judge.
+    """The right answer, or `{any_of: field}` and `{all_of: field}` of a list; a row without it needs an evaluator or
+    a judge.
     """
     metadata: FieldPath = "metadata"
     """An object whose pairs join the item's metadata and win."""
@@ -265,15 +263,15 @@ class ChoiceFields(Record):
     """Options of each question, made one list of texts that `{{ choices }}` names."""
 
     fields: Annotated[tuple[FieldPath, ...], Field(min_length=1)]
-    """Where the options stand, in order: fields with a text, a list, or an object by letter."""
+    """The options' fields, in order: fields with a text, a list, or an object by letter."""
     labels: FieldPath | None = None
     """A list of the options' labels, one of which the answer is; the answer becomes the option's letter."""
     shuffle_seed: StrictInt | None = None
-    """Show the options of each row in an order of its own; the answer becomes the letter of the right one there."""
+    """Shuffle the options of each row; the answer becomes the letter of the right one."""
 
     @property
     def letters_answer(self) -> bool:
-        """Return whether the answers become letters, whatever they are in the rows."""
+        """Return whether the answers become letters."""
         return self.labels is not None or self.shuffle_seed is not None
 
 
@@ -281,11 +279,11 @@ class PredictionFields(Record):
     """Places of ids and predictions in files of predictions that others wrote: `prediction` or `lists`."""
 
     items: FieldPath | None = None
-    """The list of objects, if it stands below a key of the file."""
+    """The key of the list of objects, if the file is an object."""
     id: FieldPath | None = None
     """The id in each object; default: the file is one object, and its keys are the ids."""
     prediction: FieldPath | None = None
-    """What was answered. Of several objects with one id each is a repetition."""
+    """The answer. Several objects with one id are repetitions."""
     lists: dict[Text, FieldPath] = Field(default_factory=dict)
     """Predictions, and the lists of the ids that have them: `resolved: resolved_ids`."""
 
@@ -305,7 +303,7 @@ class Example(Record):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     question: Text
-    """What is asked."""
+    """The question."""
     answer: str | StrictBool | StrictInt | StrictFloat
     """The right answer, shown as the assistant's."""
 
@@ -322,7 +320,7 @@ class FewShot(Record):
     count: AtLeastOne | None = None
     """How many are shown; default: all `examples`, 5 of a file or split."""
     shuffle_seed: StrictInt | None = None
-    """Take them in an order of its own instead of the first ones."""
+    """Shuffle instead of taking the first ones."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -342,14 +340,14 @@ class FewShot(Record):
 
 
 class RowVerifier(CaseVerifier):
-    """Decides each row by what the agent left, with files that hold fields of the row."""
+    """Decides each row by the state of the workspace, with hidden files that hold fields of the row."""
 
     texts: dict[InsidePath, Annotated[str, AfterValidator(_check_template)]] = Field(default_factory=dict)
     """Further files that the agent never sees, by their paths in the workspace: texts with `{{ field }}` for fields."""
 
 
 class DatasetDescriptor(ConfigFile):
-    """A dataset: where its rows are, how each becomes a case, and what decides it."""
+    """A dataset: its rows, their prompts and their scoring."""
 
     name: Text | None = None
     """Begins the case ids; default: below the config root the path of the only data file, if it is named, else the
@@ -360,7 +358,7 @@ class DatasetDescriptor(ConfigFile):
     files: tuple[Text, ...] | None = None
     """JSONL and JSON files, as paths or glob patterns relative to this file."""
     source: Text | None = None
-    """Instead of files: `hf:<dataset id>` of the Hugging Face hub, or `hf:./<folder or file>` beside this file."""
+    """Instead of files: `hf:<dataset id>` of the Hugging Face hub, or `hf:./<folder or file>` in this file's folder."""
     config: Text | None = None
     """The configuration of the Hugging Face dataset."""
     split: Text | None = None
@@ -368,17 +366,17 @@ class DatasetDescriptor(ConfigFile):
     revision: Text | None = None
     """Commit, tag or branch of the Hugging Face dataset."""
     fields: RowFields = Field(default_factory=RowFields)
-    """Where question, answer and the rest stand in a row."""
+    """The places of question, answer and other parts in a row."""
     choices: ChoiceFields | None = None
-    """Options that stand in several fields, have labels, or are to be shown in another order."""
+    """Options in several fields, with labels, or to be shuffled."""
     answer: str | StrictBool | StrictInt | StrictFloat | None = None
     """The right answer of every row, in place of a field."""
     predictions: Later[PredictionFields] | None = None
     """Where files of predictions have ids and answers, if others wrote them."""
     prompt: Annotated[Text, AfterValidator(_check_prompt)] | None = None
-    """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
+    """The prompt, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
-    """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
+    """Metrics of rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
     answer_is: AnswerIs | None = None
     """How multiple_choice reads the answers: index from 0, index1 from 1; default: a number is an index from 0 if it is
     in range, a text is a letter, else an option's text.
@@ -390,7 +388,7 @@ class DatasetDescriptor(ConfigFile):
     runner: KnownRunner = RunnerSpec(type="llm_probe")
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)
-    """What a runner wants to know: `llm_probe: {tools: [...]}`, your own."""
+    """Settings of runners: `llm_probe: {tools: [...]}`, your own."""
     functions_from: FieldPath | None = None
     """A field with declarations of functions that the model may call in this row; nothing runs them."""
     mcp_servers: CaseServers = Field(default_factory=dict)
@@ -402,13 +400,15 @@ class DatasetDescriptor(ConfigFile):
     few_shot: FewShot | None = None
     """Solved examples before each question."""
     join: Text | None = None
-    """A data file whose rows add their fields to the rows with the same id, such as answers that stand apart."""
+    """A data file whose rows add their fields to the rows with the same id, such as separate answers."""
     limit: AtLeastOne | None = None
     """At most so many rows, the first ones."""
     shuffle_seed: StrictInt | None = None
-    """Take the rows in an order of its own, which new rows do not change for the others."""
+    """Shuffle the rows. New rows do not change the order of the others."""
     benchmark: Annotated[Text, AfterValidator(_check_class_name)] | None = None
-    """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or beside this file."""
+    """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or this file's
+    folder.
+    """
 
     @field_validator("context")
     @classmethod
@@ -467,7 +467,7 @@ class DatasetDescriptor(ConfigFile):
 
     @property
     def local_source(self) -> str | None:
-        """Return the path that `source` names, as it is written; None where it names a dataset of the hub."""
+        """Return the path in `source` as written, or None for a dataset of the hub."""
         place = (self.source or "").removeprefix("hf:")
         return place if place.startswith(_LOCAL) else None
 
@@ -478,7 +478,7 @@ class DatasetDescriptor(ConfigFile):
 
     @property
     def is_remote(self) -> bool:
-        """Return whether the rows are those of a dataset of the hub: reading them asks the hub, and may download."""
+        """Return whether the rows come from the hub: reading them sends a request, and may download."""
         return self.source is not None and self.local_source is None
 
     def _source_problems(self) -> Iterable[tuple[Loc, str]]:
@@ -505,7 +505,7 @@ class DatasetDescriptor(ConfigFile):
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return whether one of two dotted paths leads into what the other leads to."""
+    """Return whether one of two dotted paths is a prefix of the other."""
     first, second = (path.removeprefix("metadata.").split(".") for path in (one, other))
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared]

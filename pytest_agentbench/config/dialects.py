@@ -1,4 +1,4 @@
-"""Dialects: which endpoint spells what how, by the host of its address and by the protocol that it is asked in."""
+"""Dialects: the request fields of an endpoint, by the host of its address and by its protocol."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ _APIS: Mapping[ApiName | None, Mapping[str, Any]] = {
         ),
     },
 }
-"""What holds of a protocol wherever it is spoken. Fields of Chat Completions that it has none for are not sent."""
+"""Properties of a protocol at any endpoint. Fields of Chat Completions that it lacks are not sent."""
 
 
 def resolve_dialect(
     name: str | None, base_url: str, overrides: Dialect | None = None, api: ApiName | None = "chat"
 ) -> Dialect:
-    """Return how an endpoint speaks: by the dialect's name, else ("auto", None) by its host, as the protocol has it,
-    with what overrides it.
+    """Return the dialect of an endpoint: the named one, else ("auto", None) the one of its host and protocol.
+    `overrides` win.
     """
     dialect = _find_dialect(name or "auto", base_url)
     if native := _APIS.get(api):

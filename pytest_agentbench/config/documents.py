@@ -49,9 +49,9 @@ class Problem(NamedTuple):
 
 @dataclass
 class Document:
-    """One parsed file. `problems` are what the text itself has wrong, such as duplicate keys.
+    """One parsed file. `problems` are those of the text itself, such as duplicate keys.
 
-    `place` tells line and column of a value where the data are not the whole text.
+    `place` returns line and column of a value, for data that are not the whole text.
     """
 
     path: Path
@@ -209,7 +209,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 class _Builder:
-    """Nodes to data in one pass. An alias is built again wherever it stands, so the total is bounded."""
+    """Builds data from nodes in one pass. An alias is built again at each use, so the total is bounded."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -219,7 +219,7 @@ class _Builder:
     def value(self, node: Node, depth: int) -> Any:
         if isinstance(node, ScalarNode):
             return node.value if node.tag is _STR else self.scalar(node)
-        # Counted before the children are built: `a: [*b, *b]`, nine levels deep, stands for a billion values.
+        # Counted before the children are built: `a: [*b, *b]`, nine levels deep, expands to a billion values.
         self.left -= len(node.value)
         if self.left < 0 or depth > MAX_DEPTH:
             raise self.document.error(
@@ -310,7 +310,7 @@ def _syntax_error(error: Exception, text: bytes, path: Path) -> ConfigError:
 
 
 def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
-    """Return line and column, from 0, of a syntax error where its author would look for it, and what to do."""
+    """Return line and column (from 0) of a syntax error where its author would look for it, with advice."""
     context, problem = error.context or "", getattr(error, "problem", None) or ""
     mark = getattr(error, "problem_mark", None) or error.context_mark
     line = lines[mark.line] if mark.line < len(lines) else ""

@@ -1,4 +1,6 @@
-"""Request fields in files that no endpoint is known to take: sent all the same, and told with their places."""
+"""Doubts about request fields of files that no endpoint is known to take. They are sent and reported with their
+places.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def list_idle_judges(profile: EvaluationProfile) -> list[str]:
 def list_runner_doubts(path: Path, runner: RunnerSpec) -> list[tuple[str, str]]:
     """Return the doubts about the runner of a case or dataset, each with its place and without.
 
-    A runner that a conftest adds may have settings of its own.
+    The settings of a conftest's runner are unknown, so they raise no doubt.
     """
     is_known = runner.type == _PROBE or runner.type in installed_names("runner")
     ours = _OF_LAYERS | getattr(find_extension("runner", runner.type), "own_fields", frozenset())
@@ -63,7 +65,7 @@ def _locate(path: Path, found: Sequence[tuple[Loc, str]]) -> list[tuple[str, str
 
 
 def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
-    """Yield request fields of models that their endpoint, where the file names it, takes no notice of."""
+    """Yield request fields of models that the endpoint named in the file ignores."""
     for index, model in enumerate(file.models if isinstance(file, SuiteFile | ModelsFile) else ()):
         if model.parameters and (model.base_url or model.dialect or model.api):
             how = (model.dialect, model.base_url or "", model.dialect_overrides, model.api)
@@ -73,7 +75,7 @@ def _list_ineffective(file: ConfigFile) -> Iterator[tuple[Loc, str]]:
 
 
 def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Collection[str]]]:
-    """Yield the places of a file where request fields stand, with what else is read there."""
+    """Yield the mappings of a file that hold request fields, with the other names that are read there."""
     if isinstance(file, RunProfile):
         yield ("runner_defaults",), file.runner_defaults, _OF_LAYERS
         for name, layer in file.model_overrides.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 MAX_DEPTH = 100
 """Maximum number of folders inside of one another. pytest takes 15 s for 400, and each walk here calls itself."""
 RECORDED_FOLDERS = frozenset({"cassettes", "outputs"})
-"""Folders of what sessions recorded: they hold no cases."""
+"""Folders of recorded files, which hold no cases."""
 SKIPPED_FOLDERS = RECORDED_FOLDERS | {"__pycache__", "node_modules", "venv", "build", "dist", "workspace"}
 """Folders in which neither cases nor configuration are looked for."""
 
@@ -24,7 +24,7 @@ def visited_folders(folders: list[str]) -> list[str]:
 
 
 def walk_folders(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield like `os.walk`, at most `MAX_DEPTH` folders deep. `find_cases` reports what lies deeper."""
+    """Yield like `os.walk`, at most `MAX_DEPTH` folders deep. `find_cases` reports deeper folders."""
     levels = {os.fspath(top): 0}
     for place, folders, files in os.walk(top):
         level = levels.pop(place)

@@ -1,4 +1,6 @@
-"""What the user granted to folders of others: kept in a file of the user's, ended by any change of a folder."""
+"""The user's grants to folders of other authors, stored in a file of the user. Any change of a folder ends its
+grant.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def read_grants() -> list[Grant]:
 
 
 def _read_own(path: Path) -> bytes | None:
-    """Return the content of a file of the user's, None if there is none. Raises ConfigError if others may write it."""
+    """Return the content of a file of the user, None if there is none. Raises ConfigError if others may write it."""
     try:
         with open_file(path) as file:
             status = os.fstat(file.fileno())
@@ -102,17 +104,17 @@ def _read_own(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    # Asked of the open file: whoever can write it can grant themselves to run programs on this machine.
+    # Checked on the open file: another user who can write it could grant programs of theirs to run here.
     if sys.platform != "win32" and (status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022):
         raise ConfigError(f"{path}: found a file that others may write, expected your own, with mode 600: chmod 600")
     return text
 
 
 def note_recording(path: Path, content: bytes) -> None:
-    """Note a cassette that the session is about to write: it does not end the grant of the folder that it lies in.
+    """Note a cassette that the session is about to write, so that it does not end the grant of its folder.
 
-    Only if what lies there now is known too: `auto` writes what it replayed again, and could make a planted cassette
-    one of the session's. Nothing is noted if the user's folder cannot be written: then the cassette ends the grant.
+    The file that it replaces must be known too: `auto` writes replayed cassettes again, and would make a planted one
+    look recorded. If the user's folder cannot be written, nothing is noted, and the cassette ends the grant.
     """
     if not find_trust_file().exists():
         return
@@ -158,7 +160,7 @@ def save_grant(grant: Grant) -> None:
 
 
 def remove_grant(folder: Path) -> bool:
-    """Remove a grant; return False where there is none. Raises ConfigError."""
+    """Remove a grant. Return False if there is none. Raises ConfigError."""
     real, grants = os.path.realpath(folder), read_grants()
     kept = [each for each in grants if each.folder != real]
     if len(kept) < len(grants):
@@ -180,7 +182,8 @@ def _write_grants(grants: list[Grant]) -> None:
 
 
 def digest_files(folder: Path, left_out: Iterable[str] = ()) -> dict[str, str]:
-    """Return the digest of each file below a folder, links with what they lead to; no link is walked into.
+    """Return the digest of each file below a folder. A link's digest covers its target; links to folders are not
+    entered.
 
     `left_out` are paths of folders, with a slash at the end.
 
@@ -230,11 +233,11 @@ class Trust(NamedTuple):
     ended: tuple[tuple[str, str], ...] = ()
 
     def covers(self, real: str) -> bool:
-        """Return whether a folder is one of them, or lies below one."""
+        """Return whether a folder is one of the trusted ones, or lies below one."""
         return any(Path(real).is_relative_to(folder) for folder in self.folders)
 
     def why_ended(self, real: str) -> str | None:
-        """Return what ended the grant of a folder; None where there was none."""
+        """Return why the grant of a folder ended, or None if it had none."""
         return next((reason for folder, reason in self.ended if Path(real).is_relative_to(folder)), None)
 
 
@@ -242,19 +245,19 @@ NO_TRUST = Trust()
 
 
 def written_folders(rootdir: Path, output: Path | None = None) -> tuple[str, ...]:
-    """Return the folders that a session at `rootdir` itself writes to, and that of the Python which runs it.
+    """Return the folders that a session at `rootdir` itself writes to, and that of its Python.
 
-    A session that stands in a granted folder has them there. It collects nothing from them.
+    They may lie in a granted folder. The session collects nothing from them.
     """
     places = (output or rootdir / "outputs", rootdir / ".pytest_cache", sys.prefix)
     return tuple(os.path.realpath(place) for place in places)
 
 
 def decide_trust(rootdir: Path, named: Iterable[Path] = (), written: Iterable[str] = ()) -> Trust:
-    """Return what a session at `rootdir` may trust.
+    """Return the folders that a session at `rootdir` may trust.
 
-    That is the folders that it names, and those granted before in or around it, which are read to see whether they are
-    as they were. `written` are the folders that the session itself writes to.
+    These are the `named` folders, and granted folders in or around `rootdir` if their files are unchanged. Folders in
+    `written`, which the session itself writes to, are ignored.
 
     :raises ConfigError: the user's grants cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What a guest's configuration may say: as much as the session's root, or less."""
+"""Limits of a guest's configuration: it may tighten the session's root, and never loosen it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pytest_agentbench.records.base import Record
 
 _OPENNESS = ("deny", "public", "allow")
 _BUILT_IN = "demo"
-"""The model that answers from scripts wherever nobody says otherwise."""
+"""The model that answers from scripts unless models.yaml declares it."""
 
 
 def _more(found: Any, most: Any) -> bool:
-    """Return whether a number or flag allows more: of numbers None is no limit, of flags true allows."""
+    """Return whether a number or flag allows more. None means no limit, and true allows."""
     return most is not None and (found is None or found > most)
 
 
@@ -49,7 +49,7 @@ def _another(found: Any, most: Any) -> bool:
 def _another_kind(found: str, most: str) -> bool:
     if found == most or most == "local":
         return False
-    # A plugin's sandbox isolates as much as its author says; one that says nothing could be no sandbox at all.
+    # A plugin declares how its sandbox isolates; one that declares nothing might not isolate.
     provider = find_extension("sandbox", found)
     isolation = found if provider is None else provider.isolates_like
     return most != "auto" or isolation not in ("docker", "bubblewrap")
@@ -91,21 +91,21 @@ RUN_LIMITS: Mapping[str, Loosens] = {
     "execution_policy.max_concurrency": _more,
     "execution_policy.run_repetitions": _more,
 }
-"""Fields of a run profile, and when one says more than another."""
+"""Fields of a run profile with a function that decides whether one value loosens another."""
 EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "security_policy.allow_local_python_hooks": _more,
     "security_policy.network_access": _opens,
     "security_policy.redact_secrets": _less,
     "on_filtered": _excuses,
 }
-"""The same of an evaluation profile."""
+"""Fields of an evaluation profile with such functions."""
 RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "outage_seconds", "max_tokens")
 _SUITE_MODEL = {"model_id", "label"}
-"""What a guest's suite says of a model: which one, not how it is reached."""
+"""Fields of a model in a guest's suite: the model's name, and not the way to reach it."""
 
 
 def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
-    """Raise ConfigError where a guest's file at `path` says more than `limit`, which stands at `place`."""
+    """Raise ConfigError if a guest's file at `path` loosens `limit`, whose place the message names."""
     problems = [
         (loc, f"found {_shown(value)}, expected at most {_shown(most)}, as {place} says; {guest.remedy}")
         for loc, value, most in _excess(found, limit, guest)
@@ -165,7 +165,7 @@ def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any
 
 
 def _sections_excess(found: SectionedFile, limit: SectionedFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
-    """Yield what sections say too much; one that the file leaves out means its default, which may be too much."""
+    """Yield the excess of sections. A missing section means its default, which may exceed the limit too."""
     named = {section.name: section for file in (limit, found) for section, _ in file.sections()}
     for name, section in named.items():
         for loc, value, most in section.excess(found.section(section), limit.section(section), guest):
@@ -180,7 +180,9 @@ def _shown(value: Any) -> str:
 
 
 class GuestModels(ModelsFile):
-    """The models of the session's root, for a guest's cases; what only the guest's file at `path` has is refused."""
+    """The models of the session's root, for a guest's cases. Models that only the guest's file at `path` has are
+    refused.
+    """
 
     path: Path
     guest: Guest
@@ -188,12 +190,12 @@ class GuestModels(ModelsFile):
     theirs: tuple[str, ...] = Field(default=())
 
     def read_by(self, origin: Origin) -> Self:
-        """Note where it comes from: its models are those of the session's root, and stay so."""
+        """Store the origin of the file. Its models keep theirs, the session's root."""
         self._origin = origin
         return self
 
     def get(self, model_id: str) -> ModelEntry | None:
-        """Return the entry of that id, None where there is none.
+        """Return the entry of that id, or None.
 
         :raises ConfigError: only the guest's file has one.
         """
@@ -202,7 +204,7 @@ class GuestModels(ModelsFile):
         return super().get(model_id)
 
     def refusal(self, model_id: str) -> ConfigError:
-        """Return what to say where that model is asked for."""
+        """Return the error of a use of that model."""
         message = (
             f"found {model_id!r}, which only a guest's file says how to reach, expected an entry in {self.host}; write "
             f"one there, or {self.guest.remedy}"
@@ -211,7 +213,7 @@ class GuestModels(ModelsFile):
 
 
 def models_of_guest(path: Path, found: ModelsFile, declared: ModelsFile, host: str, guest: Guest) -> GuestModels:
-    """Return what holds in a guest whose models.yaml at `path` says `found`, where the session's says `declared`."""
+    """Return the models of a guest with the models.yaml `found` at `path`, in a session whose root has `declared`."""
     known = {model.model_id for model in declared.models}
     theirs = [model for model in found.models if model.model_id not in known]
     theirs = [model for model in theirs if not (model.scripted and model.model_id == _BUILT_IN)]

@@ -1,4 +1,4 @@
-"""Grants of keys and programs: where the values of variables may go, and which programs files may name."""
+"""Grants of keys and programs: hosts that may get the values of variables, and programs that files may name."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ENGINE_VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
-"""What a container engine needs to find its daemon, its images and the network."""
+"""Variables by which a container engine finds its daemon, its images and the network."""
 
 
 def find_program_problem(command: str, folder: str, root: str | None) -> str | None:
-    """Return why a file may not name this program, with what to do; None where it may.
+    """Return why a file may not name this program, with a remedy, or None if it may.
 
-    A name without a slash is looked up on this process's PATH by whoever starts it. A path, relative to `folder`, is
-    that of a program on PATH, of one beside the running Python, or of one that lies below `root`.
+    A name without a slash is looked up on this process's PATH when it is started. A path, relative to `folder`, must
+    lead to a program on PATH, next to the running Python, or below `root`.
     """
     if os.sep not in command:
         return None
@@ -53,15 +53,14 @@ def find_program_problem(command: str, folder: str, root: str | None) -> str | N
 
 
 def engine_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what a container engine that a file names is told of this process's environment: no keys."""
+    """Return the environment, without keys, of a container engine that a file names."""
     return {name: environ[name] for name in _ENGINE_VARIABLES if name in environ}
 
 
-# Where the value of a variable may go: keys belong to hosts.
-#
-# A model's key goes to the hosts of its provider (`PROVIDERS`), to the host that the user's own variable names
-# (`URL_VARIABLES`), and to a host that the session's root writes beside it in one entry. All else is said by a
-# `keys.yaml`: in the session's root, or in the user's own configuration folder, which speaks for guests too.
+# Hosts that may get the value of a variable: keys belong to hosts. A model's key goes to the hosts of its
+# provider (`PROVIDERS`), to the host in the user's own variable (`URL_VARIABLES`), and to the host in the
+# same entry of the session's root. Other hosts need a `keys.yaml`: in the session's root, or in the user's
+# own configuration folder, which covers guests too.
 
 
 KEYS_FILE = "keys.yaml"
@@ -105,7 +104,7 @@ URL_VARIABLES: Mapping[str, str] = {
     "AZURE_OPENAI_API_KEY": "AZURE_OPENAI_ENDPOINT",
     "OPENAI_API_KEY": "OPENAI_BASE_URL",
 }
-"""Where the user's environment says itself which host a key is for."""
+"""Variables of the user's environment that name the host of a key."""
 
 _OTHER_VARIABLES = re.compile(
     "HOME|PATH|USER|USERNAME|LOGNAME|SHELL|PWD|OLDPWD|HOSTNAME|MAIL|TERM|TMPDIR|LANG|EDITOR|DISPLAY|"
@@ -142,9 +141,9 @@ def _check_command_line(text: str) -> str:
 
 
 class KeysFile(ConfigFile):
-    """Grants: which variables of the environment may go where, beyond what models.yaml says in one entry.
+    """Grants: variables of the environment and the hosts they may go to, beyond single entries of models.yaml.
 
-    In the session's root, or in the user's own configuration folder. A guest's counts for nothing.
+    In the session's root, or in the user's own configuration folder. A guest's file is ignored.
     """
 
     hosts: dict[Annotated[str, AfterValidator(_check_host)], tuple[VariableName, ...]] = Field(default_factory=dict)
@@ -157,7 +156,7 @@ class KeysFile(ConfigFile):
 
 @dataclass(frozen=True, slots=True)
 class KeyGrants:
-    """The grants of all keys.yaml files that count, together. `place` is where a user would add to them."""
+    """The grants of all valid keys.yaml files together. `place` is the file to which a user would add more."""
 
     files: tuple[KeysFile, ...] = ()
     place: str = KEYS_FILE
@@ -180,9 +179,9 @@ class KeyGrants:
 def find_key_problem(
     variable: str, url: str, grants: KeyGrants, *, written: bool, environ: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Return why a model's key may not go to a URL, with what to do; None where it may.
+    """Return why a model's key may not go to a URL, with a remedy, or None if it may.
 
-    `written` says that the session's root writes the two into one entry.
+    `written`: the session's root has both in one entry.
     """
     address = urlsplit(url)
     host = (address.hostname or "").rstrip(".")
@@ -210,10 +209,10 @@ def find_key_problem(
 
 
 def find_server_problem(server: McpServer, grants: KeyGrants, *, written: bool) -> str | None:
-    """Return why an MCP server may not have the variables that its declaration names, with what to do; None: it may.
+    """Return why an MCP server may not have the variables of its declaration, with a remedy, or None if it may.
 
-    `written` says that the session's root declares it: that is the user's word. A case or dataset, which may be
-    somebody else's, gives nothing away that no keys.yaml grants.
+    `written`: the session's root declares the server, so the user did. A case or dataset may come from another author
+    and needs a grant in keys.yaml for each variable.
     """
     host = urlsplit(server.url or "").hostname or ""
     for variable in server.header_variables:
@@ -241,7 +240,7 @@ def _describe_ungranted(what: str, grant: str, grants: KeyGrants) -> str:
 
 
 def find_plaintext_problem(url: str) -> str | None:
-    """Return why no key is sent to a URL: it would travel as plain text to another machine. None where it would not."""
+    """Return why no key is sent to a URL: it would travel as plain text to another machine. None if it would not."""
     address = urlsplit(url)
     if address.scheme.lower() == "https" or is_loopback(address.hostname or ""):
         return None

@@ -69,12 +69,12 @@ _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 
 
 def all_kinds() -> dict[str, type[ConfigFile]]:
-    """Return every kind of configuration file by its schema's name, those of packs too."""
+    """Return every kind of configuration file, including those of packs, by its schema's name."""
     return {**KINDS, **{kind.name: kind.model for kind in added_kinds()}}
 
 
 def kind_of(path: Path) -> type[ConfigFile] | None:
-    """Return what a YAML file is; None where it is no configuration file."""
+    """Return the kind of a YAML file, or None if it is no configuration file."""
     if path.suffix not in YAML_SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
         return None
     if path.parent.name in _BY_FOLDER:
@@ -110,7 +110,7 @@ def _says(path: Path, key: str) -> bool:
 
 
 def _kind_of_name(name: str) -> type[ConfigFile] | None:
-    """Return what a file of that name is if it is one of ours: other tools have files of these names too."""
+    """Return the kind of a file of that name, which other tools may use too."""
     return DatasetDescriptor if is_descriptor_name(name) else None
 
 
@@ -163,7 +163,7 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(known)}
     if "RunnerSpec" in definitions:
         _complete(definitions["RunnerSpec"])
-        # What a runner that starts a program reads itself
+        # Settings that runners of programs read themselves
         env = definitions["RunnerSpec"]["properties"]["env"]
         env["description"] += " A mapping: variables of the program that `command` or `agent` starts."
         env["anyOf"].insert(1, {"type": "object"})
@@ -196,7 +196,7 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
 
 
 def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the places of a run profile where runner settings stand."""
+    """Return the schemas of the runner settings in a run profile."""
     properties = schema["properties"]
     if "runner_defaults" not in properties:
         return []

@@ -39,7 +39,7 @@ ApiDate = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class WireFields(Record):
-    """One more protocol of a model: where it is served, and with which key; by default as the model itself is."""
+    """Another protocol of a model, with its address and its key; both default to those of the model."""
 
     base_url: EndpointUrl | None = None
     """The address below which the protocol is served."""
@@ -48,13 +48,13 @@ class WireFields(Record):
 
 
 def _spread_wires(found: Any) -> Any:
-    """Return a list of protocols as the mapping that it stands for."""
+    """Return a list of protocols as a mapping."""
     named = isinstance(found, list) and all(isinstance(name, str) for name in found)
     return {name: {} for name in found} if named else found
 
 
 class EndpointFields(Written):
-    """Say how the endpoint of a model is spoken to."""
+    """The protocol and dialect of a model's endpoint."""
 
     api: ApiName | None = None
     """The protocol that it is asked in: chat (Chat Completions, the default), responses (OpenAI's /v1/responses),
@@ -65,7 +65,7 @@ class EndpointFields(Written):
     dialect: DialectName | Literal["auto"] | None = None
     """How its endpoint speaks; auto, the default: by the host of its address."""
     dialect_overrides: Dialect | None = None
-    """What its endpoint does otherwise than others of its dialect."""
+    """Differences of its endpoint from others of its dialect."""
     anthropic_version: ApiDate | None = None
     """Version of Anthropic's API, a date, for `api: messages`; default: 2026-10-21, and 2023-06-01 for requests with
     temperature, top_p or top_k, which the newer one refuses."""
@@ -78,10 +78,10 @@ class EndpointFields(Written):
 
 
 class ModelEntry(EndpointFields):
-    """A model: what it is called here, and how to reach it."""
+    """A model: its name here, and the way to reach it."""
 
     model_id: Text
-    """What --model, suites and judges name."""
+    """Its name in --model, suites and judges."""
     requested_model: Text | None = None
     """The endpoint's name for it; default: model_id."""
     label: str | None = None
@@ -90,13 +90,15 @@ class ModelEntry(EndpointFields):
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own; with
     `api: messages` Anthropic's, with `api: gemini` Google's."""
     api_key_env: VariableName | None = None
-    """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
-    with `api: messages` ANTHROPIC_API_KEY, with `api: gemini` GEMINI_API_KEY, which go to their own hosts only: an
-    endpoint elsewhere needs this field beside `base_url`. With `headers` that take a value from a variable: none."""
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default:
+    OPENAI_API_KEY, with `api: messages` ANTHROPIC_API_KEY, with `api: gemini` GEMINI_API_KEY, which go to their
+    own hosts only: another endpoint needs this field next to `base_url`. With `headers` that take a value from a
+    variable: none.
+    """
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False
-    """It answers from scripts beside the cases, offline."""
+    """It answers offline, from scripts in the folders of cases."""
     judge: Text | None = None
     """The model that judges this one's runs, in place of the evaluation profile's."""
     parameters: RequestParameters = Field(default_factory=dict)
@@ -104,17 +106,19 @@ class ModelEntry(EndpointFields):
     prices: Prices | None = None
     """USD per million tokens."""
     limits: Limits | None = None
-    """What the endpoint bears."""
+    """Rate limits of the endpoint."""
     cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
-    """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
+    """off, record, replay or auto: --agentbench-cassettes for this model. It wins over the option."""
     stream: Streamed | None = None
-    """Ask for replies in a stream: true, false (the default), or auto: where a request may take over a minute, or
-    stall_seconds is set. Profile and case win over it."""
+    """Ask for replies in a stream: true, false (the default), or auto: if a request may take over a minute, or if
+    stall_seconds is set. Profile and case win over it.
+    """
     stall_seconds: Seconds | None = None
     """Longest silence in the middle of a streamed reply; default: 60."""
     batch: BatchKind | None = None
-    """Put requests that stand alone into batches, at half the price, within a day: auto (by the host), or openai,
-    anthropic, gemini."""
+    """Put single requests into batches, at half the price, within a day: auto (by the host), or openai, anthropic,
+    gemini.
+    """
 
     @property
     def variables(self) -> list[str]:
@@ -157,7 +161,9 @@ class ModelEntry(EndpointFields):
 
 
 class SuiteModel(ModelEntry):
-    """A model of the suite: what its entry of models.yaml has, over that. Other fields are request fields."""
+    """A model of the suite: the fields of models.yaml, which win over its entry there. Other fields are request
+    fields.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
@@ -189,7 +195,7 @@ class SuiteModel(ModelEntry):
 
     @property
     def declared_name(self) -> str | None:
-        """`requested_model`, else `openrouter_model`, else `provider/model_name`; None where none is given."""
+        """Return `requested_model`, else `openrouter_model`, else `provider/model_name`, else None."""
         named = self.requested_model or self.openrouter_model
         if named is not None or self.model_name is None:
             return named

@@ -1,4 +1,4 @@
-"""What a session names in a config root: run and evaluation profiles, suites, and the models of `models.yaml`."""
+"""Files that a session names in a config root: run and evaluation profiles, suites, and the models of `models.yaml`."""
 
 import ipaddress
 import re
@@ -108,7 +108,7 @@ def is_floating(image: str) -> bool:
 
 
 def pinning_problem(image: str) -> str | None:
-    """Return what to say of an image whose content may change under its name."""
+    """Return the message about an image whose content may change under its name."""
     if not is_floating(image):
         return None
     return (
@@ -118,7 +118,7 @@ def pinning_problem(image: str) -> str | None:
 
 
 class RunProfile(SectionedFile):
-    """A run profile: settings of runners, limits, and what runs may do."""
+    """A run profile: settings of runners, limits, and permissions of runs."""
 
     seam: ClassVar[str] = "run_profile"
 
@@ -133,16 +133,15 @@ class RunProfile(SectionedFile):
     execution_policy: Later[ExecutionPolicy] = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
     sandbox: SandboxChoice = "auto"
-    """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
+    """The sandbox of the agent's commands: a type, or its settings; `local` isolates nothing."""
     network: Later[NetworkSettings] = Field(default_factory=NetworkSettings)
-    """What web tools may reach."""
+    """Hosts that web tools may reach."""
     mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
     exclude_tools: dict[ServerName, tuple[Text, ...]] = Field(default_factory=dict)
     """Tools that no run is offered: names of tools by server, in addition to the server's own `exclude_tools`."""
     parallel_tools: Literal["always", "never"] | None = None
-    """How the calls of one reply run: side by side, or one by one. Not said: side by side where all their tools only
-    read."""
+    """How the calls of one reply run: in parallel, or one by one. Default: in parallel if all their tools only read."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
     allow_outside_paths: StrictBool = False
@@ -154,7 +153,7 @@ class RunProfile(SectionedFile):
 
     @model_validator(mode="after")
     def _pinned_sandbox(self) -> Self:
-        # Without an image the package's own is used, which is pinned: any pinned name stands for it here
+        # Without an image the package's own is used, which is pinned: any pinned name is valid here
         message = pinning_problem(self.sandbox_settings.image or "an:image")
         if message is not None and not self.allow_floating_image:
             raise Problems([(("sandbox", "image"), message)])
@@ -162,16 +161,16 @@ class RunProfile(SectionedFile):
 
     @property
     def sandbox_settings(self) -> SandboxSettings:
-        """Return the sandbox, where it is only a type too."""
+        """Return the settings of the sandbox, also if the file names only a type."""
         return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
 
     def own_servers(self) -> Mapping[str, McpServer]:
-        """Return its servers, where it is the user's own: none of a guest's profile."""
+        """Return its servers if the profile is the user's own; none of a guest's."""
         return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
 
     @classmethod
     def default(cls) -> "RunProfile":
-        """Return what holds where a session names none."""
+        """Return the profile of a session that names none."""
         policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
         return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)
 
@@ -179,10 +178,11 @@ class RunProfile(SectionedFile):
 def merge_runner_settings(
     profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any], parameters: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """`runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes the key.
+    """Merge `runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes a
+    key.
 
-    A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
-    no setting and left out: the case says which runner runs it.
+    A null that removes one of the model's request `parameters`, which lie below these layers, stays. `type` is left
+    out, because it is no setting: the case names its runner.
     """
     layers = (profile.runner_defaults, profile.model_overrides.get(model_id, {}), case_overrides)
     merged = {name: value for layer in layers for name, value in spread_extra_body(layer).items()}
@@ -201,7 +201,7 @@ class JudgeConfig(Record):
     """The kind of judge, such as llm_probe."""
     model: Text | None = None
     """A model_id of models.yaml, or a model's name."""
-    # Left out of what is dumped, and so of fingerprints: they cannot change a verdict
+    # Left out of dumps and so of fingerprints, because they cannot change a verdict
     timeout_seconds: Seconds = Field(default=120, exclude=True)
     """Wall-clock limit of one request."""
     retries: Annotated[StrictInt, Field(ge=0, exclude=True)] = 5
@@ -224,7 +224,7 @@ class JudgeConfig(Record):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return what goes into each request beside model and messages."""
+        """Return the fields of each request other than model and messages."""
         return {**spread_extra_body(self.model_extra or {}), **spread_extra_body(self.request_options)}
 
 
@@ -236,9 +236,9 @@ class JudgeRunConfig(Record):
     judge_id: Slug
     """A judge of the profile."""
     repetitions: AtLeastOne = 1
-    """Iterations for each run; a system that judges by itself may have more where nothing is said."""
+    """Iterations for each run. A system with its own judge may have another default."""
     sample_size: AtLeastOne | None = None
-    """How many of the iterations are aggregated; all, where nothing is said."""
+    """Number of iterations to aggregate; default: all."""
 
     @model_validator(mode="after")
     def _sample_of_the_repetitions(self) -> Self:
@@ -252,13 +252,13 @@ class JudgeAggregation(Record):
     """The way in which the iterations' scores become one."""
 
     method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
-    """Over the successful iterations; a system that judges by itself may have another where nothing is said."""
+    """Over the successful iterations. A system with its own judge may have another default."""
     pass_threshold: Fraction | None = None
     """Fraction of the scale: a score below it fails."""
 
 
 class Anchor(Record):
-    """An example that shows the judge what a score means."""
+    """An example for the judge of a score's meaning."""
 
     anchor_id: Slug
     """Unique in the profile."""
@@ -278,7 +278,7 @@ class Anchors(Record):
 
 
 class SecurityPolicy(Record):
-    """Limits on what evaluation may execute, reach and write."""
+    """Limits of evaluation: code to execute, hosts to reach, files to write."""
 
     allow_local_python_hooks: StrictBool = False
     """Python hooks of cases may run."""
@@ -302,7 +302,7 @@ def _texts_at(elements: object, name: str) -> list[tuple[int, str]]:
 
 
 class EvaluationProfile(SectionedFile):
-    """An evaluation profile: judges, aggregation, and what evaluation may do."""
+    """An evaluation profile: judges, aggregation, and permissions of evaluation."""
 
     seam: ClassVar[str] = "evaluation_profile"
 
@@ -319,7 +319,7 @@ class EvaluationProfile(SectionedFile):
     anchors: Later[Anchors] = Field(default_factory=Anchors)
     """Calibration examples."""
     security_policy: Later[SecurityPolicy] = Field(default_factory=SecurityPolicy)
-    """What evaluation may do."""
+    """Permissions of evaluation."""
     judge_system_prompt_path: LocalFile | None = None
     """A file with the judge's system prompt; relative to this file."""
     judge_system_prompt: Text | None = None
@@ -329,9 +329,9 @@ class EvaluationProfile(SectionedFile):
     compat: Compat | None = None
     """Compute metrics as the original benchmark did (`v1`), or its rewrite for rollouts (`v2`)."""
     on_filtered: Literal["fail", "skip", "error"] = "fail"
-    """What becomes of a run whose prompt or answer a provider's filter withheld."""
+    """The outcome of a run whose prompt or answer a provider's filter withheld."""
     judge_sees_reasoning: StrictBool = False
-    """Judges are shown what the model told of its reasoning, as far as it did."""
+    """Judges see the reasoning that the model returned."""
 
     @classmethod
     def find_contradictions(cls, given: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
@@ -346,9 +346,7 @@ class EvaluationProfile(SectionedFile):
 
     @property
     def system_prompt(self) -> str | None:
-        """Return the judge's system prompt; None where the profile has none of its own. `load` has read it from its
-        file.
-        """
+        """Return the judge's system prompt, None without one in the profile. `load` has read it from its file."""
         return self.judge_system_prompt
 
     def read_named_files(self, scope: Scope) -> Self:
@@ -372,7 +370,7 @@ class EvaluationProfile(SectionedFile):
 
     @classmethod
     def default(cls) -> "EvaluationProfile":
-        """Return what holds where a session names none: no judge."""
+        """Return the profile of a session that names none: no judge."""
         return cls(schema_version=1, evaluation_profile_id="default", title="Default")
 
 
@@ -385,7 +383,7 @@ class ModelsFile(ConfigFile):
     """One entry for each model."""
 
     def get(self, model_id: str) -> "ModelEntry | None":
-        """Return the entry of that id, None where there is none."""
+        """Return the entry of that id, or None."""
         return next((model for model in self.models if model.model_id == model_id), None)
 
 
@@ -417,11 +415,11 @@ class SuiteFile(SectionedFile):
     models: Annotated[
         tuple[Later["pytest_agentbench.config.model_entries.SuiteModel"], ...], require_unique("model_id")
     ] = ()
-    """What runs without --model."""
+    """The models of a session without --model."""
     case_selection: Later[CaseSelection] = Field(default_factory=CaseSelection)
-    """Which cases run; all, where nothing is said."""
+    """The selected cases; default: all."""
 
     @classmethod
     def default(cls) -> "SuiteFile":
-        """Return what holds where a session names none: all cases."""
+        """Return the suite of a session that names none: all cases."""
         return cls(schema_version=1, suite_id="default", title="Default")

@@ -61,7 +61,7 @@ class PromptTexts(Record):
 
     @property
     def digest(self) -> str:
-        """Return 16 hex digits that tell folders of different texts apart."""
+        """Return 16 hex digits that differ for folders of different texts."""
         return sha256(json.dumps(self.texts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -115,7 +115,7 @@ def read_prompts(folder: Path, prompts: Mapping[str, Slots]) -> PromptTexts:
 
 
 def find_prompt_problems(text: str, slots: Slots) -> Iterator[tuple[int, int, str]]:
-    """Yield what is wrong with the placeholders of a prompt: line, column, message."""
+    """Yield the problems of a prompt's placeholders: line, column, message."""
     expected = ", ".join(f"{{{name}}}" for name in slots.names)
     seen = set()
     for found in _BRACES.finditer(text):

@@ -35,10 +35,10 @@ cache_control container context_management include inference_geo instructions ma
 stop_sequences text truncation
 """
 REQUEST_FIELDS = frozenset(f"{_CHAT_COMPLETIONS} {_HOSTED} {_SELF_HOSTED} {_NATIVE}".split())
-"""Fields that the endpoint of some dialect takes, beside what each request has of itself."""
+"""Fields that the endpoint of some dialect takes, other than those that every request has."""
 
 EXTRA_BODY = "extra_body"
-"""The mapping whose names are request fields because somebody says so."""
+"""The mapping whose names are sent as request fields without a check."""
 _SET_BY_RUNS = frozenset({"model", "messages", "tools"})
 _OF_MODELS = """
 anthropic_version api api_key_env base_url batch cassettes dialect dialect_overrides headers judge label limits model_id
@@ -49,7 +49,7 @@ MODEL_FIELDS = frozenset(_OF_MODELS.split())
 
 
 def spread_extra_body(layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a layer of settings with the names of its `extra_body` beside its own."""
+    """Return a layer of settings with the fields of its `extra_body` moved to the top."""
     if EXTRA_BODY not in layer:
         return layer
     return {**{name: value for name, value in layer.items() if name != EXTRA_BODY}, **(layer[EXTRA_BODY] or {})}

@@ -30,7 +30,7 @@ class RootSearch(NamedTuple):
 
     `own` is the user's root, None if no folder around the paths holds configuration. `configured`: the option
     `agentbench_configs` names it. `tops` are the outermost folders that may be a root of the paths. `trusted` are the
-    folders that the user's pytest files trust. `reason` says for people why this root was taken.
+    folders that the user's pytest files trust. `reason` explains to people why this root was chosen.
     """
 
     own: Path | None
@@ -124,16 +124,16 @@ def find_base(path: str, start: str, top: str) -> str:
 
 
 def find_user_folder(path: str, start: str, top: str) -> str:
-    """Return the folder that is the user's if no configuration lies around a path: pytest files below it do not count.
+    """Return the user's folder for a path without configuration around it: pytest files below that folder do not count.
 
-    That is the project that the path and the start directory share. Without one it is the path's own.
+    It is the project that the path and the start directory share, else the path itself.
     """
     base = find_base(path, start, top)
     return base if _is_project(base) else path
 
 
 def find_nearest(folder: str, top: str | None) -> str | None:
-    """Return the nearest folder with configuration, from `folder` up to `top` (None: `/`); None if there is none."""
+    """Return the nearest folder with configuration, from `folder` up to `top` (None: `/`), or None."""
     return next((each for each in climb(folder, top) if holds_configuration(each)), None)
 
 
@@ -148,7 +148,7 @@ def climb(folder: str, top: str | None) -> Iterator[str]:
 
 
 def shows_configuration(asked: Sequence[Path], start: Path) -> bool:
-    """Return whether configuration lies around a path, or in a folder of it."""
+    """Return whether a folder around a path, or a folder in it, holds configuration."""
     for path in _list_folders(asked):
         if _find_outermost(path, find_top(path, str(start)), str(start)) is not None:
             return True
@@ -231,8 +231,8 @@ def find_project(folder: str) -> str | None:
 def holds_configuration(folder: str) -> bool:
     """Return whether a folder is a configuration root.
 
-    Names such as `agents`, `suites` and `models.yaml` are those of other tools and of Python packages too, so they
-    count only if they hold configuration of this package.
+    Other tools and Python packages use names such as `agents`, `suites` and `models.yaml` too, so these count only if
+    they hold configuration of this package.
     """
     if _is_ours(f"{folder}/{_MODELS}"):
         return True
@@ -272,7 +272,7 @@ def _list_entries(folder: str, *, folders: bool) -> list[str]:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether a file says `schema_version`, as all files of this package do."""
+    """Return whether a file contains `schema_version`, as all files of this package do."""
     if not os.path.lexists(path) or os.path.isdir(path):
         return False
     try:
@@ -284,8 +284,8 @@ def _is_ours(path: str) -> bool:
 def _read_named_configs(path: str, top: str, inner: str) -> tuple[str, Path] | None:
     """Return the folder of the pytest file that names the root of a path, and the root; None if none names one.
 
-    The outermost file counts, of those in folders that enclose `inner`: what lies deeper may be a guest's. Above `top`
-    only the file that pytest itself would read.
+    The outermost file of the folders that enclose `inner` counts, because a deeper one may be a guest's. Above `top`
+    only the file that pytest itself would read counts.
     """
     for folder in _list_pytest_folders(path, top, inner):
         names = read_pytest_options(folder).get(CONFIGS)

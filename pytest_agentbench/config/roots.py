@@ -1,4 +1,4 @@
-"""A tree of configuration: where it begins, and what its ids name."""
+"""A tree of configuration: its files by id, and the limits of guests."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
     EvaluationProfile: ("evaluation_profiles", "evaluation_profile_id"),
     SuiteFile: ("suites", "suite_id"),
 }
-"""Where the files that a guest may tighten lie, and the field of their ids."""
+"""Folders of the files that a guest may tighten, and the field of their ids."""
 
 
 class ConfigRoot:
-    """One tree of configuration. What it loads is kept until the file changes.
+    """One tree of configuration. Loaded files are cached until they change.
 
-    `guest` is whose it is, or for whose folder it holds: None for the user's own, and for what the user trusts. `host`
-    is the session's root, where it is another: what it says holds in a guest, and in a trusted folder where that has
-    nothing of the name.
+    `guest` is the untrusted folder that the root belongs to, or for which it holds: None for the user's own, and for
+    trusted folders. `host` is the session's root if that is another one: its files win in a guest, and are the fallback
+    in a trusted folder.
     """
 
     def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Guest | None = None) -> None:
@@ -66,14 +66,14 @@ class ConfigRoot:
 
     @property
     def is_guest(self) -> bool:
-        """Return whether it is somebody else's, who may add cases and tighten what the session's root says."""
+        """Return whether the root belongs to another author, who may add cases and tighten limits of the session's
+        root.
+        """
         return self.guest is not None
 
     @property
     def own(self) -> ConfigRoot | None:
-        """Return the root whose files are the user's word: itself, or for a guest the session's; None where there is
-        none.
-        """
+        """Return the root with the user's files: itself, or the session's root for a guest; None if there is none."""
         return self if self.guest is None else self.host
 
     @property
@@ -82,7 +82,7 @@ class ConfigRoot:
         return None if self.is_guest else self.real
 
     def origin(self, path: Path | None) -> Origin:
-        """Return what to note of a file that this root reads."""
+        """Return the origin of a file that this root reads."""
         return Origin(self, path, is_users=path is None or not self._is_guests(path))
 
     @cached_property
@@ -94,8 +94,10 @@ class ConfigRoot:
         return cases if os.path.isdir(cases := os.path.join(top, "cases")) else None
 
     def scope(self, folder: Path, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Scope:
-        """Return what the files of cases in a folder of this root may name: paths in the folder itself and in the
-        root's `cases`, or anywhere where the user says `allow_outside`, which no guest's may.
+        """Return the scope of case files in a folder: their paths may lead to the folder itself and to the root's
+        `cases`.
+
+        With `allow_outside` they may lead anywhere, unless the root is a guest's.
         """
         anywhere = allow_outside and not self.is_guest
         return Scope(str(folder), None if anywhere else self._shared or os.path.realpath(folder), known, self.guest)
@@ -103,7 +105,7 @@ class ConfigRoot:
     def run_profile(self, name: str) -> RunProfile:
         """Return the run profile of that id or path.
 
-        :raises ConfigError: there is none, more than one, or it is wrong; or a guest's says more than it may.
+        :raises ConfigError: there is none, more than one, or it is wrong; or a guest's exceeds the user's limits.
         """
         return self._placed(self._held("run_profiles", name, RunProfile.default()))
 
@@ -126,9 +128,7 @@ class ConfigRoot:
         return file.model_copy(update=placed) if placed else file
 
     def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
-        """Return the file of the session's root, where it has one; a guest's of the same name is looked at all the
-        same.
-        """
+        """Return the file that has precedence. A guest's file of the same name is checked too."""
         path = self.find(folder, name)
         own = path if is_path(name) else self._named(folder, name)
         if own is not None:
@@ -136,9 +136,7 @@ class ConfigRoot:
         return self.load(path, type(default), known)
 
     def refuse_loosening(self, path: Path, file: F, default: F) -> None:
-        """Raise ConfigError where a guest's file says more than that of the session's root with its name, else than the
-        default.
-        """
+        """Raise ConfigError if a guest's file loosens the session root's file of the same name, else the default."""
         if self.guest is None or not self._is_guests(path):
             return
         limit, place = default, "the default"
@@ -152,16 +150,14 @@ class ConfigRoot:
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
-        """Return whether a file lies in the guest's folder, or what it leads to does."""
+        """Return whether a file, or the target of its link, lies in the guest's folder."""
         if self.guest is None:
             return False
         folder = os.path.abspath(self.guest.folder)
         return is_inside(os.path.abspath(path), folder) or is_inside(os.path.realpath(path), os.path.realpath(folder))
 
     def models(self) -> ModelsFile:
-        """Return what models.yaml declares: nothing, where there is no such file. In a guest what the session's root
-        says.
-        """
+        """Return the models of models.yaml, none without that file. In a guest they are those of the session's root."""
         own = self._own_file("models")
         declared = ModelsFile(schema_version=1) if own is None else self.load(own, ModelsFile)
         if self.guest is None:
@@ -178,7 +174,9 @@ class ConfigRoot:
         return made.read_by(self.origin(own))
 
     def list_model_ids(self) -> set[str]:
-        """Return the ids of all models that models.yaml and the suites declare, those of the session's root too."""
+        """Return the ids of all models that models.yaml and the suites declare, including those of the session's
+        root.
+        """
         found = {model.model_id for model in self.models().models}
         for root in filter(None, (self, self.host)):
             for path in sorted((root.path / "suites").glob("*.*")):
@@ -245,7 +243,7 @@ class ConfigRoot:
         return _only([path for suffix in YAML_SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
 
     def own_servers(self) -> Mapping[str, McpServer]:
-        """Return the servers that the session's root declares in its own folder: by them the user says what they get.
+        """Return the servers that the session's root declares in its own folder, whose variables the user has chosen.
 
         :raises ConfigError: one of these files is wrong.
         """
@@ -283,8 +281,9 @@ class ConfigRoot:
 
     def find(self, folder: str, name: str) -> Path:
         """Return the file that `name` names: a path, else the stem of a file of the folder, else the id that one
-        declares. In a guest that of the session's root, where it has one; in a trusted folder that where it has none
-        itself.
+        declares.
+
+        The session's root has precedence in a guest, and is the fallback in a trusted folder.
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
@@ -312,7 +311,7 @@ class ConfigRoot:
     def _explicit(self, folder: str, name: str) -> Path:
         given, kind = Path(name).expanduser(), added_kind(folder)
         stem = "agent" if kind is None else kind.stem
-        # From where the user stands first, as a shell would complete it; a root's own files are what remains
+        # Relative to the current folder first, as a shell completes it; then relative to the root
         for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
             for file in [path / f"{stem}{suffix}" for suffix in YAML_SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
@@ -339,7 +338,7 @@ class ConfigRoot:
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
         guest = self.guest if self._is_guests(path) else None
-        # What a guest's file names has to lie in the guest's folder, links resolved
+        # A guest's files may name only paths in the guest's folder, links resolved
         within = None if guest is None else os.path.realpath(guest.folder)
         loaded = load_in(path, kind, Scope(str(path.parent), within, known, guest)).read_by(self.origin(path))
         self._loaded[path] = (version, loaded)

@@ -53,11 +53,12 @@ _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class GatewaySettings(Record):
-    """Say how requests of an agent with a client of its own reach the run's model."""
+    """The way of an agent's own requests to the run's model."""
 
     translate: StrictBool = False
-    """Translate what the agent asks in a protocol that its model is not served in, also with --agentbench-strict: then
-    model, agent and translator are measured together."""
+    """Translate requests in a protocol that the model is not served in, also with --agentbench-strict: then model,
+    agent and translator are measured together.
+    """
 
 
 class RunnerSettings(BaseModel):
@@ -101,7 +102,7 @@ class RunnerSettings(BaseModel):
 
     @property
     def streaming(self) -> dict[str, Any]:
-        """Return what is said of streams, and nothing that is left to the model's entry."""
+        """Return the settings of streams that are set; the others are left to the model's entry."""
         return {name: value for name in STREAMING if (value := getattr(self, name)) is not None}
 
     @property
@@ -111,14 +112,14 @@ class RunnerSettings(BaseModel):
 
     @property
     def repeats(self) -> dict[str, Any]:
-        """Return how a client is to repeat requests, as far as it is said: plugins' clients may know none of it."""
+        """Return the retry settings that are set: clients of plugins may not know them all."""
         return self.model_dump(include={"retries", "outage_seconds"}, exclude_unset=True)
 
     @property
     def request_parameters(self) -> dict[str, Any]:
-        """Return what goes into every request: the sampling fields that are given, and the extras.
+        """Return the fields of every request: the sampling fields that are set, and the extras.
 
-        A None stands for a parameter of the model's own that the request is to leave out.
+        A None removes one of the model's own parameters from the request.
         """
         return {name: getattr(self, name) for name in _SAMPLING if name in self.model_fields_set} | self.extras
 
@@ -132,7 +133,7 @@ STREAMING = ("stream", "stall_seconds")
 
 
 def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
+    """Return the problems of one layer of settings. A null is valid: it removes the key."""
     found = list(find_misplaced(layer))
     known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
     if not known:
@@ -164,7 +165,7 @@ def _check_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_parameter_problems(parameters: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """Return what is wrong with the request fields of a model: what no request has, and a temperature that none may."""
+    """Return the problems of a model's request fields: fields that no request has, and a temperature out of range."""
     return [*find_misplaced(parameters, RUN_SETTINGS), *find_temperature_problems(parameters)]
 
 
@@ -175,7 +176,7 @@ def find_high_temperature(
     overrides: Dialect | None,
     api: ApiName | None = None,
 ) -> str | None:
-    """Return what is wrong with a temperature that is above what the endpoint takes."""
+    """Return the problem of a temperature above the endpoint's maximum."""
     found = parameters.get("temperature")
     if not isinstance(found, int | float) or found <= 1:  # every endpoint takes that
         return None
@@ -186,7 +187,7 @@ def find_high_temperature(
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
+    """Return the problem of a temperature that every endpoint refuses. Other request parameters are not checked."""
     value = settings.get("temperature")
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
         return []
@@ -209,7 +210,7 @@ def _check_server_name(name: str) -> str:
 
 
 ServerName = Annotated[str, AfterValidator(_check_server_name)]
-"""What a server is called: the part of its tools' ids before the colon."""
+"""Name of a server: the part of its tools' ids before the colon."""
 
 
 def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
@@ -221,7 +222,7 @@ def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
 
 
 PlacedServers = dict[ServerName, Annotated[Later[McpServer], AfterValidator(_place_server)]]
-"""Declared servers by name; where a file says so, with an absolute `cwd`."""
+"""Declared servers by name. In a file, their `cwd` becomes absolute."""
 
 
 class ServersFile(ConfigFile):
@@ -262,7 +263,7 @@ CaseServers = Annotated[
 
 
 def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
-    """Return what a file says of a case's servers by name; None for one that is declared elsewhere."""
+    """Return a case's servers by name; the value is None for one that is declared elsewhere."""
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
 
 
@@ -272,7 +273,7 @@ M = TypeVar("M", bound=BaseModel)
 Found = Iterable[tuple[Loc, str]]
 """Problems, each with its place below the section."""
 Excess = Iterable[tuple[Loc, Any, Any]]
-"""What a guest's section says too much: its place below the section, what was found, and the most it may say."""
+"""Excess of a guest's section: its place below the section, the value found, and the most that is allowed."""
 Cases = Mapping[str, Iterable[str]]
 """Case ids with their tags."""
 
@@ -285,14 +286,14 @@ def _differs(found: Any, most: Any, guest: Guest) -> Excess:
 class ProfileSection(Generic[S]):
     """A top-level key of a kind of file. Entry points: `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
 
-    One of test cases is a part of the case: `part_section` makes it of the part's model.
+    A section of test cases is a part of the case: `part_section` makes it of the part's model.
 
-    `model` is any type that pydantic validates, `doc` the field's description, `default()` what a file means that does
-    not have the key. `fingerprint(section)` is what of it counts as another profile: all of it, where nothing is said.
-    `problems(section, file)` looks at the section beside the file as it is written. `excess(section, most, guest)` is
-    what a guest's says too much; where nothing is said, a guest's must be equal to the user's. `place(section, path,
-    programs)` makes the section mean the same wherever it is read: `path` is its file, `programs` the folder whose
-    programs it may name. `references(section, root, cases)` are names in it that lead nowhere.
+    `model` is any type that pydantic validates, `doc` the field's description, `default()` the value of a file without
+    the key. `fingerprint(section)` is the part that makes another profile, by default all of it. `problems(section,
+    file)` checks the section together with the raw file. `excess(section, most, guest)` is the excess of a guest's
+    section; by default it must be equal to the user's. `place(section, path, programs)` makes the section independent
+    of its folder: `path` is its file, `programs` the folder whose programs it may name. `references(section, root,
+    cases)` are names in it that lead nowhere.
     """
 
     name: str
@@ -310,7 +311,7 @@ class ProfileSection(Generic[S]):
 class SectionedFile(ConfigFile):
     """A file to which packs and plugins add keys. A pack is imported when a file has its key."""
 
-    # "allow" keeps the sections beside the fields; what nobody added is refused below, as everywhere.
+    # "allow" keeps the sections next to the fields; unknown names are refused below, as in other files.
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     seam: ClassVar[str]
@@ -318,7 +319,7 @@ class SectionedFile(ConfigFile):
 
     @classmethod
     def find_section(cls, name: str) -> ProfileSection[Any] | None:
-        """Return the section of that name, None where nobody adds one."""
+        """Return the section of that name, or None if no pack or plugin adds one."""
         return find_extension(cls.seam, name)
 
     @classmethod
@@ -328,7 +329,7 @@ class SectionedFile(ConfigFile):
 
     @classmethod
     def find_contradictions(cls, given: Mapping[str, Any]) -> Found:
-        """Yield what fields say against each other, as they are written: told also where one of them is wrong."""
+        """Yield contradictions between raw fields, which are reported even if one of the fields is invalid."""
         return ()
 
     @model_validator(mode="wrap")
@@ -336,7 +337,7 @@ class SectionedFile(ConfigFile):
     def _read_sections(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         if not isinstance(given, Mapping):
             return handler(given)
-        # Around the fields, not after them: people see what is wrong with sections and with fields at once.
+        # Around the fields, not after them: problems of sections and of fields are reported together.
         read, lines = dict(given), list[InitErrorDetails]()
         if against := tuple(cls.find_contradictions(given)):
             lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))
@@ -364,12 +365,12 @@ class SectionedFile(ConfigFile):
         return made
 
     def section(self, section: ProfileSection[S]) -> S:
-        """Return what the file says in a section, or what it means where it has none."""
+        """Return the file's value of a section, or the section's default."""
         given = (self.model_extra or {}).get(section.name)
         return section.default() if given is None else cast(S, given)
 
     def sections(self) -> Iterator[tuple[ProfileSection[Any], Any]]:
-        """Yield each section that the file has, with what it says."""
+        """Yield each section of the file with its value."""
         for name, value in (self.model_extra or {}).items():
             if value is not None and (section := self.find_section(name)) is not None:
                 yield section, value
@@ -382,7 +383,7 @@ def _adapter(section: ProfileSection[Any]) -> TypeAdapter[Any]:
 
 @cache_extensions
 def part_section(name: str) -> ProfileSection[Any] | None:
-    """Return the section of a test case that is its part of this name; None where a file may not say that part."""
+    """Return the section of a test case for its part of this name, or None if the part is no section."""
     part: type[CasePart] | None = find_extension("case_part", name)
     if part is None or not getattr(part, "is_section", False):
         return None
@@ -409,10 +410,10 @@ OWN_FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "cases")
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of configuration file. `name` is that of its schema, `folder` where such files lie in a config root.
+    """A kind of configuration file. `name` is that of its schema, `folder` its folder in a config root.
 
-    Its file has its id as its stem; with a `stem` each has a folder of its own instead, named by the id. `id_field` is
-    the model's field for the id. `problems(path)` is what `agentbench validate` finds beside the model's own.
+    A file has its id as its stem. With a `stem` each file has a folder, named by the id. `id_field` is the model's
+    field for the id. `problems(path)` are further problems for `agentbench validate`.
     """
 
     name: str
@@ -424,7 +425,7 @@ class FileKind:
 
     @property
     def pattern(self) -> str:
-        """Return where its files lie below the folder."""
+        """Return the pattern of its files below the folder."""
         return "*.*" if self.stem is None else f"*/{self.stem}.*"
 
     def id_of(self, path: Path) -> str:
@@ -438,7 +439,7 @@ def added_folders() -> frozenset[str]:
 
 
 def added_kind(folder: str) -> FileKind | None:
-    """Return the kind of file that is added for a folder of config roots, None where none is."""
+    """Return the kind of file that a pack or plugin adds for a folder of config roots, or None."""
     kind: FileKind | None = find_extension(_FILE_SEAM, folder)
     return kind
 

@@ -1,4 +1,4 @@
-"""Roots of a session: the user's, and the guests beside and below it."""
+"""Roots of a session: the user's root, and the roots of guests."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _UNDECIDED = "several folders may be the user's"
 
 
 class HasCases(Protocol):
-    """Tells whether a file or folder holds a case that can be found, in addition to those in the folder `without`."""
+    """Decides whether a file or folder holds a case, in addition to cases in the folder `without`."""
 
     def __call__(self, path: Path, without: Path | None, /) -> bool:
         """Return whether it holds one."""
 
 
 class SessionRoots(NamedTuple):
-    """The session's root, `own`, and what makes every other root a guest.
+    """The session's root, `own`, and the rules that make other roots guests.
 
-    `own` is None if there is no root, or several stand beside each other and nobody said which is the user's. With
-    `configured` no other root's configuration is read, and what lies below another root is still a guest's. `start` is
-    the folder that the session is started in, `tops` are the outermost folders that may be a root of its paths.
-    `reason` says for people why `own` was taken.
+    `own` is None if there is no root, or if several stand next to each other and no option names the user's. With
+    `configured` configuration of other roots is ignored, and files below another root still belong to a guest. `start`
+    is the folder that the session is started in, `tops` are the outermost folders that may be a root of its paths.
+    `reason` explains to people why `own` was chosen.
     """
 
     start: Path
@@ -57,11 +57,11 @@ class SessionRoots(NamedTuple):
 
     @property
     def main(self) -> ConfigRoot:
-        """Return the root that is the user's; that of the start directory if none is."""
+        """Return the user's root, or that of the start directory if there is none."""
         return self.around(self.start) if self.own is None else _make_root(str(self.own), None, None)
 
     def describe(self) -> str:
-        """Return what to tell people of the session's root: its folder, and why it was taken."""
+        """Return a description of the session's root: its folder, and why it was chosen."""
         if self.own is None:
             advice = f", {self.reason}: name yours by agentbench_configs" if self.reason else ""
             return f"none{advice}"
@@ -94,14 +94,14 @@ class SessionRoots(NamedTuple):
         return min(tops, key=len) if tops else find_top(folder, str(self.start))
 
     def around(self, path: Path) -> ConfigRoot:
-        """Return the root of a file, or of what lies in a folder."""
+        """Return the root of a file or of a folder's files."""
         return self.of(path / "any" if path.is_dir() else path)
 
     def of_suite(self, name: str, here: Path) -> ConfigRoot:
-        """Return the root whose suite `name` (id or path) names.
+        """Return the root with the suite `name` (id or path).
 
-        That is the configured one, else the one around the suite's file or around `here`, else the only one
-        with such a suite at most three folders below.
+        It is the configured one, else the one around the suite's file or around `here`, else the only one with such a
+        suite at most three folders below.
 
         :raises ConfigError: there is none, or more than one.
         """
@@ -131,12 +131,12 @@ def decide_roots(
     written: Iterable[str] | None = None,
     has_cases: HasCases = lambda folder, without: without is None,
 ) -> SessionRoots:
-    """Return the roots of a session that is started in `start` and asked for the cases of some paths.
+    """Return the roots of a session that is started in `start` for some paths.
 
     The session's root is that of `search_root`; else the only outermost one with cases at most three folders below the
-    paths, or below the start directory's project, if all cases there are its own. All processes of a session come to
-    the same answer. `trust` is what a worker was told, else `trusted` folders and the user's grants decide.
-    `written` are the folders that the session writes to; None: those of a session whose rootdir is `start`.
+    paths, or below the start directory's project, if it holds all cases there. All processes of a session get the same
+    result. A worker gets `trust` from its controller; else `trusted` folders and the user's grants decide. `written`
+    are the folders that the session writes to; None: those of a session whose rootdir is `start`.
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
@@ -227,9 +227,7 @@ def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
 
 
 def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
-    """Return whether a place is a guest's root. A folder without configuration is none: it belongs to what lies around
-    it.
-    """
+    """Return whether a place is a guest's root. A folder without configuration belongs to the root around it."""
     if not holds_configuration(place):
         return False
     real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder

@@ -26,7 +26,9 @@ class _SourceLoader(SourceFileLoader):
 
 
 def source_spec(name: str, path: Path) -> ModuleSpec:
-    """Return what makes the module of a Python file from its source. Raises ImportError for a file of another kind."""
+    """Return the spec of a Python file's module that is compiled from its source. Raises ImportError for other
+    files.
+    """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
     spec = spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
@@ -35,9 +37,9 @@ def source_spec(name: str, path: Path) -> ModuleSpec:
 
 
 def import_sources_below(folders: Iterable[str]) -> Callable[[], None]:
-    """Import modules below the folders, links resolved, from their sources. Return what ends that.
+    """Import modules below the folders, links resolved, from their sources. Return a function that ends this.
 
-    Packages of the running Python stay as they are: it may be installed in such a folder.
+    Packages of the running Python are not affected: it may be installed in such a folder.
     """
     covered = tuple(folders)
 

@@ -1,7 +1,7 @@
-"""Test kits: of each seam what any implementation has to keep, for the tests of whoever writes one.
+"""Test kits: the contract of each seam, for the tests of an implementation.
 
-A kit is a function: it returns where the contract holds, and raises AssertionError with a sentence where it does not.
-`from pytest_agentbench import check_tool` has it; no session imports this room.
+A kit is a function: it returns if the contract holds, and raises AssertionError with a sentence if it does not.
+`from pytest_agentbench import check_tool` imports one; no session imports this room.
 
 Others use: cases, deciding, outputs, sandboxes
 """

@@ -1,4 +1,4 @@
-"""Kits of what brings cases and runs them: case sources, parts of cases, sections of profiles, runners."""
+"""Kits for sources of cases, parts of cases, sections of profiles, and runners."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def check_case_source(source: CaseSource, name: str, file: Path) -> None:
     root = ConfigRoot(file.parent)
     request = SourceRequest(root, known=UNVERIFIED)
     cases = _check_rows(source.open(file, request))
-    # Again: one session opens a file for collection, and again where a suite or a hand-written test names a case.
+    # A session opens a file more than once: for collection, for a suite, for a hand-written test that names a
+    # case.
     _check_rows(source.open(file, request))
     indexed = {(each.case_id, frozenset(each.tags)) for each in source.index(file, request)}
     found = {(case.case_id, frozenset(case.tags)) for case in cases}
@@ -110,7 +111,7 @@ def _check_row(opened: OpenedSource, row: SourceCase) -> Case:
 
 
 def _check_bad_files(source: CaseSource, file: Path, request: SourceRequest) -> None:
-    """Expect ConfigError or bad rows, and nothing else, for what anybody may put there."""
+    """Expect ConfigError or bad rows, and nothing else, for broken files."""
     # Nothing, no text at all, JSON that is cut short, YAML that is.
     for content in (b"", b"\xff\xfe\0", b"{", b"- [\n"):
         with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +143,9 @@ def check_case_parts(case: Case) -> None:
 
 
 def check_case_part(part: Any) -> None:
-    """Check one part of a case: frozen, strict, written and read back whole, and what the engine asks of it."""
+    """Check one part of a case: it is frozen and strict, survives dumping and validation, and has the engine's
+    fields.
+    """
     expect(isinstance(part, CasePart), f"found {part!r}, expected a CasePart")
     model = type(part)
     expect(model.model_config.get("frozen"), f"{model.__name__}: it is not frozen, so that a run could change its case")
@@ -164,7 +167,9 @@ def check_case_part(part: Any) -> None:
 
 
 def check_profile_section(section: ProfileSection[Any], good: Any, bad: Any) -> None:
-    """Check a section of profiles or suites. `good` and `bad` are what a file may say there, and what it may not."""
+    """Check a section of profiles or suites with a `good` value that a file may have, and a `bad` one that is
+    refused.
+    """
     expect(isinstance(section, ProfileSection), f"found {section!r}, expected a ProfileSection")
     expect(section.name.isidentifier(), f"name: found {section.name!r}, expected a key")
     expect_line(section.doc, "doc")
@@ -176,7 +181,7 @@ def check_profile_section(section: ProfileSection[Any], good: Any, bad: Any) -> 
     expect(default == section.default(), "default: it is another one each time")
     for found in (read, default):
         expect(not [*section.problems(found, {})], f"problems: it complains of {found!r}")
-        # Else a guest's file that copies the user's is refused, and nobody could say why.
+        # Else a guest's copy of the user's file is refused, without a reason that anybody could mend.
         expect(not [*section.excess(found, found, None)], f"excess: a guest may say what the user says, {found!r}")  # type: ignore[arg-type]
         expect_identity(lambda found=found: {section.name: section.fingerprint(found)}, "fingerprint")  # type: ignore[misc]
         placed = section.place(found, Path("/somewhere/profile.yaml"), None)
@@ -191,7 +196,7 @@ def check_profile_section(section: ProfileSection[Any], good: Any, bad: Any) -> 
 
 
 def check_file_kind(kind: FileKind, file: Path) -> None:
-    """Check a kind of configuration file on a good one, which lies where such files lie in a config root."""
+    """Check a kind of configuration file with a good one, which lies in the kind's folder of a config root."""
     expect(isinstance(kind, FileKind), f"found {kind!r}, expected a FileKind")
     for text, what in ((kind.name, "name"), (kind.folder, "folder")):
         expect(text.isidentifier(), f"{what}: found {text!r}, expected a name that a file can have")
@@ -220,10 +225,10 @@ def check_runner(
     client: Any = None,
     context: Mapping[str, Any] | None = None,
 ) -> RunEnd:
-    """Run a case twice, at the same time, as the engine would; return how the first run ended.
+    """Run a case twice, at the same time, as the engine would; return the end of the first run.
 
-    `client` is what `context.client` is to be, `context` what else the runs have. A case that this machine cannot run
-    raises UnavailableError, as it does from the runner.
+    `client` becomes `context.client`, `context` adds other fields. Raises UnavailableError, as the runner does, if this
+    machine cannot run the case.
     """
     call = runner if inspect.iscoroutinefunction(runner) else getattr(runner, "__call__", None)  # noqa: B004
     expect(inspect.iscoroutinefunction(call), f"found {runner!r}, expected `async (case, context)` or a RunnerKind")
@@ -294,11 +299,12 @@ async def _check_runs(
         )
         return end
 
-    # At the same time, as the engine does: what a runner keeps on itself between two awaits is mixed up here.
+    # At the same time, as the engine does: state that a runner keeps on itself between two awaits gets mixed
+    # up here.
     try:
         ends = await asyncio.gather(run(1), run(2))
     finally:
-        # In the engine's order: what a session's runs have left running may live in its sandboxes.
+        # In the engine's order: processes of a session's runs may live in its sandboxes.
         await session.close()
         await sandboxes.close()
     await session.close()  # may be called twice

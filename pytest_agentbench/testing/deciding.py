@@ -1,4 +1,4 @@
-"""Kits of what decides runs: checks, metrics, judges, graders."""
+"""Kits for checks, metrics, judges and graders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pytest_agentbench.testing.samples import (
 )
 
 _MOST_SHOWN = 1_000
-"""Characters of what a report shows of one check."""
+"""Maximum characters of one check's message in a report."""
 
 
 def check_check_spec(
@@ -59,7 +59,8 @@ def check_check_spec(
     for path in spec.looks_at:
         inside = isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
         expect(inside, f"looks_at: {path!r} is no path below the workspace")
-    # No answer is what runs that failed have; of a long one the verdict must not keep all, as every report holds it.
+    # Failed runs have no answer. A verdict must not contain a whole long answer, because every report stores
+    # verdicts.
     for run in (sample_run(None), sample_run(""), sample_run(LONG)):
         found = _decide(spec, run)
         expect(found == _decide(spec, run), f"check: it says {found} first, and then another thing of the same run")
@@ -166,9 +167,9 @@ def check_grader(
     services: Any = None,
     job: Any = None,
 ) -> Grade:
-    """Check a grader on a run of a case that it applies to; return the grade.
+    """Check a grader with a run of a case that it applies to; return the grade.
 
-    `services` and `job` are for graders that need them; `metrics` and `judged` are what else was found of the run.
+    `services` and `job` are for graders that need them; `metrics` and `judged` are other results of the run.
     """
     expect(isinstance(grader, Grader), f"found {grader!r}, expected an object of a Grader")
     expect(grader.applies(case) is True, "applies: it does not apply to the case")
@@ -184,7 +185,7 @@ def check_grader(
         expect(grade == again, f"grade: found {grade} first, and {again} of the same run")
     known = [*metrics, *grade.metrics]
     free = grader.regrade(case, run, known, judged, grade.record)
-    # A verdict is made anew from its record where only checks or thresholds changed: it has to be what was paid for.
+    # If only checks or thresholds changed, the stored record decides again: it must equal the paid grade.
     kept = ("record", "failures", "final_score", "is_final")
     for name in kept:
         first, second = getattr(grade, name), getattr(free, name)

@@ -1,4 +1,4 @@
-"""Kits of tools, web search and model providers, and of what prints: reports and commands."""
+"""Kits for tools, web search, model providers, report sections and commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 def check_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolContext | None = None) -> str:
-    """Check a tool: its schema, a call with good `arguments`, one with wrong ones. Return what a model reads.
+    """Check a tool: its schema, a call with good `arguments`, one with wrong ones. Return the text for a model.
 
     The default context has a workspace and a local sandbox, no web. Raises UnavailableError as the tool's `available`.
     """
@@ -104,7 +104,9 @@ def check_model_provider(provider: Callable[[Model], Any], model: Model = MODEL)
 
 
 def check_web_search(search: Search, query: str = "the largest planet") -> list[SearchResult]:
-    """Check a backend of the tool web_search; return its hits. An endpoint that fails raises what it raises."""
+    """Check a backend of the tool web_search; return its hits. An endpoint that fails raises the backend's
+    exception.
+    """
     hits = asyncio.run(_collect_hits(search, query))
     for hit in hits:
         expect(isinstance(hit, SearchResult), f"found {hit!r}, expected a SearchResult")
@@ -119,7 +121,7 @@ async def _collect_hits(search: Search, query: str) -> list[SearchResult]:
 
 
 def check_needs(needs: PackNeeds, case: Case, profile: RunProfile | None = None) -> list[SandboxSpec]:
-    """Check what `agentbench doctor` is told of a case's needs; return the sandboxes. Nothing is started for that."""
+    """Check a case's needs as `agentbench doctor` gets them; return the sandboxes. Nothing is started."""
     expect(isinstance(needs, PackNeeds), f"found {needs!r}, expected PackNeeds")
     profile = profile or RunProfile(schema_version=1, run_profile_id="kit", title="Kit")
     workspaces = Workspaces()
@@ -166,7 +168,7 @@ def check_report_format(form: ReportFormat, report: Mapping[str, Any] | None = N
 
 
 def check_report_section(name: str, section: ReportSection, case: Case, evaluation: Evaluation) -> None:
-    """Check what a system adds to reports, on a run of a case with a verdict that it has something to say of."""
+    """Check a system's section of reports with a run of a case whose verdict the section describes."""
     expect(isinstance(section, ReportSection), f"found {section!r}, expected an object of a ReportSection")
     section.row(case, None)  # a run that has no verdict
     row = section.row(case, evaluation)
@@ -177,7 +179,7 @@ def check_report_section(name: str, section: ReportSection, case: Case, evaluati
     added = section.schema()
     for kind, found in (("row", row), ("model", model)):
         if found is not None:
-            # Beside the report's own definitions, which those of a section may refer to.
+            # Next to the report's own definitions, to which those of a section may refer.
             schema = bounded_schema({**added.get(kind, {"not": {}}), "$defs": _definitions(added)})
             expect(schema.problem is None, f"schema: {schema.problem}")
             expect(schema.accepts(found), f"schema: its {kind} does not take {found!r}, which {kind}() returns")
@@ -214,7 +216,7 @@ def _check_figures(section: ReportSection, model: Mapping[str, Any]) -> None:
 
 
 def check_command(name: str, command: Command, *arguments: str, status: int = 0) -> str:
-    """Run `agentbench NAME ARGUMENTS` in this process; return what it prints. It exits with `status`."""
+    """Run `agentbench NAME ARGUMENTS` in this process; return its output. It exits with `status`."""
     expect(isinstance(command, Command), f"found {command!r}, expected a Command")
     expect_line(command.summary, "summary")
     expect(not command.summary.endswith("."), "summary: it ends with a full stop, others do not")
@@ -235,7 +237,7 @@ def check_command(name: str, command: Command, *arguments: str, status: int = 0)
 
 
 def _call(act: Callable[[], Any]) -> tuple[str, Any]:
-    """Return what it prints, and its value or exit status; 1 with the message where it raises AgentbenchError."""
+    """Return the output with the return value or exit status; 1 with the message for an AgentbenchError."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:

@@ -1,4 +1,4 @@
-"""Small records that kits try implementations on, and the way they say what is wrong."""
+"""Small records for kits to try implementations with, and functions that report a broken contract."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = "word " * 20_000
 
 
 def expect(condition: object, message: str) -> None:
-    """Raise AssertionError with the message where the condition does not hold; `python -O` changes nothing."""
+    """Raise AssertionError with the message unless the condition holds, also under `python -O`."""
     if not condition:
         raise AssertionError(message)
 
@@ -97,7 +97,7 @@ def sample_run(output: str | None = "Jupiter", **fields: Any) -> RunArtifact:
 
 
 def sample_row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
-    """Return what report.json has of a run with that verdict."""
+    """Return the row of report.json of a run with that verdict."""
     return run_row(
         f"cases/test.yaml::{case.case_id}[demo]",
         case,

@@ -25,7 +25,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _PATIENCE = 60.0
-"""Seconds that any command may take; only what is to be ended takes less."""
+"""Maximum seconds of a command, unless it is meant to be killed."""
 _LATE = 20.0
 """Seconds by which a command has to be gone whose limit was one second."""
 _PRIVATE = "/tmp/private.txt"  # noqa: S108 - the sandbox's own /tmp
@@ -33,7 +33,7 @@ _PRIVATE = "/tmp/private.txt"  # noqa: S108 - the sandbox's own /tmp
 
 @dataclass(frozen=True)
 class _Bench:
-    """A session at work: `make` starts a sandbox in a workspace of its own."""
+    """A session in use: `make` starts a sandbox in a new workspace."""
 
     session: SandboxSession
     spec: SandboxSpec
@@ -45,10 +45,10 @@ class _Bench:
 
 
 def check_sandbox_provider(provider: SandboxProvider, spec: SandboxSpec) -> None:
-    """Check that sandboxes of a provider run commands as every runner, tool and verifier takes for granted.
+    """Check that sandboxes of a provider run commands as every runner, tool and verifier expects.
 
-    `spec` is what a run would ask for; its commands need a POSIX `sh` with `cat`, `mkfifo` and `sleep`. Skips the test
-    where the provider says that there is none here. Takes about ten seconds.
+    `spec` is the spec of a run; its commands need a POSIX `sh` with `cat`, `mkfifo` and `sleep`. Skips the test if the
+    provider is unavailable here. Takes about ten seconds.
     """
     expect(isinstance(provider, SandboxProvider), f"found {provider!r}, expected an object of a SandboxProvider")
     levels = ("docker", "bubblewrap", "local")
@@ -72,7 +72,7 @@ async def _close_both(*sessions: SandboxSession) -> None:
 
 
 def check_sandbox_session(session: SandboxSession, spec: SandboxSpec) -> None:
-    """Check what a provider's `open` returns, and close it: the greater part of `check_sandbox_provider`."""
+    """Check the return value of a provider's `open`, and close it: the larger part of `check_sandbox_provider`."""
     workspaces = Workspaces()
     try:
         with _secret() as secret:
@@ -83,7 +83,7 @@ def check_sandbox_session(session: SandboxSession, spec: SandboxSpec) -> None:
 
 @contextmanager
 def _secret() -> Iterator[str]:
-    """Put into the environment what no sandbox may show; return it."""
+    """Put a secret that no sandbox may show into the environment; return it."""
     name = f"AGENTBENCH_KIT_{uuid4().hex}"
     os.environ[name] = name
     try:
@@ -166,7 +166,7 @@ async def _check_files(bench: _Bench) -> None:
     expect(await sandbox.get("made.txt", 100) == b"made", "get: it lacks what a command wrote")
     await sandbox.put(_PRIVATE, b"private")
     expect(await sandbox.get(_PRIVATE, 100) == b"private", "put, get: /tmp is no place for files")
-    # Refused by the provider itself: what writes may have more rights than the commands inside.
+    # Refused by the provider itself, because it may write with more rights than the commands inside.
     for path in ("../outside.txt", "/etc/agentbench-kit"):
         refused = sandbox.put(path, b"")
         await _expect_error(refused, f"put({path!r}), out of the workspace", PathRefusedError, OSError)
@@ -193,7 +193,7 @@ async def _check_time_out(bench: _Bench) -> None:
     done = await _run(sandbox, _LEAVE)
     expect(done.output == "begun\n", f"exec: found {done}")
     await _expect_none_left(sandbox, "its end")
-    # What it left behind holds the output open: a time-out that kills the shell alone goes on waiting for its end.
+    # A background process holds the output open: a timeout that kills only the shell would wait for its end.
     began = time.monotonic()
     done = await _run(sandbox, f"rm left; {_LEAVE}; sleep 600", seconds=1)
     expect((done.exit_code, done.killed) == (None, "time-out"), f"exec: found {done}, expected it killed for time-out")
