@@ -42,7 +42,7 @@ NAMES = {
 _LONGEST_LIST = 12
 _EXPLAINED = (
     "How figures are computed: [results](../results.md), [statistics](../statistics.md), [comparing](../comparing.md), "
-    "[people and judges](../human-review.md#what-reportjson-has)."
+    "[people and judges](../human-review.md#fields-in-reportjson)."
 )
 
 
