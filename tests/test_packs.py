@@ -24,7 +24,7 @@ NAMES = (
 """What no line of the core may say, however it is written."""
 
 STORED = {
-    "identity/fingerprint_defaults.json": "keys that fingerprints have always had",
+    "identity/fingerprints.py": "sections that fingerprints cover even if a document does not have them",
     "reports/section_defaults.json": "keys that reports have always had",
 }
 """Files of data that hold such names all the same, and why."""

@@ -24,11 +24,6 @@ def slug(name: str) -> str:
     return f"{readable}-{digest}" if readable else digest
 
 
-def slug_start(name: str) -> str:
-    """Return what the slug of each name that begins with this one begins with, as far as that can be told."""
-    return _UNSAFE.sub("_", name.lower())[:60].strip("._-")
-
-
 def lies_below(folder: str, path: str) -> bool:
     """Return whether a path that others wrote names something in the folder, wherever links lead that lie there.
 

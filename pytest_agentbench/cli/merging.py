@@ -185,8 +185,7 @@ def _list_unequal_inputs(group: Sequence[Part]) -> Iterator[str]:
     ignored.
     """
     inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
-    # Reports of older versions lack the hash, which is no difference.
-    inputs.pop(None, None)
+    inputs.pop(None, None)  # a session without a selection has no inputs to compare
     if len(inputs) > 1:
         named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
         yield f"case files or profiles of {named} differ"

@@ -99,7 +99,7 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     """Return the report of a report.json, a journal or an output folder, and its file.
 
     A folder gives the last session's report: its journal's if the session was killed or still runs. Figures that follow
-    from the runs are computed again, so that reports of older versions have all of them. Raises ConfigError.
+    from the runs are computed again. Raises ConfigError.
     """
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal

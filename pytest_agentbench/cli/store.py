@@ -1,4 +1,4 @@
-"""`agentbench store show|why|prune|verify|repair|export|convert`: the runs and verdicts that sessions have stored."""
+"""`agentbench store show|why|prune|verify|repair|export`: the runs and verdicts that sessions have stored."""
 
 from __future__ import annotations
 
@@ -294,34 +294,6 @@ def _describe_run(stored: dict[str, Any]) -> Iterator[str]:
         yield from (f"    {printable(shorten_text(reason, 300))}" for reason in verdict["reasons"])
 
 
-CONVERT_DESCRIPTION = """Take the runs, verdicts and votes that older versions have stored as files into the database,
-and remove the files. What is large, and what runs left behind, stays where it is."""
-
-
-def add_convert_options(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: `--output` is all it takes."""
-
-
-def run_convert(args: argparse.Namespace) -> int:
-    """Print how many documents were taken in."""
-    from pytest_agentbench.store.contents import Contents
-    from pytest_agentbench.store.maintenance import is_session_running, list_documents, remove_empty_folders
-
-    contents = Contents(args.output)
-    if is_session_running(args.output):
-        print(f"{args.output}: a session is making runs there; convert when it has ended", file=sys.stderr)
-        return 1
-    if _complain_of_damage(contents):
-        return 1
-    try:
-        taken = sum(contents.documents.take_in(path) for path in list_documents(contents))
-    except OSError as error:
-        raise InfrastructureError(f"{args.output}: cannot be converted: {error.strerror or error}") from error
-    remove_empty_folders(args.output)
-    print(f"took in {taken:,} documents")
-    return 0
-
-
 REPAIR_DESCRIPTION = """Make a new database of the documents that can be read in a damaged one, whatever is damaged: a
 page costs the documents on it. The lost ones are named; the next session makes them again. The damaged database is
 kept as store.sqlite.damaged. Exit status 1 if a document is lost."""
@@ -488,12 +460,6 @@ _COMMANDS = {
         EXPORT_DESCRIPTION,
         add_export_options,
         run_export,
-    ),
-    "convert": (
-        "take files that older versions have stored into the database",
-        CONVERT_DESCRIPTION,
-        add_convert_options,
-        run_convert,
     ),
 }
 

@@ -332,7 +332,7 @@ class CaseFile(pytest.Module):
         items = []
         for plan, asked in zip(plans, judges, strict=True):
             for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked, earlier=row.earlier)
+                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked)
                 item = make_item(self, job, line, self._fixtureinfo)
                 self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                 items.append(item)

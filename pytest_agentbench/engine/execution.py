@@ -251,7 +251,7 @@ class _Attempt:
         if not self._reuses_run():
             return False
         found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
-        if found is None and (found := self._find_earlier_run()) is None:
+        if found is None:
             return False
         result = self.result
         result.artifact, result.path = artifact, _ = found
@@ -260,13 +260,6 @@ class _Attempt:
         if self.services.rules.dry_run is None:
             self.job.plan.share(artifact)
         return True
-
-    def _find_earlier_run(self) -> tuple[RunArtifact, str] | None:
-        """Return the same run as an earlier version stored it: it stays there, and so do its verdicts."""
-        job, stored, covered = self.job, self.lane.earlier, self.subject.fingerprint_input
-        if stored is None:
-            return None
-        return stored.find(self.case.case_id, job.earlier, job.repetition, covered, self._counts)
 
     def _reuses_run(self) -> bool:
         tape = self.result.tape

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, SuiteFile
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.tape import Tape
-    from pytest_agentbench.sources.case_source import Earlier, StoredAnswers
+    from pytest_agentbench.sources.case_source import StoredAnswers
     from pytest_agentbench.store.artifacts import Lane
     from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -172,7 +172,7 @@ class Job:
     `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
     scopes that their runner and their servers come from, and the run profile that limits them. `by_hand` says that a
     hand-written test decides what the run is worth: then nothing in the case has to. `judges` are the models that the
-    case's metrics ask. `earlier` tells the ids under which its run may be stored too.
+    case's metrics ask.
     """
 
     case_id: str
@@ -184,7 +184,6 @@ class Job:
     group: Any = None
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
-    earlier: Earlier = ()
 
     @property
     def is_free(self) -> bool:

@@ -8,8 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -26,6 +24,12 @@ SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""
 
 _TRANSPORT = frozenset({"timeout_seconds", "retries", "outage_seconds", "stall_seconds", "stream", "batch"})
+
+_PROFILE_SECTIONS: dict[str, Any] = {"planner": None, "task_text": "fuzzy", "openclaw": None}
+_JUDGE_SECTIONS: dict[str, Any] = {"mcp_tasks": {"shuffle": "axes", "language": "en"}}
+_CASE_PARTS: dict[str, Any] = {"mcp_task": None}
+# Values of sections and parts that a document does not have. Fingerprints cover them, so a change here changes every
+# fingerprint of a run profile, a judge or a rubric.
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 
@@ -173,12 +177,6 @@ def drop_transport(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _TRANSPORT}
 
 
-def rename_case(covered: bytes, case_id: str, other_id: str) -> bytes:
-    """Return the canonical JSON of a run's fingerprint input as it is for the case under another id."""
-    # Inside of strings quotes are escaped, so nothing else looks like this before the key itself
-    return covered.replace(f'"case_id":{_encode(case_id)}'.encode(), f'"case_id":{_encode(other_id)}'.encode(), 1)
-
-
 def _model(model: Model) -> Plain:
     names = ("model_id", "requested_model", "base_url", "scripted", "parameters", "options")
     return Plain({name: plain(getattr(model, name)) for name in names} | plain(endpoint_input(model)))
@@ -227,7 +225,7 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     if not profile.exclude_tools:
         names.add("exclude_tools")
     # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
-    settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
+    settings: dict[str, Any] = {**_PROFILE_SECTIONS, **profile.model_dump(exclude=names)}
     settings["runner_defaults"] = drop_transport(profile.runner_defaults)
     settings["model_overrides"] = {name: drop_transport(layer) for name, layer in profile.model_overrides.items()}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
@@ -259,7 +257,7 @@ def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) 
     """Return what makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
     names = {"judges", "judge_runs", "aggregation", "anchors"}
     names |= {"judge_sees_reasoning"} if profile.judge_sees_reasoning else set()
-    settings = {**_defaults()["judge"], **profile.model_dump(include=names), **_sections(profile)}
+    settings = {**_JUDGE_SECTIONS, **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
 
@@ -281,15 +279,7 @@ def rubric_input(case: Case) -> dict[str, Any]:
     """
     names = ("title", "expectations", "rubric", "reference", "require_hard")
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
-    return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}
-
-
-@cache
-def _defaults() -> dict[str, dict[str, Any]]:
-    """Return what fingerprints hold of parts and sections that are not there: what stood so in the first ones."""
-    text = Path(__file__).with_name("fingerprint_defaults.json").read_text("utf-8")
-    defaults: dict[str, dict[str, Any]] = json.loads(text)
-    return defaults
+    return {**_CASE_PARTS, **{name: getattr(case, name) for name in names}, **parts}
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def _done(rules: Mapping[str, Any], made: CoreSchema) -> CoreSchema:
 
 
 _HEAD = ("schema_version", "session", "totals")
-"""Members that a report must have. The rest is computed from its runs, and older versions have less of it."""
+"""Members that a report must have. The rest is computed from its runs."""
 _KEPT = ("comparison", "human")
 """Members that do not follow from the runs and are shown unchanged if present."""
 

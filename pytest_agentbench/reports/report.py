@@ -315,7 +315,7 @@ def _model_entry(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, A
 
 
 def _count_ends(rows: Sequence[Row]) -> dict[str, int]:
-    """Count runs by end reason. Runs of older versions have no reason and are left out."""
+    """Count runs by end reason. Runs without a reason are left out."""
     reasons = Counter(reason for row in rows if (reason := row.get("end_reason")) is not None)
     return dict(sorted(reasons.items()))
 

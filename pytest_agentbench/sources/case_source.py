@@ -34,16 +34,11 @@ class SourceRequest(NamedTuple):
     run_profile: RunProfile | None = None
 
 
-Earlier = tuple[tuple[str, str], ...]
-"""Beginnings of case ids, up to a dot, each with one that earlier versions gave the same cases."""
-
-
 class SourceCase(NamedTuple):
     """A case as collection keeps it: `make` builds the record when the case runs.
 
     `path` and `line` (1-based) say where it stands. `number` is its 0-based place among all rows, good or bad, where a
-    list of predictions can answer them in order. `own_metrics`: it names metrics beside those of its file. `earlier`
-    tells the ids under which runs of it may be stored too.
+    list of predictions can answer them in order. `own_metrics`: it names metrics beside those of its file.
     """
 
     case_id: str
@@ -53,7 +48,6 @@ class SourceCase(NamedTuple):
     make: Callable[[], Case]
     number: int | None = None
     own_metrics: bool = False
-    earlier: Earlier = ()
 
 
 class BadRow(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from pytest_agentbench.bounded.json_files import first_element, first_object
-from pytest_agentbench.config.base import DATA_SUFFIXES, UNVERIFIED, Known, Scope, load_in, resolve_path
+from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name, match_files
 from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
 from pytest_agentbench.config.roots import ConfigRoot
@@ -178,25 +178,6 @@ class Dataset:
     parse: ItemParser | None = None
 
     @cached_property
-    def earlier(self) -> tuple[tuple[str, str], ...]:
-        """Return beginnings of case ids, each with one that it had while names depended on pytest's rootdir and on what
-        else there was.
-        """
-        recipe, descriptor = self.recipe, self.descriptor
-        if recipe is None or descriptor is None:
-            names = earlier_names(self.path.with_suffix(""), self.path.suffix)
-            return tuple((self.name, name) for name in names if name != self.name)
-        of_one = [*earlier_names(recipe.files[0].with_suffix(""), *DATA_SUFFIXES)] if len(recipe.files) == 1 else []
-        names_before = [self.name]
-        if descriptor.name is None:
-            names_before += [*of_one, *earlier_names(_named_place(recipe.path))]
-        pairs = [(self.name, name) for name in names_before]
-        if len(recipe.files) == 1 and not descriptor.names_one_file:
-            # The only file that a pattern matched gave its rows the ids of a file that is named
-            pairs += [(f"{self.name}.{recipe.place_of(recipe.files[0])}", name) for name in names_before]
-        return tuple(dict.fromkeys(pair for pair in pairs if pair[0] != pair[1]))
-
-    @cached_property
     def shots(self) -> Shots | None:
         """Return the examples that the descriptor shows before each question, read at the first need. Raises
         ConfigError.
@@ -218,13 +199,6 @@ def dataset_name(path: Path, root: ConfigRoot) -> str:
     top = naming_folder(path, root)
     relative = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
     return legal_id(relative.with_suffix("").as_posix())
-
-
-def earlier_names(place: Path, *suffixes: str) -> Iterator[str]:
-    """Yield what may have been named after a place while names were paths below pytest's rootdir, wherever that was."""
-    parts = place.parts[1:]
-    for at in range(len(parts)):
-        yield from (legal_id("/".join(parts[at:]) + suffix) for suffix in ("", *suffixes))
 
 
 def open_dataset(

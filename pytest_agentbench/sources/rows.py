@@ -493,13 +493,12 @@ class OpenedDataset(OpenedSource):
 
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
         """Yield the rows of `read_rows`; one of another file than this is on no line of it."""
-        earlier = self.dataset.earlier
         for row in read_rows(self.dataset):
             if isinstance(row, BadRow):
                 yield row
             else:
                 made, own_metrics = _Made(self.dataset, row), self._decides(row)
-                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics, earlier)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics)
 
     def _decides(self, row: Row) -> bool:
         """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""

@@ -58,7 +58,6 @@ from pytest_agentbench.store.output_folder import (
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Model
-    from pytest_agentbench.store.earlier import EarlierRuns
     from pytest_agentbench.store.remote import Remote
 
 
@@ -376,34 +375,22 @@ class Lane:
         return None
 
     @cached_property
-    def earlier(self) -> EarlierRuns | None:
-        """Return what may be stored by the rules of earlier versions; None where nothing was before the session."""
-        if not self.documents.folders(RUNS):
-            return None
-        from pytest_agentbench.store.earlier import EarlierRuns
-
-        return EarlierRuns(self.documents, self.runs, self.run_settings, self.signer, self.find_run)
+    def _began_empty(self) -> bool:
+        """Return whether the store had no runs when this was first asked."""
+        return not self.documents.folders(RUNS)
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
         """Return the stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
-        for folder in self._evaluation_folders():
-            place = f"{folder}/{slug(artifact.case_id)}"
-            documents = self.find_documents(place, "final_result", artifact.repetition, evaluation_fingerprint)
-            for path, content in documents:
-                found = match_evaluation(content, evaluation_fingerprint, self.signer)
-                if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
-                    mark_in_use(self.documents, path)
-                    return found, path
+        folder = f"{self.evaluations}/{slug(artifact.case_id)}"
+        for path, content in self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint):
+            found = match_evaluation(content, evaluation_fingerprint, self.signer)
+            if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+                mark_in_use(self.documents, path)
+                return found, path
         return None
-
-    def _evaluation_folders(self) -> Iterator[str]:
-        yield self.evaluations
-        kind, suite, _, *rest = self.evaluations.split("/")
-        for profile in self.earlier.other_profiles if self.earlier is not None else ():
-            yield "/".join((kind, suite, profile.replace("run_", "evaluation_", 1), *rest))
 
     def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
         """Yield what lies where a document of a fingerprint may: in its own place, displaced, the same in other suites.
@@ -419,7 +406,7 @@ class Lane:
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
         """Raise InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
-        if self.earlier is None:  # two looks at an empty store would cost 1 % of a run
+        if self._began_empty:  # two looks at an empty store would cost 1 % of a run
             return
         for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
             path = f"{folder}/{slug(case_id)}/{name}_{repetition}.json"

@@ -203,12 +203,8 @@ class Contents:
 
 
 def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
-    """Return whether a verdict is on this very run;
-    before schema_version 2 verdicts named only the run's fingerprint.
-    """
-    if evaluation.run_id is not None:
-        return evaluation.run_id == artifact.run_id
-    return evaluation.run_fingerprint is not None and evaluation.run_fingerprint == artifact.fingerprint
+    """Return whether a verdict is on this very run, and not on another run of the same fingerprint."""
+    return evaluation.run_id == artifact.run_id
 
 
 def is_output(output: Path) -> bool:

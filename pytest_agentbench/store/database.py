@@ -1,6 +1,6 @@
 """One SQLite database in the output folder holds its documents, by the paths that they have in the documented layout.
 
-Large documents, documents of stores older than the database, and all documents on file systems that a database cannot
+Large documents, and all documents on file systems that a database cannot
 be shared on, are files at those very paths. Whatever a document is, it is read, moved and removed here alone.
 
     select case_id, status from runs;              -- sqlite3 outputs/store.sqlite
@@ -450,8 +450,10 @@ class Documents:
     def touch(self, path: str) -> None:
         """Say that a document is in use, unless the store cannot be written to: then it is not pruned either."""
         with contextlib.suppress(OSError), self.writing(create=False):
-            if (database := self._database) is not None and self._mark(database, path, time.time_ns()):
-                return
+            if (database := self._database) is not None:
+                folder, leaf, name = _split(path)
+                if execute(database, _TOUCH, (time.time_ns(), self._folder(database, folder), leaf, name)).rowcount:
+                    return
             os.utime(f"{self.output}/{path}")
 
     def compact(self) -> None:
@@ -527,23 +529,6 @@ class Documents:
     def _note(self, path: str) -> None:
         if self._used is not None:
             self._used.add(path.rpartition("/")[0])
-
-    def take_in(self, path: str) -> bool:
-        """Put a file of the layout into the database, in its own place; False where one of that name is there."""
-        with self.writing():
-            database = self._database
-            if database is None:
-                return False
-            new = self._select(database, _MODIFIED, path) is None
-            if new and self.modified(path) is None:
-                return False
-            if new:
-                modified, content = self.modified(path), read_file(f"{self.output}/{path}")
-                self.put(path, content)
-                self._mark(database, path, modified or time.time_ns())
-        if self._select(database, _LENGTH, path) not in (None, (None,)):  # else it is large, and stays a file
-            self._unlink(path)
-        return new
 
     def close(self) -> None:
         """Move the log into the database, where no other process has it open. What is asked next opens it again."""
@@ -680,11 +665,6 @@ class Documents:
                 f"{self._path}: is damaged ({error.strerror}): what cannot be read counts as not stored. "
                 f"Save the rest with `agentbench store repair --output {self.output}`"
             )
-
-    def _mark(self, database: sqlite3.Connection, path: str, modified: int) -> bool:
-        """Say when a document was written; False where it is not in the database."""
-        folder, leaf, name = _split(path)
-        return execute(database, _TOUCH, (modified, self._folder(database, folder), leaf, name)).rowcount > 0
 
     def _folder(self, database: sqlite3.Connection, path: str) -> int | None:
         known = self._folders.get(path)

@@ -1,4 +1,4 @@
-"""Stored runs and evaluations as documents: signed, read back, and brought up to date from older versions."""
+"""Stored runs and evaluations as documents: signed and read back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -82,12 +82,7 @@ def strip_signature(content: bytes) -> bytes:
 R = TypeVar("R", RunArtifact, Evaluation)
 
 VERSION = 2
-"""The `schema_version` that this package writes, of runs and of evaluations."""
-
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: lambda document: document,  # 2 adds optional fields: Evaluation.run_id, RunArtifact.workspace, .changes ...
-}
-"""From each older version to the next: what a document of it becomes, but for its `schema_version`."""
+"""The `schema_version` of runs and evaluations that this package writes and reads."""
 
 
 def load_run(output: str | Path, path: str) -> RunArtifact:
@@ -187,30 +182,7 @@ def _cannot_be_read(path: str | Path, error: OSError) -> InfrastructureError:
 
 def _read(content: bytes, kind: type[R]) -> R:
     """Return the record of a document, signed or not. Raises ValidationError."""
-    # Try the newest version first: nearly all documents are of it, and are parsed once, by pydantic's own parser.
-    content = strip_signature(content)
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError:
-        older = _migrate(content)
-        if older is None:
-            raise
-    return kind.model_validate_json(json.dumps(older))
-
-
-def _migrate(content: bytes) -> dict[str, Any] | None:
-    """Return a document of an older version as this version has it; None for anything else."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict) or type(document.get("schema_version")) is not int:
-        return None
-    if document["schema_version"] not in _MIGRATIONS:
-        return None
-    while (version := document["schema_version"]) in _MIGRATIONS:
-        document = {**_MIGRATIONS[version](document), "schema_version": version + 1}
-    return document
+    return kind.model_validate_json(strip_signature(content))
 
 
 # What runs left in their workspaces, beside the runs: an archive of all, and single files that people look at.

@@ -7,7 +7,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from pytest_agentbench.bounded.folders import slug
-from pytest_agentbench.bounded.locks import try_lock
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.identity.fingerprints import canonical_json
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
@@ -40,11 +38,9 @@ from pytest_agentbench.store.documents import (
     strip_signature,
 )
 from pytest_agentbench.store.judgements import StoredVerdict
-from pytest_agentbench.store.output_folder import DATABASE, EVALUATIONS, JUDGEMENTS, LOCKS, PROFILE_FILE, RUNS
+from pytest_agentbench.store.output_folder import DATABASE, PROFILE_FILE
 
-Reason = Literal[
-    "superseded runs", "superseded verdicts", "orphaned verdicts", "unfinished files", "unreadable files", "stale locks"
-]
+Reason = Literal["superseded runs", "superseded verdicts", "orphaned verdicts", "unfinished files", "unreadable files"]
 
 UNFINISHED_SECONDS = 600
 """How old a file is that nobody writes any more: writing one takes milliseconds."""
@@ -54,7 +50,6 @@ Unread = Literal["missing", "broken", "unknown"]
 
 R = TypeVar("R", RunArtifact, Evaluation)
 
-_LOCK = re.compile(r"[0-9a-f]{64}\.lock")
 _VERDICT_KINDS: tuple[Kind, ...] = ("judge", "prompt", "summary")
 
 
@@ -67,21 +62,18 @@ class Waste:
 
 
 def is_session_running(output: Path) -> bool:
-    """Return whether a session is making runs in the output folder, one of an older version too."""
-    return is_claimed(str(output)) or any(_is_held(output / lock) for lock in _list_locks(output))
+    """Return whether a session is making runs in the output folder."""
+    return is_claimed(str(output))
 
 
 def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
-    """Yield all waste of an output folder, locks first and runs before verdicts.
+    """Yield all waste of an output folder, runs before verdicts.
 
     A run or verdict is superseded where another one has its place, unless that one is broken, ended in an error or was
     replayed from a cassette, or a session has come back to the first since. A verdict is orphaned where no run is kept
     that it is on. Files that cannot be read are waste only where `unreadable` says so; what a newer version wrote never
     is.
     """
-    for path in _list_locks(contents.output):
-        if not _is_held(contents.output / path):
-            yield Waste("stale locks", (path,))
     for folder in contents.runs():
         yield from _RunFolder(contents, folder, unreadable).find_waste()
     for folder in contents.evaluations():
@@ -95,9 +87,6 @@ def remove_waste(output: Path, found: Waste) -> None:
     """Remove waste, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
     for path in found.paths:
         try:
-            if found.reason == "stale locks":
-                _remove_lock(output / path)
-                continue
             # One by one: a session that writes meanwhile waits for milliseconds, not for all of it.
             open_documents(output).remove(path)
             if (folder := (output / path).parent).name == OUTPUTS:
@@ -105,24 +94,6 @@ def remove_waste(output: Path, found: Waste) -> None:
                     folder.parent.rmdir()
         except OSError as error:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
-
-
-def list_documents(contents: Contents) -> Iterator[str]:
-    """Yield the paths of all documents, those that explain others before these."""
-    yield from (f"{profile}/{PROFILE_FILE}" for profile in contents.profiles())
-    for folders in (contents.runs(), contents.evaluations()):
-        for folder in folders:
-            names = sorted(folder.files, key=lambda name: folder.files[name].kind in ("run", "result"))
-            yield from (f"{folder.path}/{name}" for name in names if folder.files[name].kind != "artifacts")
-    yield from contents.votes()
-
-
-def remove_empty_folders(output: Path) -> None:
-    """Remove the folders of runs, verdicts and votes that hold nothing any more."""
-    for root in (RUNS, EVALUATIONS, JUDGEMENTS):
-        for folder, _, _ in os.walk(output / root, topdown=False):
-            with contextlib.suppress(OSError):  # it holds something
-                os.rmdir(folder)
 
 
 class _RunFolder:
@@ -168,12 +139,11 @@ class _RunFolder:
 
     def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
         """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
-        if evaluation.run_id is not None:
-            with contextlib.suppress(OSError):
-                # A trace may be megabytes; its run_id stands in the bytes as JSON writes it
-                content = self.contents.documents.read(self._path(name)) or b""
-                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in content:
-                    return True  # without parsing it
+        with contextlib.suppress(OSError):
+            # A trace may be megabytes; its run_id stands in the bytes as JSON writes it
+            content = self.contents.documents.read(self._path(name)) or b""
+            if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in content:
+                return True  # without parsing it
         run = self.run(name)
         if isinstance(run, RunArtifact):
             return is_verdict_on(evaluation, run)
@@ -283,43 +253,6 @@ def _read_record(parse: Callable[[str, bytes], R], contents: Contents, path: str
     # A newer version's, and what a permission or a bad disk hides: to be kept whatever the user says of broken files
     except (OSError, ValueError, InfrastructureError):
         return "unknown"
-
-
-def _list_locks(output: Path) -> list[str]:
-    return sorted(f"{LOCKS}/{path.name}" for path in (output / LOCKS).glob("*.lock") if _LOCK.fullmatch(path.name))
-
-
-def _is_held(path: Path) -> bool:
-    """Return whether a process holds the lock: one that died holds none."""
-    with _try_lock(path) as mine:  # None, gone meanwhile, is not held either
-        return mine is False
-
-
-def _remove_lock(path: Path) -> None:
-    """Remove a lock's file while it is held, so that nobody takes it for theirs."""
-    with _try_lock(path) as mine:
-        if mine:
-            path.unlink()
-
-
-@contextlib.contextmanager
-def _try_lock(path: Path) -> Iterator[bool | None]:
-    """Hold a lock where it is free: yield whether it was, None where it is gone."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        yield None
-        return
-    except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be opened: {error.strerror or error}") from error
-    try:
-        try:
-            free = try_lock(descriptor)
-        except OSError:
-            free = False  # nobody can tell
-        yield free
-    finally:
-        os.close(descriptor)
 
 
 def _is_old(contents: Contents, path: str) -> bool:

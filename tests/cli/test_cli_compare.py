@@ -117,7 +117,7 @@ def test_a_file_with_a_number_sign_in_its_name_is_a_file(folder, capsys):
     assert printed(capsys, "run#4.json", "run#4.json")[0] == 0
 
 
-def test_an_older_versions_report_is_read(worse, folder, capsys):
+def test_a_report_needs_only_its_runs(worse, folder, capsys):
     old = json.loads((folder / "a.json").read_text())
     del old["models"], old["cases"], old["datasets"]
     for row in old["runs"]:

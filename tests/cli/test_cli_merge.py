@@ -256,7 +256,7 @@ def test_what_went_wrong_beside_the_cases_fails_the_gate(merge):
 def test_what_no_shard_could_read_is_told_once(merge):
     problems = [{"file": "cases/bad/test.yaml", "line": 3, "message": "titel"}]
     first, second, third = shards([row("a"), row("b"), row("c")], 3, uncollected=problems)
-    del third["session"]["uncollected"]  # a report of an older version
+    del third["session"]["uncollected"]
     assert merge(first, second, third)[1]["session"]["uncollected"] == problems
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from support.stored import Stored, as_files, find_stored, list_stored
 
 from pytest_agentbench.bounded.folders import slug
@@ -109,7 +108,7 @@ def shop(tmp_path, monkeypatch):
 
 @pytest.fixture(params=[Path, as_files], ids=["database", "files"])
 def turn(request):
-    """Turns a store into one of an older version, or leaves it as it is."""
+    """Turn the documents of a store into files, as on a network file system, or leave the store as it is."""
     return request.param
 
 
@@ -340,18 +339,6 @@ def test_a_run_made_again_orphans_the_verdict_on_the_first(shop, store):
     assert "1 orphaned verdicts" in store("prune")[1]
 
 
-def test_a_verdict_of_an_older_version_is_known_by_its_runs_fingerprint(shop, store):
-    shop.run()
-    path = shop.find("final_result_1.json")
-    document = path.json()
-    del document["run_id"]
-    path.write_text(json.dumps({**document, "schema_version": 1}))
-    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
-    assert json.loads(store("export")[1])["evaluations"][0]["evaluation"]["schema_version"] == 2
-    path.write_text(json.dumps({**document, "schema_version": 1, "run_fingerprint": "0" * 64}))
-    assert "1 orphaned verdicts" in store("prune")[1]
-
-
 def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays(shop, store, turn):
     _, path = shop.run()
     old = [
@@ -380,42 +367,21 @@ def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays
     assert [each.exists() for each in (*old, *young, foreign)] == [False] * 5 + [True] * 4
 
 
-def test_locks_of_the_dead_go(shop, store):
-    shop.run()
-    lock = shop.output / ".locks" / f"{KEY}.lock"
-    lock.parent.mkdir(exist_ok=True)
-    lock.write_text("77\n")
-    assert "1 stale locks" in store("prune", "--dry-run")[1]
-    assert lock.exists()
-    assert "1 stale locks" in store("prune")[1]
-    assert not lock.exists()
-
-
-def test_only_what_sessions_lock_is_a_lock(shop, store):
-    shop.run()
-    (shop.output / ".locks").mkdir(exist_ok=True)
-    (shop.output / ".locks" / "uv.lock").write_text("mine")
-    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
-    assert (shop.output / ".locks" / "uv.lock").exists()
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_prune_stops_when_a_session_begins(shop, store, monkeypatch, older):
+def test_prune_stops_when_a_session_begins(shop, store, monkeypatch):
     """Its first removal is the moment in which a session makes its first claim."""
     for case_id in ("a", "b"):
         shop.run(covered("old"), case_id=case_id)
         shop.run(covered("new"), case_id=case_id)
     as_files(shop.output)
-    lock, claims, unlink = FileLock(shop.output / ".locks" / f"{KEY}.lock"), open_claims(str(shop.output)), os.unlink
+    claims, unlink = open_claims(str(shop.output)), os.unlink
 
     def begin(path):
         monkeypatch.undo()
-        lock.acquire() if older else claims.take(KEY)
+        claims.take(KEY)
         unlink(path)
 
     monkeypatch.setattr(os, "unlink", begin)
     code, out, err = store("prune", "--output", shop.output)
-    lock.release()
     claims.release(KEY)
     assert (code, out.splitlines()[:-1]) == (1, ["       1 superseded runs"])
     assert err.startswith(f"{shop.output}: a session is making runs there")
@@ -441,16 +407,14 @@ def claimed(output):
         claims.release(KEY)
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_nothing_goes_while_a_session_is_at_work(shop, store, older):
+def test_nothing_goes_while_a_session_is_at_work(shop, store):
     shop.run(covered("old"))
     shop.run(covered("new"))
     before = shop.names()
-    with FileLock(shop.output / ".locks" / f"{KEY}.lock") if older else claimed(shop.output):
+    with claimed(shop.output):
         code, out, err = store("prune")
         assert (code, out) == (1, "removed 0 files, 0.0 kB\n")
         assert err == "outputs: a session is making runs there; prune when it has ended\n"
-        assert store("convert")[0] == 1
         assert store("prune", "--dry-run")[0] == 0
     assert [name for name in shop.names() if ".locks" not in name] == before
 
@@ -522,7 +486,6 @@ def test_nothing_is_removed_or_exported_through_a_link_to_a_folder(shop, store, 
     shop.judge(run)
     shop.run(covered("new"))
     (shop.output / ".locks").mkdir(exist_ok=True)
-    (shop.output / ".locks" / f"{KEY}.lock").write_text("77\n")
     as_files(shop.output)
     [planted] = shop.output.glob(place)
     planted.rename(tmp_path / "elsewhere")
@@ -748,31 +711,6 @@ def test_the_documented_layout_is_written_whole(shop, store, tmp_path):
     (tmp_path / "taken").write_text("a file")
     code, out, err = store("export", "--files", "taken")
     assert (code, out, err.startswith("taken: cannot be written: ")) == (1, "", True)
-
-
-# -- convert
-
-
-def test_what_an_older_version_stored_is_taken_in_as_it_was(shop, store):
-    lane = shop.lane()
-    workspace = lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
-    run, _ = shop.run(lane=lane, workspace=workspace)
-    shop.run(covered("old"), case_id="other")
-    shop.run(covered("new"), case_id="other")
-    shop.run(covered("x" * 100_000), case_id="large")
-    Judgements(shop.output).keep(KEY, "m", AnswerVerdict(correct=True, reason="so"))
-    as_files(shop.output)
-    before = {path.path: (path.read_bytes(), path.file.stat().st_mtime_ns) for path in find_stored(shop.output, "*")}
-    exported, verified = store("export"), store("verify")
-    code, out, err = store("convert")
-    assert (code, out, err) == (0, f"took in {len(before) - 1:,} documents\n", "")
-    documents = open_documents(shop.output)
-    assert {path: (documents.read(path), documents.modified(path)) for path in before} == before
-    files = [path.name for path in shop.output.glob("runs/**/*") if path.is_file()]
-    assert sorted(name.split(".")[0] for name in files) == ["run_1", "workspace"]  # an input of 100 kB, an archive
-    assert (store("export"), store("verify")) == (exported, verified)
-    assert shop.lane().find_run("sum", 1, run.fingerprint)[0] == run
-    assert store("convert") == (0, "took in 0 documents\n", "")
 
 
 # -- show

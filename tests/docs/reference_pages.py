@@ -237,7 +237,7 @@ def planner_table() -> str:
     fields = json_schemas()["run_profile"]["$defs"][PlannerSettings.__name__]["properties"]
     rows = ["| setting | default | |", "|---|---|---|"]
     for name, field in fields.items():
-        rows.append(f"| `{name}` | `{json.dumps(field['default'])}` | {field['description']} |")
+        rows.append(f"| `{name}` | `{json.dumps(field['default'])}` | {_line(field['description'])} |")
     return "\n".join(rows)
 
 

@@ -204,7 +204,7 @@ WHOLE = CASE.model_copy(
 )
 
 
-def test_stored_runs_and_verdicts_of_earlier_versions_are_found_again():
+def test_fingerprints_of_whole_documents_stay_equal():
     options = {"region": "eu", "retries": 2.0}
     model = MODEL.model_copy(update={"base_url": "http://localhost:1/v1", "options": options})
     settings = {"max_rounds": 3, "stop": ["a", "b"], "top_p": 0.9}

@@ -11,5 +11,5 @@ import_rooms()
 
 @pytest.fixture(params=["database", "files"])
 def as_stored(request):
-    """Leaves the store in an output folder as it is, or makes of it one that an older version wrote."""
+    """Leave the store in an output folder as it is, or turn its documents into files, as on a network file system."""
     return as_files if request.param == "files" else lambda output: None

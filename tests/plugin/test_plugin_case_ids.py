@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
-from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records.base import DIMENSIONS
 
 AGENT = """
 from pathlib import Path
@@ -95,101 +92,18 @@ def test_another_file_that_a_pattern_matches_changes_no_id(bench):
     assert bench.lines("asked.txt") == ["2 + 2?", "1 + 3?"]
 
 
-@pytest.fixture
-def judged(bench):
-    """A dataset that a model answers and another one judges; `asked` counts a session's requests by model."""
-    profile = {
-        "schema_version": 1,
-        "evaluation_profile_id": "judged",
-        "title": "judged",
-        "judges": [{"judge_id": "main", "type": "llm_probe", "model": "judge"}],
-        "judge_runs": [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}],
-    }
-    bench.write("cases/evaluation_profiles/judged.yaml", profile)
-    bench.rows("cases/sums/a.jsonl", {"id": "q1", "question": "2 + 2?"}, {"question": "1 + 3?"})
-    scored = {"score": 8, "evidence": ["It says so."]}
-    verdict = {"summary": "Fine.", "dimensions": dict.fromkeys(DIMENSIONS, scored), "overall": scored}
-    with FaultEndpoint() as endpoint:
-        endpoint.answer = lambda body: {
-            "role": "assistant",
-            "content": json.dumps(verdict) if body["model"] == "judge" else "4",
-        }
-        there = {"base_url": endpoint.base_url, "api_key_env": "none"}
-        bench.models({"model_id": "subject", **there}, {"model_id": "judge", **there})
-
-        def asked(*args):
-            before = len(endpoint.requests)
-            finished = bench.run("--model=subject", "--agentbench-evaluation-profile=judged", *args)
-            models = Counter(request.body["model"] for request in endpoint.requests[before:])
-            return finished, (models["subject"], models["judge"])
-
-        yield bench, asked
-
-
-def named(bench, name, files="a.jsonl"):
-    """Give the rows the ids that they had while a dataset's name depended on pytest's rootdir and on other files."""
-    return bench.write("cases/sums/dataset.yaml", {"schema_version": 1, "name": name, "files": [files]})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before", ["cases/sums/a", "a", "sums/a.jsonl", "cases/sums/a.jsonl"])
-def test_what_was_stored_under_an_earlier_id_is_reused_with_its_verdict(judged, before):
-    bench, asked = judged
-    descriptor = named(bench, before)
-    finished, requests = asked()
-    assert (set(finished.outcomes), requests) == ({f"{before}.q1[subject]", f"{before}.item_2[subject]"}, (2, 2))
-    stored = [row["fingerprint"] for row in finished.report["runs"]]
-    descriptor.unlink()
-    finished, requests = asked()
-    assert finished.outcomes == {"sums/a.q1[subject]": "passed", "sums/a.item_2[subject]": "passed"}
-    assert requests == (0, 0)
-    assert [row["fingerprint"] for row in finished.report["runs"]] == stored
-    assert [(row["reused"], row["evaluation_reused"]) for row in finished.report["runs"]] == [(True, True)] * 2
-    # A new verdict on such a run is found again, too
-    assert asked("--agentbench-rejudge")[1] == (0, 2)
-    assert asked()[1] == (0, 0)
-    assert asked("--agentbench-no-reuse")[1] == (2, 2)
-    assert asked()[1] == (0, 0)
-
-
-def test_the_only_file_that_a_pattern_matched_named_its_rows(judged):
-    bench, asked = judged
-    named(bench, "sums/a").unlink()
-    assert asked()[1] == (2, 2)
-    bench.write("cases/sums/dataset.yaml", {"schema_version": 1, "files": ["*.jsonl"]})
-    finished, requests = asked()
-    assert (set(finished.outcomes), requests) == ({"sums.q1[subject]", "sums.a.item_2[subject]"}, (0, 0))
-
-
-@pytest.mark.slow
-def test_a_changed_question_is_asked_whatever_is_stored_under_earlier_ids(judged):
-    bench, asked = judged
-    descriptor = named(bench, "a")
-    assert asked()[1] == (2, 2)
-    descriptor.unlink()
-    bench.rows("cases/sums/a.jsonl", {"id": "q1", "question": "3 + 1?"})
-    assert asked()[1] == (1, 1)
-    assert asked()[1] == (0, 0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("above", ["models.yaml", "agents/x/agent.yaml"])
 def test_a_folder_above_the_project_changes_no_id_and_its_stored_runs_are_reused(bare, above, monkeypatch, capsys):
-    """Earlier versions named the rows below the folder above; sessions and commands do not."""
     bare.write(above, "schema_version: 1\n")
     bare.write("p/pytest.ini", "[pytest]\n")
     bare.agent(AGENT, folder="p")
     bare.rows("p/data/a.jsonl", SUM)
-    descriptor = bare.write("p/data/dataset.yaml", {"schema_version": 1, "name": "p/data/a", "files": ["a.jsonl"]})
-    monkeypatch.chdir(bare.path / "p")
-    output = ("--agentbench-output", str(bare.path / "outputs"))
-    assert bare.run(*output).outcomes == {"p/data/a.q1[agent]": "passed"}
-    descriptor.unlink()
-    for folder in ("p", "p/data"):
+    for folder, reused in (("p", False), ("p/data", True)):
         monkeypatch.chdir(bare.path / folder)
-        finished = bare.run(*output)
+        finished = bare.run("--agentbench-output", str(bare.path / "outputs"))
         assert finished.outcomes == {"data/a.q1[agent]": "passed"}
-        assert [row["reused"] for row in finished.report["runs"]] == [True]
+        assert [row["reused"] for row in finished.report["runs"]] == [reused]
         capsys.readouterr()
         main(["list"])
         assert capsys.readouterr().out.startswith("data/a.q1\t")

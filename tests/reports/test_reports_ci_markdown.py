@@ -167,7 +167,7 @@ def test_gitlab_has_links_too_and_a_case_outside_of_the_repository_has_none():
     assert Places(Path("/src"), environ).link(row) == "https://gitlab.example/g/p/-/blob/abc/cases/test.yaml#L2"
     assert Places(Path("/elsewhere"), environ).link(row) is None
     assert Places(Path("/src"), {}).link(row) is None
-    del row["line"]  # a report of an older version
+    del row["line"]
     assert Places(Path("/src"), environ).link(row) == "https://gitlab.example/g/p/-/blob/abc/cases/test.yaml"
 
 

@@ -220,12 +220,6 @@ def test_a_later_run_and_a_later_verdict_are_told_from_the_reports_own(stored):
     assert detail(stored)["evaluation"] is None
 
 
-def test_a_report_of_an_older_version_says_why_there_is_no_verdict(stored):
-    stored.add(evaluation=verdict())
-    del stored.rows[0]["evaluation"]
-    assert "older version" in notes(stored)[0]
-
-
 def test_without_the_output_folder_each_file_is_named(stored):
     stored.add(evaluation=verdict())
     found = run_detail(stored.rows[0], None)

@@ -726,21 +726,6 @@ def test_what_was_removed_takes_no_room(documents, tmp_path):
     assert documents.read(f"{FOLDER}/run_0.json") == b"x" * 10_000
 
 
-def test_what_is_taken_in_is_what_was_there(documents, tmp_path):
-    contents = {RUN: b"{}", ASIDE: LARGE, f"{FOLDER}/run_2.json": b"\x00\xff"}
-    for path, content in contents.items():
-        documents.put(path, content)
-    as_files(tmp_path)
-    for path in contents:
-        os.utime(tmp_path / path, ns=(10**18 + 1, 10**18 + 1))
-    assert [documents.take_in(path) for path in contents] == [True] * 3
-    assert [documents.take_in(path) for path in contents] == [False] * 3
-    assert {path: documents.read(path) for path in contents} == contents
-    assert {documents.modified(path) for path in contents} == {10**18 + 1}
-    assert [path for path in contents if (tmp_path / path).exists()] == [ASIDE]
-    assert not documents.take_in(f"{FOLDER}/run_3.json")
-
-
 def test_what_is_laid_out_elsewhere_is_all_of_it(documents, tmp_path):
     contents = {RUN: b"{}", ASIDE: LARGE, "judgements/ab/abc.json": b"vote"}
     for path, content in contents.items():

@@ -15,7 +15,6 @@ import threading
 import time
 
 import pytest
-from filelock import FileLock
 from support.small_disk import small_disk
 
 from pytest_agentbench.bounded.locks import allow_open_files
@@ -283,20 +282,6 @@ def test_who_is_cancelled_holds_nothing(tmp_path):
 
     asyncio.run(main())
     assert not is_claimed(str(tmp_path))
-
-
-def test_a_file_that_a_dead_session_of_an_older_version_left_is_no_lock(tmp_path):
-    (tmp_path / LOCKS).mkdir()
-    (tmp_path / LOCKS / f"{KEY}.lock").write_text("1\n")
-    take(tmp_path, KEY)
-    assert not is_session_running(tmp_path)
-
-
-def test_a_session_of_an_older_version_is_running_while_it_holds_its_lock(tmp_path):
-    (tmp_path / LOCKS).mkdir()
-    with FileLock(tmp_path / LOCKS / f"{KEY}.lock"):
-        assert is_session_running(tmp_path)
-    assert not is_session_running(tmp_path)
 
 
 def test_a_disk_without_room_is_said_before_anything_is_paid(tmp_path):

@@ -17,7 +17,7 @@ from pytest_agentbench.store.output_folder import DATABASE, LOCKS
 
 
 def as_files(output: str | Path) -> Path:
-    """Turn a store into one that an older version wrote: all documents are files, and there is no database."""
+    """Turn a store into one without a database, as on a network file system: all documents are files."""
     documents = open_documents(output)
     documents.lay_out()
     documents.close()

@@ -54,7 +54,7 @@ from pytest_agentbench.sources.case_source import (
     StoredAnswers,
     limit_bad,
 )
-from pytest_agentbench.sources.dataset import earlier_names, matching_files
+from pytest_agentbench.sources.dataset import matching_files
 from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.sources.test_yaml import named_tools
 
@@ -453,14 +453,12 @@ class OpenedReports(OpenedSource):
         """Yield the reports of a file, else each case once, however many models have reported on it."""
         reports = self.reports
         found = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
-        names = earlier_names(_named_place(self.path)) if reports.file.name is None else ()
-        earlier = tuple((reports.name, name) for name in names if name != reports.name)
         for item in found:
             if isinstance(item, BadRow):
                 yield item
             else:
                 made = _CaseBuilder(reports, item)
-                yield SourceCase(item.case_id, item.tags, self.path, 1, made, earlier=earlier)
+                yield SourceCase(item.case_id, item.tags, self.path, 1, made)
 
 
 class ReportsFiles(CaseSource):

@@ -421,7 +421,7 @@ class Places:
         return os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
 
     def line(self, row: Mapping[str, Any]) -> int | None:
-        """Return the case's line, from 1, or None if an older version wrote the report."""
+        """Return the case's line, from 1, or None if the report has none."""
         line: int | None = row.get("line")
         return line
 

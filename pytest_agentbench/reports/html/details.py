@@ -146,11 +146,7 @@ def _is_that_draw(row: Row, run: Mapping[str, Any]) -> bool:
 
 def _stored_evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, notes: list[str]) -> Stored | None:
     """Return the stored verdict of a row, if it is on this run."""
-    if "evaluation" not in row:
-        if row.get("status") is not None:
-            notes.append("The report was written by an older version, which does not say where the verdict is stored.")
-        return None
-    path = row["evaluation"]
+    path = row.get("evaluation")
     if not isinstance(path, str):
         return None
     found = _read_document(path, output, notes)
