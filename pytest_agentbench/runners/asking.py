@@ -1,19 +1,19 @@
-"""Record what a run's agent asked of its gateway, and what of it was refused."""
+"""Record the requests of a run's agent to its gateway, and the refused ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 _MOST_REFUSED = 3
-"""Refused requests that are named to a reader."""
+"""Maximum refused requests that are named."""
 
 
 @dataclass(slots=True)
 class Asking:
-    """What one run asked of its gateway. `expected` says that it has one, `ended` that the run is over.
+    """Requests of one run to its gateway. `expected`: the run has a gateway. `ended`: the run is over.
 
-    `refused` are requests that no model was asked for, as text; `shared` is how many of its requests came with the
-    token of another run.
+    `asked` counts requests to the model. `refused` are refused requests, as text. `shared` counts requests that came
+    with the token of another run.
     """
 
     expected: bool = False
@@ -23,19 +23,19 @@ class Asking:
     shared: int = 0
 
     def refuse(self, request: str) -> None:
-        """Note a refused request, each once."""
+        """Record a refused request; equal ones once."""
         if len(self.refused) < _MOST_REFUSED and request not in self.refused:
             self.refused.append(request)
 
     def describe_nothing(self) -> str | None:
-        """Return that the run asked nothing of its gateway, and what it did in place of that; None if it asked."""
+        """Return a message that the run sent no request, with the reasons, or None if it sent one."""
         if self.asked or not (self.expected or self.shared):
             return None
-        found = list(self.refused)
+        reasons = list(self.refused)
         if self.shared:
             number = f"{self.shared} request{'s' * (self.shared != 1)}"
-            found.append(
+            reasons.append(
                 f"{number} came with the token of another run, by a client that several runs share: send "
                 "`gateway.headers` with each request"
             )
-        return f"this program asked nothing of the run's gateway: {'; '.join(found) or 'no request arrived'}"
+        return f"this program asked nothing of the run's gateway: {'; '.join(reasons) or 'no request arrived'}"

@@ -1,4 +1,4 @@
-"""Define what a runner is, what it is given, records and returns."""
+"""The interface of runners: their context, recorder and results."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.workspace import Workspace
 
 MAX_LEVELS = 64
-"""How deep what an agent hands over may nest: JSON of 200 levels is written, but not read back."""
+"""Maximum nesting of values from an agent. Python writes JSON of 200 levels, but cannot read it back."""
 
 
 class Recorder:
     """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
 
-    `request` and `provider` are plain dicts that a runner fills: what was asked for, and what answered. `warnings` are
-    what a reader of the session's figures has to know of the model.
+    `request` and `provider` are plain dicts that a runner fills with the request's settings and the provider's facts.
+    `warnings` are for readers of the session's figures.
     """
 
     __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request", "warnings")
@@ -75,7 +75,7 @@ class Recorder:
 
     @property
     def usage(self) -> Usage:
-        """Return the sum of all that was added; all unknown where nothing was."""
+        """Return the sum of all added usage, unknown if none was added."""
         return self._usage or _unknown_usage()
 
     @property
@@ -85,7 +85,7 @@ class Recorder:
 
     @property
     def output(self) -> str | None:
-        """Return the last final output recorded, None where there is none."""
+        """Return the last final output, or None."""
         return next((e.content for e in reversed(self._events) if isinstance(e, FinalOutputEvent)), None)
 
     def message(self, role: Role, content: str, name: str | None = None) -> None:
@@ -93,7 +93,7 @@ class Recorder:
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
     def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
-        """Record that the agent called a tool. `arguments` None: its text, `raw`, was no JSON object."""
+        """Record a tool call of the agent. If `arguments` is None, their text `raw` was not a JSON object."""
         self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
 
     def tool_result(
@@ -106,7 +106,7 @@ class Recorder:
         broken: bool = False,
         duration_seconds: float | None = None,
     ) -> None:
-        """Record what the tool answered; `broken`: its own code failed."""
+        """Record the result of a tool. `broken`: the tool's own code failed."""
         self._add(
             ToolResultEvent,
             call_id=clean(call_id),
@@ -118,7 +118,7 @@ class Recorder:
         )
 
     def event(self, name: str, **data: Any) -> None:
-        """Record something the runner did; `data` is JSON-like."""
+        """Record an action of the runner; `data` is JSON-like."""
         self._add(RunnerEvent, name=name, data=clean(data))
 
     def final_output(self, text: str) -> None:
@@ -143,12 +143,12 @@ def _unknown_usage() -> Usage:
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
-    """Return the value as it can be stored and sent: lone surrogates become `?`, and what nests too deep a note."""
+    """Return the value in a form that can be stored. Lone surrogates become `?`, and too deep values become a note."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if not isinstance(value, dict | list | tuple):
         return value
-    # Recursion ends here, and with it what could break every reader of the stored run
+    # The recursion ends here: deeper values could break readers of the stored run
     if not levels:
         return f"[nested deeper than {MAX_LEVELS}]"
     if isinstance(value, dict):
@@ -157,9 +157,9 @@ def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
 
 
 class ReportedCall(Record):
-    """A tool call that a user's agent made by itself and reports. `error` says why the call failed.
+    """A tool call that a user's agent made itself and reports. `error` is the reason if the call failed.
 
-    A call has a result or an error; with neither, nobody knows how it ended.
+    A call has a result or an error. With neither its end is unknown.
     """
 
     name: str
@@ -175,9 +175,9 @@ class ReportedCall(Record):
 
 
 class RunOutput(Record):
-    """Hold what a runner may return instead of plain text. `error` says why `status` is failed.
+    """Result of a runner, instead of plain text. `error` is the reason if `status` is failed.
 
-    `usage` and `tool_calls` are what the runner did outside this package's client and tools.
+    `usage` and `tool_calls` are those outside this package's client and tools.
     """
 
     output: str | None
@@ -193,42 +193,49 @@ class OpenGateway(Protocol):
 
     @property
     def address(self) -> GatewayAddress:
-        """Return where it is."""
+        """Return the address."""
         ...
 
     @property
     def outage(self) -> BaseException | None:
-        """Return why nothing more is asked there, None where more may be."""
+        """Return the reason why no further request is allowed, or None."""
         ...
 
     @property
     def fault(self) -> str | None:
-        """Return what went wrong in the gateway itself since it was opened."""
+        """Return the error of the gateway itself since it was opened, or None."""
         ...
 
     def find_end(self, *, answered: bool) -> RunEnd | None:
-        """Return how the run ended by what was asked there, None where that says nothing. Raises its outage."""
+        """Return how the run ended according to its requests, or None if they decide nothing. Raises the run's
+        outage.
+        """
         ...
 
     def close(self) -> None:
-        """Ask the run's model nothing more. On the event loop."""
+        """Refuse all further requests. On the event loop."""
         ...
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class RunContext:
-    """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
+    """The context of one run.
 
-    `open_sandboxes` gives the session's sandboxes, which a run without workspace and commands never asks for.
-    `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
-    event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
-    a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `parallel_tools` is the run profile's word on the calls of one reply.
-    `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
-    that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
-    `asking` is what the agent asked of its gateway.
-    `strict` is the session's. `open_gateway` is called by whoever first asks for `gateway`, `listen_for` by a
-    runner with a Gateway of its own; `variables` are those of the run's task, for what answers it elsewhere.
+    - `settings`: the merged runner settings. `repetition` counts from 1. `strict` is the session's.
+    - `model`, `client`: None if the subject is the user's own agent.
+    - `open_sandboxes`: returns the session's sandboxes. A run without workspace and commands never calls it.
+    - `expected_sandbox`: the sandbox that the case's tools will need. It may have been made with the workspace.
+    - `sandbox_used`: the sandbox that was started.
+    - `servers`: the MCP servers whose tools are offered, or None.
+    - `parallel_tools`: the run profile's setting for several calls in one reply.
+    - `prepared`: `Prepared.data` of the runner.
+    - `over_budget(usage)`: the reason why a run with this usage may send no further request, or None.
+    - `in_thread`: runs a plain function off the event loop.
+    - `trace`: the runner may write it at any time. `asking` records the agent's requests to its gateway.
+    - `open_gateway`: called at the first use of `gateway`. `listen_for`: for a runner with its own Gateway.
+    - `variables`: the context variables of the run's task, for code that answers its requests in other tasks.
+
+    Agents may call the properties in any thread. `_opening` guards the gateway. The sandbox belongs to the event loop.
     """
 
     case: Case
@@ -268,16 +275,16 @@ class RunContext:
 
     @property
     def workspace(self) -> Workspace:
-        """Return the run's own folder, made at first use. Raises SandboxError where it cannot be made."""
+        """Return the run's folder, created at first use. Raises SandboxError if it cannot be created."""
         if self.made_workspace is None:
             self.made_workspace = self.sandboxes.workspace(self.expected_sandbox, self.case.case_id)
         return self.made_workspace
 
     @property
     def gateway(self) -> GatewayAddress:
-        """Return where the run's model is asked over HTTP, in any dialect, until the run ends; opened at first use.
+        """Return the run's gateway for model requests over HTTP, until the run ends. It is opened at first use.
 
-        In any thread. Raises ConfigError where there is no model to ask.
+        In any thread. Raises ConfigError if the run has no model.
         """
         with self._opening:
             if self.opened_gateway is None:
@@ -287,35 +294,35 @@ class RunContext:
         return self.opened_gateway.address
 
     def needs_sandbox(self) -> SandboxSpec:
-        """Return what the run's sandbox is to be. Raises UnavailableError where it is not to be had here."""
+        """Return the specification of the run's sandbox. Raises UnavailableError if it is unavailable here."""
         if self.sandbox_spec is None:
             raise UnavailableError("this run has no sandbox")
         return self.sandbox_spec()
 
     async def sandbox(self, mounts: tuple[Mount, ...] = ()) -> Sandbox:
-        """Return where the run's commands are executed, started at first use; the engine stops it when the run ends.
+        """Return the sandbox for the run's commands, started at first use. The engine stops it when the run ends.
 
-        At that first use it gets the `mounts` beside those of its spec. Raises UnavailableError where it is not to be
-        had here, SandboxError where it fails.
+        The first call may add `mounts`. Raises UnavailableError if the sandbox is unavailable here, SandboxError if it
+        fails.
         """
         if self._sandbox is None:
             spec = self.needs_sandbox()
-            # A task and not the sandbox: tools that call at once share one start
+            # A task and not the sandbox, so that concurrent tool calls share one start
             self._sandbox = asyncio.ensure_future(self._start_sandbox(replace(spec, mounts=(*spec.mounts, *mounts))))
-        # Shielded: a tool call that is cut off must not cancel the start for the others
+        # Shielded: the cancellation of one tool call must not cancel the start for the others
         return await asyncio.shield(self._sandbox)
 
     async def stop_servers(self) -> None:
-        """End the servers that are the run's own, if there are any. Never raises."""
+        """Stop the run's own MCP servers, if any. Never raises."""
         if self.servers is not None:
             await self.servers.stop()
 
     async def stop_sandbox(self) -> None:
-        """End the sandbox and everything that runs in it, if there is one. The workspace stays."""
+        """Stop the sandbox with all its processes, if there is one. The workspace stays."""
         if self._sandbox is not None:
-            with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
+            with suppress(AgentbenchError):  # it never started, and the caller of `sandbox` got the error
                 await (await self._sandbox).stop()
-        # No sandbox was started, but a container may have been made ready with the workspace
+        # No sandbox was started, but a container may have been created with the workspace
         elif self.made_workspace is not None:
             self.sandboxes.release(self.made_workspace)
 
@@ -326,7 +333,7 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """Return the tools that the case exposes, of those there are, then those of its servers, then its functions."""
+        """Return the known tools of the case, then those of its servers, then its declared functions."""
         of_servers = self.servers.as_tools() if self.servers is not None else ()
         of_case = (self.tools[name] for name in self.case.tools if name in self.tools)
         offered = [*of_case, *of_servers]
@@ -337,7 +344,7 @@ class RunContext:
         return offered
 
     def toolbox(self) -> Toolbox:
-        """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""
+        """Return a toolbox of all offered tools. Raises UnavailableError if a tool cannot work here."""
         from pytest_agentbench.tools.base import ToolContext
         from pytest_agentbench.tools.toolbox import Toolbox
 
@@ -361,9 +368,9 @@ RUN: contextvars.ContextVar[RunContext | None] = contextvars.ContextVar("agentbe
 
 
 class RunEnd(NamedTuple):
-    """Hold how a run ended whose runner returned. `error` is present exactly where `status` is not success.
+    """How a run ended. `error` is set if and only if `status` is not success.
 
-    `reason` and `detail` are those of RunArtifact; None where the runner leaves that to be seen from the rest.
+    `reason` and `detail` become those of the RunArtifact. None: `reason_of` derives the reason.
     """
 
     status: RunStatus
@@ -378,21 +385,21 @@ _FAILED_ENDS: Mapping[str, RunStatus] = {
     "context_exceeded": "failed",
     "malformed_reply": "invalid",
 }
-"""Ends of a provider's error that are the model's own."""
+"""Statuses for provider errors that the model itself caused."""
 
 
 def end_by_error(error: ProviderError) -> RunEnd:
-    """Return how a run ended that a provider's error ended. Raises UnsupportedError where it cannot be run there."""
+    """Return the end of a run that a provider's error ended. Raises UnsupportedError if the error is `unsupported`."""
     if error.reason == "unsupported":
         raise UnsupportedError(str(error)) from error
     reason: EndReason = error.reason  # type: ignore[assignment]
     detail = error.detail if isinstance(error.detail, EndDetail) else None
-    told = RunError(code=error.code, message=str(error), retryable=error.retryable)
-    return RunEnd(_FAILED_ENDS.get(reason, "provider_error"), told, reason=reason, detail=detail)
+    run_error = RunError(code=error.code, message=str(error), retryable=error.retryable)
+    return RunEnd(_FAILED_ENDS.get(reason, "provider_error"), run_error, reason=reason, detail=detail)
 
 
 def reason_of(end: RunEnd, trace: Recorder) -> EndReason:
-    """Return why a run ended, where its runner does not say it by the rest."""
+    """Return why a run ended: the runner's reason, else one derived from status and output."""
     if end.reason is not None:
         return end.reason
     if end.status == "success":
@@ -408,14 +415,14 @@ def reason_of(end: RunEnd, trace: Recorder) -> EndReason:
 
 
 Runner = Callable[[Case, RunContext], Awaitable[str | RunOutput | RunEnd | None]]
-"""Runs a case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
+"""Runs a case. May raise InfrastructureError, and UnavailableError for missing requirements."""
 
 
 def conclude(returned: object, trace: Recorder) -> RunEnd:
-    """Write what a runner returned into the trace and say how the run ended. Never raises.
+    """Write a runner's result into the trace and return how the run ended. Never raises.
 
-    Text is the final output; None leaves what the runner recorded itself. A RunEnd of a built-in runner stands as it
-    is. Anything but these and RunOutput breaks the contract: status `invalid`.
+    A text is the final output. None keeps the runner's own records. A RunEnd is returned unchanged. A value of another
+    type than these and RunOutput ends the run with the status `invalid`.
     """
     if isinstance(returned, RunEnd):
         return returned
@@ -423,10 +430,10 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
         _final(returned, trace)
         return RunEnd("success")
     if not isinstance(returned, RunOutput):
-        found = f"the runner returned {type(returned).__name__}"
-        return RunEnd("invalid", RunError(code="invalid_output", message=f"{found}, expected str, RunOutput or None"))
+        message = f"the runner returned {type(returned).__name__}, expected str, RunOutput or None"
+        return RunEnd("invalid", RunError(code="invalid_output", message=message))
     for number, call in enumerate(returned.tool_calls, start=1):
-        # Ids of our own: those of the agent's framework may be anything, or missing
+        # Generated ids: the ids of the agent's framework may be duplicates, or missing
         call_id = f"reported-{number}"
         trace.tool_call(call_id, call.name, call.arguments)
         ending = call.result if call.error is None else call.error
@@ -443,19 +450,19 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
 
 
 def _add_reported(usage: Usage, trace: Recorder) -> None:
-    """Add what an agent says that it used; beside what a gateway has counted itself it is no more than a claim."""
+    """Add the usage that an agent reports. If a gateway has counted, only compare the two."""
     if "usage_source" not in trace.provider:
         trace.add_usage(usage)
         return
-    said = {name: getattr(usage, f"{name}_tokens") for name in _COUNTED}
-    trace.provider["agent_reported"] = {f"{name}_tokens": count for name, count in said.items()}
-    compare_usage("the agent", {name: count for name, count in said.items() if count is not None}, trace)
+    counts = {name: getattr(usage, f"{name}_tokens") for name in _COUNTED}
+    trace.provider["agent_reported"] = {f"{name}_tokens": count for name, count in counts.items()}
+    compare_usage("the agent", {name: count for name, count in counts.items() if count is not None}, trace)
 
 
-def compare_usage(agent: str, said: Mapping[str, int], trace: Recorder) -> None:
-    """Warn where an agent counted other tokens than its gateway: `input`, `output`, `total`, `reasoning`, `cached`."""
-    counted = {name: getattr(trace.usage, f"{name}_tokens") for name in said}
-    other = {name: count for name, count in said.items() if counted[name] is not None and counted[name] != count}
+def compare_usage(agent: str, reported: Mapping[str, int], trace: Recorder) -> None:
+    """Warn if an agent's token counts (`input`, `output`, `total`, `reasoning`, `cached`) differ from its gateway's."""
+    counted = {name: getattr(trace.usage, f"{name}_tokens") for name in reported}
+    other = {name: count for name, count in reported.items() if counted[name] is not None and counted[name] != count}
     if other:
         trace.event("usage_mismatch", agent=other, seen={name: counted[name] for name in other})
         shown = ", ".join(f"{name} {count:,} for {counted[name]:,}" for name, count in sorted(other.items()))
@@ -466,21 +473,21 @@ _COUNTED = ("input", "output", "total", "reasoning", "cached")
 
 
 def _final(text: str | None, trace: Recorder) -> None:
-    # A runner may have recorded its answer already, and return it besides
+    # A runner may have recorded its answer already, and return it as well
     if text is not None and trace.output != text:
         trace.final_output(text)
 
 
 class CaseRunner:
-    """The default value of the fixture `agentbench_runner`: each case runs as its own file says."""
+    """The default value of the fixture `agentbench_runner`: each case has the runner of its file."""
 
     def __repr__(self) -> str:
         return "the runner that the case names"
 
 
 def agent_name(agent: Any) -> str:
-    """Return what reports call a user's own agent: its `model_id` attribute, else its name."""
-    # Texts only: a mock or a proxy has every attribute
+    """Return the name of a user's own agent in reports: its `model_id` attribute, else its name."""
+    # Only texts count, because a mock or a proxy has every attribute
     for name in (getattr(agent, "model_id", None), getattr(agent, "__name__", None)):
         if isinstance(name, str) and name:
             return str(name)
@@ -490,4 +497,4 @@ def agent_name(agent: Any) -> str:
 PROBE = "llm_probe"
 """The runner that asks a chat model."""
 BUILTIN_RUNNERS: Mapping[str, Runner] = LazyTable({PROBE: "pytest_agentbench.runners.chat"})
-"""`runner.type` of a case -> how it is run, without what packs and plugins add."""
+"""Built-in runners by `runner.type`. Packs and plugins add others."""

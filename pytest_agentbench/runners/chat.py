@@ -58,7 +58,7 @@ def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, 
     attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
     shown = [_wire_message(message) for message in messages]
     first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
-    # In user messages of their own: a system prompt is not to hold what strangers may have written
+    # In separate user messages: a system prompt must not contain text of strangers
     return shown[:first] + attached + shown[first:]
 
 
@@ -90,25 +90,25 @@ def _attachment(case: Case, attachment: Attachment) -> str:
 def _content(case: Case, attachment: Attachment) -> str:
     name = attachment.name
     if attachment.size > _MAX_ATTACHMENT:
-        found = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
-        raise _refuse(case, "attachments", found)
+        problem = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
+        raise _refuse(case, "attachments", problem)
     try:
         content = read_file(attachment.path, _MAX_ATTACHMENT)
     except OSError as error:
         raise _refuse(case, "attachments", f"cannot read {name!r}: {error.strerror}") from error
-    # The run is stored under the fingerprint of what was loaded: it must see that
+    # The run's fingerprint covers the file as loaded, so the run has to send exactly that
     if hashlib.sha256(content).hexdigest() != attachment.sha256:
-        found = f"{name!r} changed after the case was loaded; start the session again"
-        raise _refuse(case, "attachments", found)
+        problem = f"{name!r} changed after the case was loaded; start the session again"
+        raise _refuse(case, "attachments", problem)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        found = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
-        raise _refuse(case, "attachments", found) from error
+        problem = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
+        raise _refuse(case, "attachments", problem) from error
 
 
 def _refuse(case: Case, field: str, text: str) -> ConfigError:
-    """Return the error of a field of the case's input, at its place where the case has a file of its own."""
+    """Return an error for a field of the case's input, with its place if the case has its own YAML file."""
     if case.dataset is None and case.path.suffix in YAML_SUFFIXES and case.path.is_file():
         return make_located_error(case.path, [(("input", field), text)])
     return ConfigError(f"{case.path}:{case.line}:1: input.{field}: {text}")
@@ -128,7 +128,7 @@ class Requests:
         trace: Recorder,
         own: Collection[str] = (),
     ) -> None:
-        """Set up a run's requests; `own` names the fields that the case itself gives, which no endpoint can drop."""
+        """Set up a run's requests. `own` names fields that the case sets; no endpoint may drop them."""
         self._case_id = case_id
         self._client = client
         self._settings = settings
@@ -144,11 +144,11 @@ class Requests:
 
     @property
     def longest_outage(self) -> float:
-        """Return the seconds for which a failing request is repeated; infinite for as long as the run may last."""
+        """Return the seconds for which a failing request is retried; infinite: until the run's time limit."""
         return self._settings.outage_seconds or math.inf
 
     def describe(self, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool], **limits: Any) -> None:
-        """Note what is asked of whom with which tools and limits, and the messages that the agent is given."""
+        """Record model, parameters, tools and limits in the trace, and the first messages."""
         settings = self._settings
         parameters = {**self._client.model.parameters, **settings.request_parameters}
         self._limit = next((parameters[name] for name in LIMITS if parameters.get(name) is not None), None)
@@ -165,10 +165,10 @@ class Requests:
             self._trace.message(message["role"], message["content"] or "", message.get("name"))
 
     def compare_by(self, alike: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Let a cassette, where one is in use, take requests for the same that `alike` makes the same."""
+        """Make a cassette compare requests after `alike` was applied to them. Without a cassette do nothing."""
         from pytest_agentbench.models.cassettes import TapedClient
 
-        # Only what is compared is made alike: the model is sent the request itself
+        # Only the comparison uses the changed request: the model gets the original
         if isinstance(self._client, TapedClient):
             self._client = self._client.comparing(alike)
 
@@ -183,16 +183,17 @@ class Requests:
         way: str | None = None,
         **note: Any,
     ) -> ChatReply:
-        """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError.
+        """Send one request. `parameters` have precedence over the settings; `note` is added to its event. Raises
+        ProviderError.
 
-        `alone` says that it is the run's only one: it may go in a batch. With `passed` it goes as its agent wrote it,
-        else `way` tells cassettes how an agent asked. A call that the endpoint itself could not read is a reply like
-        any other: one whose `end` is `malformed_reply`.
+        `alone`: it is the run's only request, so a batch may contain it. `passed` is a request of an agent to forward
+        unchanged. Otherwise `way` is the agent's API, for cassettes. If the endpoint could not parse the model's call,
+        the reply has the end `malformed_reply`.
         """
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
-        # A plugin's model may know nothing of words that are to stay
+        # A plugin's client may not accept the argument `own`
         further: dict[str, Any] = {"own": self._own} if self._own and self._client.model.provider is None else {}
         further |= self._repeats | self._settings.streaming
         if alone and getattr(self._client, "takes_alone", False):
@@ -233,9 +234,10 @@ class Requests:
     async def send_last(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> ChatReply:
-        """Ask for the final answer: without tools, as a model that may still call one often does.
+        """Request the final answer, without tools.
 
-        Some endpoints want to be told of tools that a conversation has used: they get `tool_choice: none` beside them.
+        Some endpoints require the definitions of tools that a conversation has used. They get the tools with
+        `tool_choice: none`.
         """
         keep = not self._dialect.final_without_tools
         try:
@@ -249,31 +251,35 @@ class Requests:
 
     @property
     def _dialect(self) -> Dialect:
-        # What a cassette has is no other for what its endpoint has taught
+        # A replayed cassette has no adapter with learned quirks
         spelling = getattr(self._client, "spelling", None)
         return dialect_of(self._client.model) if spelling is None else spelling.dialect
 
     def _note_retry(self, number: int, wait: Wait, reason: str, delay: float, partial: str | None = None) -> None:
         wait.begin(reason)
-        said = {} if partial is None else {"partial": partial}
-        self._trace.event("retry", number=number, reason=reason, delay_seconds=delay, **said)
+        text = {} if partial is None else {"partial": partial}
+        self._trace.event("retry", number=number, reason=reason, delay_seconds=delay, **text)
 
     def _explain(self, error: ProviderError, number: int) -> ProviderError:
-        """Return the error with where in the run it came, and what that says of it."""
-        found = error.detail if isinstance(error.detail, EndDetail) else EndDetail()
-        detail = found.model_copy(update=self._place(number))
-        said, code, reason = str(error), error.code, error.reason
-        if reason == "context_exceeded" and number == 1 and messages_fit(said):
-            said, code, reason = f"{said} The prompt alone would fit: lower max_tokens.", "bad_request", "rejected"
+        """Return the error with its place in the run, and with a refined reason and message."""
+        detail = error.detail if isinstance(error.detail, EndDetail) else EndDetail()
+        detail = detail.model_copy(update=self._place(number))
+        message, code, reason = str(error), error.code, error.reason
+        if reason == "context_exceeded" and number == 1 and messages_fit(message):
+            message, code, reason = (
+                f"{message} The prompt alone would fit: lower max_tokens.",
+                "bad_request",
+                "rejected",
+            )
         elif reason in ("context_exceeded", "filtered"):
-            said = f"{describe_end(reason, detail)}: {said}"
-        return ProviderError(said, code=code, retryable=error.retryable, reason=reason, detail=detail)
+            message = f"{describe_end(reason, detail)}: {message}"
+        return ProviderError(message, code=code, retryable=error.retryable, reason=reason, detail=detail)
 
     def _place(self, number: int) -> dict[str, Any]:
         return {"request": number, "at": "first_request" if number == 1 else "loop"}
 
     def _tell_calls_apart(self, reply: ChatReply) -> ChatReply:
-        """Return the reply with other names in the trace for calls whose ids were there before."""
+        """Return the reply with new ids in the trace for calls whose ids earlier calls have."""
         calls = []
         for call in reply.tool_calls:
             self._calls[call.id] += 1
@@ -282,7 +288,7 @@ class Requests:
         return replace(reply, tool_calls=tuple(calls)) if any(call.trace_id for call in calls) else reply
 
     def _watch_prompt(self, messages: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
-        """Note that the endpoint cut the prompt: it counts fewer tokens though messages were only added."""
+        """Record a truncated prompt: the endpoint counts fewer tokens although messages were only added."""
         if not self._dialect.truncation_watch:
             return
         before, last = self._asked
@@ -301,21 +307,21 @@ class Requests:
     def _explain_version(self, parameters: Mapping[str, Any]) -> None:
         """Warn once why requests go to an older version of their API."""
         model = self._client.model
-        if self._explained_version or model.api != "messages":  # each request comes here
+        if self._explained_version or model.api != "messages":  # first, because every request calls this
             return
         fields = [name for name, value in {**model.parameters, **parameters}.items() if value is not None]
-        said = explain_version(model, fields)
-        if said is not None:
+        explanation = explain_version(model, fields)
+        if explanation is not None:
             self._explained_version = True
-            self._trace.warnings.append(said)
+            self._trace.warnings.append(explanation)
 
     def _watch_calls(self, tools: Sequence[Mapping[str, Any]], reply: ChatReply, number: int) -> None:
-        """Note that a call came as text: what the model wrote was right, and nothing made a call of it."""
+        """Record that the model wrote a correct tool call as text that the endpoint did not parse."""
         text = reply.content or reply.thoughts
         if not tools or reply.tool_calls or not text:
             return
         functions = (tool.get("function") for tool in tools)
-        names = {name for each in functions if isinstance(each, Mapping) and isinstance(name := each.get("name"), str)}
+        names = {name for item in functions if isinstance(item, Mapping) and isinstance(name := item.get("name"), str)}
         if is_call_as_text(text, names):
             self._trace.event(CALL_AS_TEXT, number=number)
             self._trace.warnings.append(
@@ -358,13 +364,13 @@ class Requests:
         provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
         if reply.batch is not None:
             provider["batch"] = dict(reply.batch)
-        # All of them: with these a provider finds what it has billed
+        # All ids, because a provider finds its bill by them
         provider.setdefault("response_ids", []).append(reply.response_id)
 
     def end(self, reply: ChatReply, *, forced: bool = False) -> RunEnd:
-        """Return how the run ends by this reply, the text as it came; `forced`: no more calls were possible."""
+        """Return the run's end with this reply. `forced`: the model could not call tools any more."""
         read = read_message({"content": reply.content}, reply.finish_reason)
-        # A plugin's model says no more than text and finish reason
+        # A plugin's model returns only text and finish reason
         reason = reply.end or (None if reply.tool_calls else read.end)
         detail = (reply.detail or read.detail).model_copy(
             update={**({} if reason == "answered" else self._place(self._sent)), "truncated": self._truncated}
@@ -378,7 +384,7 @@ class Requests:
             metadata["forced_final_answer"] = True
             if reason not in ("filtered", "context_exceeded", *GIVEN_UP):
                 reason = "max_turns"
-        # Where tools may be called no more, a reply that calls one is no answer beyond its text
+        # After the last turn only the text of a reply counts, even if it calls tools
         reason = reason or "answered"
         status = _STATUS_BY_END.get(reason, "success")
         if reason in ("length", "max_turns") and not has_text:
@@ -387,15 +393,15 @@ class Requests:
             self._trace.final_output(text)
             return RunEnd(status, metadata=metadata, reason=reason, detail=detail if detail != _NOTHING else None)
         used = reply.usage
-        said = describe_end(reason, detail, limit=self._limit, thoughts=used.reasoning_tokens, turns=self._turns)
-        return RunEnd(status, RunError(code=reason, message=said), metadata, reason, detail)
+        message = describe_end(reason, detail, limit=self._limit, thoughts=used.reasoning_tokens, turns=self._turns)
+        return RunEnd(status, RunError(code=reason, message=message), metadata, reason, detail)
 
 
 _NOTHING = EndDetail()
 _NO_CALLS = {"tool_choice": "none"}
 _WANTS_TOOLS = re.compile("must define tools|toolconfig", re.IGNORECASE)
 _TRUNCATED = 0.9
-"""Fewer prompt tokens than this share of the last request's, for a longer conversation, are a prompt that was cut."""
+"""A longer conversation with fewer prompt tokens than this share of the last request's was truncated."""
 _STATUS_BY_END: Mapping[EndReason, RunStatus] = {
     "filtered": "failed",
     "context_exceeded": "failed",
@@ -406,7 +412,7 @@ _STATUS_BY_END: Mapping[EndReason, RunStatus] = {
 
 
 def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
-    """Return what stands for a reply that the endpoint could not read itself."""
+    """Return a reply in place of one that the endpoint could not parse."""
     from pytest_agentbench.models.replies import ChatReply
 
     detail = error.detail if isinstance(error.detail, EndDetail) else None
@@ -418,29 +424,29 @@ def _read_unreadable(error: ProviderError, model: str) -> ChatReply:
 
 
 FINAL_ANSWER_REQUEST = "No more tool calls are possible. Give your final answer now."
-"""What the model is told once it has used all its turns."""
+"""Message to the model after its last turn with tools."""
 UNREADABLE = "Your last reply could not be read ({}). Call a tool again, or answer."
-"""What the model is told of a reply that is neither a call nor an answer."""
+"""Message to the model after a reply that is neither a call nor an answer."""
 MOST_UNREADABLE = 2
-"""So many times in a row it is told that."""
+"""Maximum consecutive UNREADABLE messages."""
 
 
 async def llm_probe(case: Case, context: RunContext) -> RunEnd:
-    """Ask the model, run the tools it calls, and go on until it answers without calling one.
+    """Call the model, run the tools that it calls, and repeat until it answers without a call.
 
-    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel. A reply that is
-       neither a call nor an answer costs a turn and is told to the model, at most twice in a row.
-       Functions that the case only declares are run by nobody: the first reply that calls anything is the end.
-    2. A model that still calls tools after that is asked once more, without tools, for its final answer.
+    1. Up to `max_turns` requests offer the case's tools. A reply that is neither a call nor an answer costs a turn, and
+       the model gets a message about it, at most twice in a row. Functions that the case only declares are never run:
+       the first reply with a call ends the run.
+    2. If the model still calls tools after that, one more request without tools asks for its final answer.
 
     Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`, `reply_message`,
-    `reasoning`). How the run ends is said by the reason of its end (`records.run.EndReason`). Raises ProviderError,
-    UnavailableError and ConfigError.
+    `reasoning`). The end has a reason of `records.run.EndReason`. Raises ProviderError, UnavailableError and
+    ConfigError.
     """
     if context.client is None:
         raise UnavailableError("llm_probe needs a model: name one with --model")
     settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
-    # Most cases offer no tools: a toolbox is then needed only for a model that calls some that it made up
+    # Most cases offer no tools. They need a toolbox only if the model calls invented tools.
     declared = bool(functions_of(case.context))
     toolbox = context.toolbox() if case.tools or declared or context.servers is not None else None
     messages, tools = render_messages(case), toolbox.specs() if toolbox is not None else []
@@ -478,12 +484,12 @@ async def llm_probe(case: Case, context: RunContext) -> RunEnd:
 
 
 def _tell_unreadable(reply: ChatReply, trace: Recorder) -> list[dict[str, Any]]:
-    """Return what the model is told of a reply that could not be read, after what it had written, if anything."""
+    """Return the messages after an unreadable reply: its text, if any, and the notice to the model."""
     raw = reply.detail.raw if reply.detail is not None else reply.finish_reason
-    said = UNREADABLE.format(raw or "no text and no tool call")
-    trace.message("user", said)
-    written = [{"role": "assistant", "content": reply.content}] if reply.content else []
-    return [*written, {"role": "user", "content": said}]
+    notice = UNREADABLE.format(raw or "no text and no tool call")
+    trace.message("user", notice)
+    own_text = [{"role": "assistant", "content": reply.content}] if reply.content else []
+    return [*own_text, {"role": "user", "content": notice}]
 
 
 T = TypeVar("T")
@@ -496,11 +502,11 @@ async def call_tools(
     use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None = None,
     parallel: Literal["always", "never"] | None = None,
 ) -> list[ToolOutput]:
-    """Run the calls of one reply; their outputs in the same order. `use` makes one call, by default the toolbox does.
+    """Run the calls of one reply and return their outputs in order. `use` runs one call, by default the toolbox does.
 
-    They run one by one, unless all of them only read or `parallel` says otherwise. Raises InfrastructureError.
+    Calls run one by one, unless all of them only read or `parallel` is set. Raises InfrastructureError.
     """
-    # A model may write a file and read it in one reply: in another order the reading fails
+    # A model may write a file and read it in one reply, so the order matters unless all calls only read
     if parallel == "always" or (parallel is None and all(toolbox.reads_only(call.name) for call in calls)):
         return await _call_side_by_side(calls, toolbox, trace, use)
     return [output for call in calls for output in await _call_side_by_side([call], toolbox, trace, use)]
@@ -512,10 +518,10 @@ async def _call_side_by_side(
     trace: Recorder,
     use: Callable[[ToolCall], Coroutine[Any, Any, ToolOutput]] | None,
 ) -> list[ToolOutput]:
-    """Run all calls at once. The trace gets all of them, then all results that there are, even of what was cut off."""
+    """Run all calls concurrently. The trace gets all calls, then all results, also if some calls were cancelled."""
     for call in calls:
         raw = call.raw if call.arguments is None else None
-        # All calls before any result: the trace shows that they ran side by side
+        # All calls before any result, so that the trace shows that they ran concurrently
         trace.tool_call(call.trace_id or call.id, toolbox.tool_id(call.name), call.arguments, raw)
 
     async def plainly(call: ToolCall) -> ToolOutput:
@@ -527,7 +533,8 @@ async def _call_side_by_side(
     finally:
         await settled(tasks)
         for call, task in zip(calls, tasks, strict=True):
-            # What ended before the others were cut off has been done to the world: it belongs into the trace
+            # A call that ended before the cancellation has had its effects, so its result belongs in the
+            # trace
             if not task.cancelled() and task.exception() is None:
                 output, name = task.result(), toolbox.tool_id(call.name)
                 trace.tool_result(
@@ -541,8 +548,8 @@ async def _call_side_by_side(
 
 
 async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all side by side. The first that fails cancels the others, which have ended when its error is raised."""
-    tasks = [asyncio.ensure_future(each) for each in awaitables]
+    """Await all concurrently. The first failure cancels the others and is raised once they have ended."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -550,10 +557,10 @@ async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def settled(tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Cancel what still runs and wait until it has cleaned up."""
+    """Cancel unfinished tasks and wait until they have cleaned up."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()
     if pending:
-        # Wait for them: a tool that is cut off may still hold the sandbox that is stopped next
+        # Wait for them, because a cancelled tool may still use the sandbox that is stopped next
         await asyncio.wait(pending)

@@ -1,6 +1,6 @@
-"""Define what a runner says of itself, and how runs on it are prepared.
+"""The interface of runners with settings, and of the preparation of their runs.
 
-A case file that names a runner has it asked wherever the file is read, so this imports nothing that runs.
+Case files are validated with it wherever they are read, so this module imports no code that runs anything.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 class SessionParts(NamedTuple):
-    """Hold what a session lends its runners.
+    """Parts of a session that runners may use. They end with the session.
 
-    `template_digest(folder)` is what fingerprints say of a workspace template.
-
-    `in_thread` runs a plain function off the event loop. All of them end with the session.
+    `template_digest(folder)` is the fingerprint of a workspace template. `in_thread` runs a plain function off the
+    event loop.
     """
 
     sandboxes: Sandboxes
@@ -47,12 +46,12 @@ class RunRequest(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Hold what the engine is to know of a run before it runs.
+    """Results of preparing a run, for the engine.
 
-    `identity` are parts of the run's fingerprint, by name. `sandbox()` is where it runs, in place of the sandbox that
-    the case's tools ask for; it is called when a run is made, so that a stored one is found where there is no such
-    sandbox. `template(context)` lends the folder that the workspace starts as a copy of, in place of the case's own.
-    `data` is `context.prepared`.
+    `identity` are parts of the run's fingerprint, by name. `sandbox()` returns the sandbox specification in place of
+    that of the case's tools. It is called only when a run is made, so that stored runs are found on machines without
+    such a sandbox. `template(context)` yields the folder that the workspace is copied from, in place of the case's own.
+    `data` becomes `context.prepared`.
     """
 
     identity: Mapping[str, Any] = {}
@@ -62,24 +61,24 @@ class Prepared(NamedTuple):
 
 
 class RunnerSession:
-    """Hold what all runs of a session on one runner share; made when the first of them is prepared."""
+    """State that all runs of a session on one runner share, created when the first run is prepared."""
 
     def prepare(self, request: RunRequest) -> Prepared:
-        """Return what the engine is to know of a run. Asked for each item, also where its run is stored already.
+        """Return the preparation of a run. Called for each item, also if its run is stored.
 
-        Raises UnavailableError where it cannot run here, ConfigError for what a file has wrong.
+        Raises UnavailableError if it cannot run here, ConfigError for an error in a file.
         """
         return Prepared()
 
     async def close(self) -> None:
-        """End what the session's runs have left running."""
+        """Stop everything that the session's runs have left running."""
 
 
 class RunnerKind:
-    """A runner with more than `(case, context)`. All of it has a default, so that one says only what is special."""
+    """A runner with more than `(case, context)`. All members have defaults."""
 
     run_seconds: float | None = None
-    """Limit of a whole run where the run profile gives none."""
+    """Seconds that a whole run may take if the run profile sets no limit."""
     own_tools: bool = False
     """It brings its own tools: a case that offers it tools or MCP servers is refused."""
     has_turns: bool = False
@@ -87,29 +86,29 @@ class RunnerKind:
     sends_requests: bool = True
     """Request fields among the settings reach its model; false: they are refused."""
     own_fields: frozenset[str] = frozenset()
-    """What it reads of a case's `runner` block itself: no settings of requests."""
+    """Fields of a case's `runner` block that the runner reads itself, so they are no request settings."""
     answers_with_files: bool = False
-    """Files that it leaves may stand for its answer: judges see them, and a run without a text may pass by them."""
+    """Its files may be the answer: judges see them, and a run without a text may pass with them."""
 
     async def __call__(self, case: Case, context: RunContext) -> str | RunOutput | RunEnd | None:
-        """Run the case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
+        """Run the case. May raise InfrastructureError, and UnavailableError for missing requirements."""
         raise NotImplementedError
 
     def open(self, parts: SessionParts) -> RunnerSession:
-        """Return what the session's runs share."""
+        """Return the state that the session's runs share."""
         return RunnerSession()
 
     def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
-        """Yield what a file's `runner` block has wrong beside `type`, each at its place below the block."""
+        """Yield the errors of a file's `runner` block, except `type`, each with its place below the block."""
         return ()
 
     def file_problems(self, file: TestCaseFile) -> Iterable[tuple[Loc, str]]:
-        """Yield what a `test.yaml` with this runner has wrong, each at its place."""
+        """Yield the errors of a `test.yaml` with this runner, each with its place."""
         return ()
 
     def require_input(self, case: Case) -> None:
         """Raise ConfigError for a case whose messages or attachments it cannot take, before anything is paid."""
 
     def context_problems(self, hints: Any) -> Iterable[tuple[Loc, str]]:
-        """Yield what `input.context.<runner>` has wrong, each at its place below that."""
+        """Yield the errors of `input.context.<runner>`, each with its place below that field."""
         return ()

@@ -22,11 +22,11 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def adapt(agent: Callable[..., Any]) -> Runner:
-    """Make a runner of a callable that takes `(case)` or `(case, context)`; its signature is looked at once, here.
+    """Return a runner for a callable that takes `(case)` or `(case, context)`. The signature is inspected once.
 
-    A coroutine function is awaited on the engine's loop, a plain one runs in a thread (`context.in_thread`). What it
-    returns and raises goes through unchanged. A second parameter gets the context if it is named `context` or has no
-    default. Raises ConfigError for what cannot be called so.
+    A coroutine function is awaited on the engine's loop, a plain function runs in a thread (`context.in_thread`).
+    Results and exceptions pass through unchanged. A second parameter gets the context if it is named `context` or has
+    no default. Raises ConfigError for another signature.
     """
     if not callable(agent):
         raise ConfigError(f"agentbench_runner: found {type(agent).__name__}, expected a callable; {_EXPECTED}")
@@ -36,7 +36,7 @@ def adapt(agent: Callable[..., Any]) -> Runner:
 
     async def in_thread(case: Case, context: RunContext) -> Any:
         result = await context.in_thread(partial(call, case, context))
-        # A plain function that returns a coroutine: a lambda around an async agent, for one
+        # A plain function may return a coroutine, for example a lambda around an async agent
         return await result if inspect.isawaitable(result) else result
 
     return in_thread
@@ -46,17 +46,17 @@ _EXPECTED = "an agent takes (case) or (case, context)"
 
 
 def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:
-    """Return the callable, called with both arguments and passing on those that it takes."""
+    """Return a function of (case, context) that passes the arguments which the callable takes."""
     try:
         parameters = list(inspect.signature(agent).parameters.values())
-    except (TypeError, ValueError):  # builtins that do not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return lambda case, context: agent(case)
     positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     keywords = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     takes_any = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
     required = [parameter.name for parameter in positional[2:] + keywords if _is_required(parameter)]
     if (not positional and not takes_any) or set(required) - {"context"}:
-        # A partial or an instance has no name of its own
+        # A partial or an instance has no __name__
         name = getattr(agent, "__name__", type(agent).__name__)
         raise ConfigError(f"agentbench_runner: found {name}{inspect.signature(agent)}; {_EXPECTED}")
     if len(positional) > 1 and (_is_required(positional[1]) or positional[1].name == "context"):
@@ -78,10 +78,11 @@ def _is_async(agent: Callable[..., Any]) -> bool:
 
 @dataclass(eq=False)
 class Predictions:
-    """A runner that asks nobody: a run's final output is what the file has for its case and repetition.
+    """A runner without a model: the output is the file's prediction for the case and the repetition.
 
-    `answers` maps case ids, or the ids that items have in their dataset, to predictions as `read_predictions` gives
-    them. A list holds one per repetition; anything else is the first repetition's. `samples` is the longest list.
+    `answers` maps case ids, or the ids of items in their dataset, to predictions as `read_predictions` returns them. A
+    list has one per repetition. Another value belongs to the first repetition. `samples` is the length of the longest
+    list.
     """
 
     path: Path
@@ -90,24 +91,26 @@ class Predictions:
 
     @property
     def model_id(self) -> str:
-        """Return what stands for a model in ids and reports: the file's name without its suffix."""
+        """Return the model's name in ids and reports: the file's name without its suffix."""
         return self.path.stem
 
     def key(self, case_id: str, dataset: str | None) -> str | None:
-        """Return the id under which the file answers a case: its case id, else the item's own. None: it does not."""
+        """Return the key of a case in the file: its case id, else its id in the dataset, else None."""
         return next((name for name in _ids(case_id, dataset) if name in self.answers), None)
 
     def digest(self, case: Case, repetition: int) -> str | None:
-        """Return the SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
+        """Return the SHA-256 of the prediction (of a text: its UTF-8), or None if there is no prediction."""
         sample = self._samples(case)[repetition - 1 : repetition]
         if sample in ([], [None]):
             return None
-        # A wrong value has an identity, too: a corrected file makes a new run of it
+        # An invalid value needs an identity, too, so that a corrected file makes a new run
         text = sample[0] if isinstance(sample[0], str) else json.dumps(sample[0])
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd | RunOutput:
-        """Return the prediction as the run: `failed` where there is none, and `invalid` where that is no text."""
+        """Return the prediction as the run. The status is `failed` without a prediction, `invalid` if it is not a
+        text.
+        """
         samples, repetition = self._samples(case), context.repetition
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:
@@ -133,7 +136,7 @@ class Predictions:
     def _samples(self, case: Case) -> list[Any]:
         key = self.key(case.case_id, case.dataset)
         value = [] if key is None else self.answers[key]
-        # One answer is the first repetition's: the others have failed for want of one, and have not passed again
+        # A single answer belongs to the first repetition; the other repetitions fail without one
         return value if isinstance(value, list) else [value]
 
     def _place(self, case: Case) -> str:
@@ -148,19 +151,19 @@ class Predictions:
         return f"{self._place(case)}: found {number} prediction{'s' * (number != 1)}, none for repetition {repetition}"
 
 
-def _read_calls(given: Any) -> tuple[ReportedCall, ...]:
+def _read_calls(value: Any) -> tuple[ReportedCall, ...]:
     """Return the tool calls of a prediction. Raises ValueError for anything but a list of calls."""
-    if not isinstance(given, list):
+    if not isinstance(value, list):
         expected = "a list of {name, arguments, result or error}"
-        raise ValueError(f"tool_calls: found {json.dumps(given)[:40]}, expected {expected}")
-    return tuple(_read_call(f"tool_calls[{at}]", call) for at, call in enumerate(given))
+        raise ValueError(f"tool_calls: found {json.dumps(value)[:40]}, expected {expected}")
+    return tuple(_read_call(f"tool_calls[{at}]", call) for at, call in enumerate(value))
 
 
-def _read_call(place: str, given: Any) -> ReportedCall:
+def _read_call(place: str, value: Any) -> ReportedCall:
     from pytest_agentbench.sources.predictions import field_problem
 
     try:
-        return ReportedCall.model_validate(given)
+        return ReportedCall.model_validate(value)
     except ValidationError as error:
         raise ValueError(f"{place}: {field_problem(dict(error.errors()[0]))}") from error
 

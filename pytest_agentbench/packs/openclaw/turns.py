@@ -184,7 +184,7 @@ class _Session:
             # One container for all turns: OpenClaw continues with its files below STATE.
             *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
             # Our own limit comes first: OpenClaw's counts the time in which its requests wait, too.
-            *("--timeout", str(math.ceil(max(0.0, turn_time.left) + LONGEST_STAND))),
+            *("--timeout", str(math.ceil(max(0.0, turn_time.remaining) + LONGEST_STAND))),
             told,
         ]
         return await turn_time.exec(sandbox, command, output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT)

@@ -1,1 +1,1 @@
-"""Run agents that are programs: adapters as data, how one is started, what it left, and the images they run in."""
+"""Run agents that are programs: adapters as data, start, output, and images."""

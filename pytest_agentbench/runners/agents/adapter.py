@@ -1,4 +1,4 @@
-"""Find adapters, and make of them and of a case's own words the program that a run starts."""
+"""Find adapters, and build the program of a run from an adapter and a case."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 FILE = "agent.yaml"
 FOLDER = "agents"
-"""Where a config root has adapters of its own."""
+"""Folder of adapters in a config root."""
 
 READER = "read.py"
-"""Beside an adapter: `read(stdout, stderr, exit)` gives the answer in place of `answer`, `error` and `session`."""
+"""File next to an adapter. `read(stdout, stderr, exit)` returns the answer in place of `answer`, `error` and
+`session`.
+"""
 
 IMAGE = "localhost/agentbench-agent"
 _DATA = files("pytest_agentbench.runners.agents") / "data"
@@ -39,7 +41,7 @@ Read = Callable[[str, str, int], object]
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter, and the folder that it lies in."""
+    """An adapter and its folder."""
 
     program: AgentProgram
     folder: Path
@@ -55,36 +57,37 @@ class Adapter:
         return f"{IMAGE}-{self.program.name}:{self.program.install.version}"
 
     def identity(self) -> dict[str, Any]:
-        """Return what of it can change a run."""
-        # Not what people are told of it
-        said = self.program.model_dump(
+        """Return hashes of the adapter's parts that can change a run."""
+        # Without texts for people
+        fields = self.program.model_dump(
             mode="json", exclude={"metadata", "title", "licence", "verified", "retries_off", "telemetry_off"}
         )
-        parts = {"adapter": json.dumps(said, sort_keys=True).encode()}
+        parts = {"adapter": json.dumps(fields, sort_keys=True).encode()}
         parts |= {path.name: path.read_bytes() for path in (self.lock, self.folder / READER) if path and path.is_file()}
         return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in parts.items()}
 
 
 def list_adapters(root: ConfigRoot | None = None) -> Iterator[str]:
-    """Yield the names of all adapters: the root's own, those of plugins, and the package's."""
+    """Yield the names of all adapters: of the config root, of plugins, and of the package."""
     own = None if root is None else root.own
     places = sorted((own.path / FOLDER).glob(f"*/{FILE}")) if own is not None else []
     names = [path.parent.name for path in places if is_adapter(path)]
-    names += [*sorted(extension_names("agent")), *(each.name for each in sorted(_list_data(), key=lambda p: p.name))]
+    names += [*sorted(extension_names("agent")), *sorted(folder.name for folder in _list_data())]
     yield from dict.fromkeys(names)
 
 
 def is_adapter(path: Path) -> bool:
-    """Return whether an agent.yaml says how a program is started: packs have files of that name too."""
+    """Return whether an agent.yaml describes a program. Packs have other files of that name."""
     from pytest_agentbench.config.kinds import kind_of
 
     return kind_of(path) is AgentProgram
 
 
 def find_adapter(name: str, root: ConfigRoot | None = None) -> Adapter:
-    """Return the adapter of that name: the root's own, else a plugin's, else the package's.
+    """Return the adapter of that name: the config root's, else a plugin's, else the package's.
 
-    A guest has none of its own, as they name programs. Raises ConfigError where there is none, or it is wrong.
+    The root of a guest has no adapters, because they name programs. Raises ConfigError if there is none, or it is
+    wrong.
     """
     own = None if root is None else root.own
     if own is not None:
@@ -108,12 +111,12 @@ def _load(path: Path) -> Adapter:
 
 
 def _list_data() -> list[Any]:
-    return [each for each in _DATA.iterdir() if (each / FILE).is_file()]
+    return [folder for folder in _DATA.iterdir() if (folder / FILE).is_file()]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that a run starts: what an adapter says of it, and a case. `name` is what errors call it."""
+    """A program that a run starts, from an adapter and a case. Errors call it `name`."""
 
     name: str
     argv: tuple[str, ...]
@@ -131,25 +134,25 @@ class Program:
     dialects: tuple[ApiName, ...] = ()
 
     def policy(self) -> GatewayPolicy:
-        """Return its peculiarities, as its gateway has to know them."""
+        """Return the program's peculiarities for its gateway."""
         from pytest_agentbench.runners.gateway.policy import GatewayPolicy, Helper, Volatile
 
         if self.adapter is None:
             return GatewayPolicy(dialects=self.dialects)
-        said = self.adapter.program
-        marks = [re.compile(each) for each in said.error_results]
+        spec = self.adapter.program
+        marks = [re.compile(pattern) for pattern in spec.error_results]
         return GatewayPolicy(
-            dialects=said.dialects,
-            pin=said.pin,
-            server_tools=said.server_tools,
-            volatile=tuple(Volatile(each.where or "any", re.compile(each.pattern), each.as_) for each in said.volatile),
-            helpers=tuple(Helper(re.compile(each.system_matches), each.reply) for each in said.helpers),
+            dialects=spec.dialects,
+            pin=spec.pin,
+            server_tools=spec.server_tools,
+            volatile=tuple(Volatile(text.where or "any", re.compile(text.pattern), text.as_) for text in spec.volatile),
+            helpers=tuple(Helper(re.compile(helper.system_matches), helper.reply) for helper in spec.helpers),
             is_error=lambda content, tool: any(mark.search(content) for mark in marks),
-            outage_status=said.outage_status,
+            outage_status=spec.outage_status,
         )
 
     def reader(self) -> Read | None:
-        """Return the adapter's own reader, None where it has none. Raises ConfigError for one that is wrong."""
+        """Return the adapter's own reader, or None. Raises ConfigError if it cannot be loaded."""
         path = None if self.adapter is None else self.adapter.folder / READER
         return None if path is None or not path.is_file() else _load_reader(path)
 
@@ -170,29 +173,30 @@ def make_command(fields: CommandFields, name: str) -> Program:
 
 
 def make_agent(fields: AgentFields, adapter: Adapter) -> Program:
-    """Return the adapter's program with what the case says over it."""
-    said = adapter.program
+    """Return the adapter's program with the case's settings, which have precedence."""
+    spec = adapter.program
     return Program(
-        said.name,
-        _insert(said.argv, fields.argv),
-        None if said.resume_argv is None else _insert(said.resume_argv, fields.argv),
-        said.answer,
-        {**said.env, **fields.env},
-        {**said.files, **fields.files},
-        said.error,
-        said.session,
-        said.reported,
+        spec.name,
+        _insert(spec.argv, fields.argv),
+        None if spec.resume_argv is None else _insert(spec.resume_argv, fields.argv),
+        spec.answer,
+        {**spec.env, **fields.env},
+        {**spec.files, **fields.files},
+        spec.error,
+        spec.session,
+        spec.reported,
         fields.context_tokens,
-        said.tools,
-        said.finish,
+        spec.tools,
+        spec.finish,
         adapter,
     )
 
 
 def _insert(argv: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments with further ones in front of the message: behind it some programs take none."""
-    at = next((index for index, each in enumerate(argv) if "{message}" in each), len(argv))
-    # Where the message belongs to an option, in front of that, and of the `--` that ends options
+    """Return the arguments with further ones before the message: after it some programs accept none."""
+    at = next((index for index, argument in enumerate(argv) if "{message}" in argument), len(argv))
+    # If the message is the value of an option, insert before the option, and before the `--` that ends
+    # options
     if 1 < at < len(argv) and not argv[at].startswith("-") and argv[at - 1].startswith("-"):
         at -= 1
     return (*argv[:at], *further, *argv[at:])

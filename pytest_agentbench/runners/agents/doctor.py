@@ -1,4 +1,4 @@
-"""Try an agent: a scripted turn with tool calls, and a second turn where it has sessions, as a session runs them."""
+"""Try an agent in a session: a scripted turn with tool calls, and a second turn if it has sessions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _SECONDS = 180
 
 
 class Finding(NamedTuple):
-    """Something that was looked at: `problem` is None where it is as it should be."""
+    """A check of the trial. `problem` is None if it passed."""
 
     what: str
     problem: str | None = None
 
 
 def try_agent(adapter: Adapter, root: Path, sandbox: str) -> list[Finding]:
-    """Run the agent on the scripted model, and return what was found.
+    """Run the agent with the scripted model and return the checks.
 
-    It sees no network, and what it leaves is removed. Raises SandboxError where no session could be run.
+    It has no network, and its files are removed. Raises SandboxError if the session fails.
     """
     turns = 1 if adapter.program.resume_argv is None else len(_TURNS)
     with tempfile.TemporaryDirectory(prefix="agentbench-doctor-") as name:
         folder = Path(name)
         _write_case(folder, adapter.program.name, sandbox, turns)
-        said = _run_session(folder, root)
-        found = sorted(folder.glob("outputs/runs/**/run_1.json"))
-        if not found:
-            raise SandboxError(f"the trial session made no run:\n{said}")
-        return list(_judge(json.loads(found[0].read_text(encoding="utf-8")), turns))
+        output = _run_session(folder, root)
+        files_of_run = sorted(folder.glob("outputs/runs/**/run_1.json"))
+        if not files_of_run:
+            raise SandboxError(f"the trial session made no run:\n{output}")
+        return list(_judge(json.loads(files_of_run[0].read_text(encoding="utf-8")), turns))
 
 
 def _write_case(folder: Path, agent: str, sandbox: str, turns: int) -> None:
@@ -85,16 +85,16 @@ def _judge(run: Mapping[str, Any], turns: int) -> Iterator[Finding]:
         yield Finding("run", f"{run['status']}: {(run['error'] or {}).get('message')}")
         return
     output = next((e["content"] for e in reversed(run["trace"]) if e["type"] == "final_output"), "")
-    wanted = "Goodbye." if turns > 1 else "It says kingfisher."
-    yield Finding("answer", None if output == wanted else f"found {output!r}, expected {wanted!r}")
-    asked = sum(e["type"] == "runner" and e["name"] == "request" for e in run["trace"])
+    answer = "Goodbye." if turns > 1 else "It says kingfisher."
+    yield Finding("answer", None if output == answer else f"found {output!r}, expected {answer!r}")
+    requests = sum(e["type"] == "runner" and e["name"] == "request" for e in run["trace"])
     expected = 3 + (turns - 1)
-    yield Finding("requests", None if asked == expected else f"found {asked}, expected {expected}")
+    yield Finding("requests", None if requests == expected else f"found {requests}, expected {expected}")
     usage = {name: run["usage"][name] for name in _PER_REQUEST}
     sums = {name: count * expected for name, count in _PER_REQUEST.items()}
     yield Finding("usage", None if usage == sums else f"found {usage}, expected {sums}")
     mismatch = next((e["data"] for e in run["trace"] if e["type"] == "runner" and e["name"] == "usage_mismatch"), None)
     yield Finding("its own count of tokens", None if mismatch is None else f"found {mismatch}")
-    changed = [each["path"] for each in run["changes"] or ()]
+    changed = [change["path"] for change in run["changes"] or ()]
     yield Finding("file", None if "bird.txt" in changed else f"found changes of {changed}, expected bird.txt")
     yield Finding(f"{run['duration_seconds']:.1f} s")

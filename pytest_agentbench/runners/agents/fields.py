@@ -1,4 +1,4 @@
-"""Fields of a case's `runner` block that the runners `command` and `agent` read themselves."""
+"""Fields of a case's `runner` block for the runners `command` and `agent`."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from pytest_agentbench.records.case import ApiName
 
 SandboxName = Literal["docker", "bubblewrap", "local"]
 SECONDS = 600.0
-"""How long all turns of a run may take together, where nothing is said."""
+"""Default seconds for all turns of a run together."""
 
 
 class ProgramFields(Record):
-    """Hold what both runners read."""
+    """Fields of both runners."""
 
     timeout_seconds: Seconds = SECONDS
-    """How long all turns may take together."""
+    """Maximum seconds of all turns together."""
     env: dict[VariableName, Content] = Field(default_factory=dict)
-    """Variables; they win over those of the gateway and the adapter."""
+    """Environment variables, with precedence over those of the gateway and the adapter."""
     files: dict[Annotated[str, check_names({"home", "workspace"})], Content] = Field(default_factory=dict)
-    """Files that it finds, below {home} or {workspace}."""
+    """Files for the program, below {home} or {workspace}."""
     context_tokens: AtLeastOne = 128_000
-    """What `{context_tokens}` says: how much the model takes."""
+    """Value of `{context_tokens}`: the model's context size."""
 
 
 class CommandFields(ProgramFields):
-    """Hold what the runner `command` reads."""
+    """Fields of the runner `command`."""
 
     command: Annotated[tuple[LaterArgument, ...], Field(min_length=1)]
     """The program with its arguments; names in braces are replaced, there is no shell."""
     resume: Annotated[tuple[LaterArgument, ...], Field(min_length=1)] | None = None
-    """The same for the next turns of a session."""
+    """The command of later turns, which continues the session."""
     sandbox: SandboxName | None = None
-    """Where it runs; default: as the run profile says."""
+    """Sandbox of the program; default: that of the run profile."""
     answer: Reading = Reading()
-    """Where its answer stands; default: all of stdout."""
+    """Place of the answer in the output; default: all of stdout."""
     session: Reading | None = None
-    """Where it names its session; default: `{session}` is a name that the run gives."""
+    """Place of the session's name in the output; default: the run sets `{session}`."""
     dialects: Annotated[tuple[ApiName, ...], Field(min_length=1)] | None = None
-    """How it asks its model; in any other way it is refused. Default: all."""
+    """APIs that the program may use; requests in others are refused. Default: all."""
 
 
 class AgentFields(ProgramFields):
-    """Hold what the runner `agent` reads."""
+    """Fields of the runner `agent`."""
 
     agent: Text
     """The adapter's name."""
     argv: tuple[Argument, ...] = ()
-    """Further arguments, behind the program's name and its own."""
+    """Further arguments, after the program's name and its own."""
     sandbox: SandboxName = "docker"
-    """Where it runs: in its image, or, of programs that are installed on this machine, in bubblewrap or locally."""
+    """Sandbox: the adapter's image (`docker`), or a program of this machine in `bubblewrap` or `local`."""
     image: Text | None = None
     """Another image than the one that `agentbench agents image` makes."""
 
@@ -71,7 +71,7 @@ F = TypeVar("F", bound=ProgramFields)
 
 
 def read_fields(model: type[F], settings: Mapping[str, Any]) -> F:
-    """Return what of a `runner` block the model has fields for. Raises pydantic's ValidationError."""
+    """Return the model's fields in a `runner` block. Raises pydantic's ValidationError."""
     return model.model_validate(_select(model, settings))
 
 
@@ -83,13 +83,13 @@ def _select(model: type[ProgramFields], settings: Mapping[str, Any]) -> dict[str
 def find_field_problems(
     model: type[ProgramFields], settings: Mapping[str, Any], scope: Scope | None
 ) -> Iterator[tuple[Loc, str]]:
-    """Yield what is wrong with these fields, each at its place below the block."""
+    """Yield the errors of these fields, each with its place below the block."""
     try:
-        model.model_validate(given := _select(model, settings), context=scope)
+        model.model_validate(values := _select(model, settings), context=scope)
     except ValidationError as error:
-        yield from ((loc, text) for loc, text, _ in explain_error(error, given, model))
+        yield from ((loc, text) for loc, text, _ in explain_error(error, values, model))
 
 
 def no_turns(agent: str, turns: int) -> str:
-    """Return what is said of several turns for an agent that has no sessions."""
+    """Return the message for several turns with an agent without sessions."""
     return f"found {turns} turns, and {agent} has no sessions that go on; use one turn, or another agent"

@@ -1,4 +1,4 @@
-"""Build the images that agents run in: one for each, all on one base with what agents expect of a machine."""
+"""Build the images of agents: one for each agent, all on one base image with common tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BASE = "debian:12.12-slim"
 BASE_IMAGE = "localhost/agentbench-agents"
-"""What all agents' images are built on."""
+"""Base image of all agents' images."""
 
 _UV = "uv>=0.9,<1"
 _PATH = "/opt/agent/bin:/opt/node/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -75,10 +75,10 @@ Tell = Callable[[str], None]
 
 
 def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, *, rebuild: bool = False) -> bool:
-    """Build an agent's image unless it is there and of the same parts; return whether it was built.
+    """Build an agent's image unless it exists with the same parts. Return whether it was built.
 
-    `tell` gets a line a step. Raises UnavailableError where something is not to be had here, SandboxError where a step
-    fails, ConfigError for an adapter without a lock file and for an image of that name that is not ours.
+    `tell` gets a line for each step. Raises UnavailableError if a requirement is missing, SandboxError if a step fails,
+    ConfigError for an adapter without a lock file and for a foreign image of that name.
     """
     begun, name = time.monotonic(), adapter.image
     on = _build_base(builder, base, tell)
@@ -107,12 +107,12 @@ def build_image(builder: ImageBuilder, adapter: Adapter, base: str, tell: Tell, 
 
 
 def base_name(base: str) -> str:
-    """Return the name of the image that agents' images on this base are built on."""
+    """Return the name of the common image on this base."""
     return f"{BASE_IMAGE}:{hashlib.sha256(f'{base} {_RECIPE}'.encode()).hexdigest()[:12]}"
 
 
 def _build_base(builder: ImageBuilder, base: str, tell: Tell) -> LocalImage:
-    """Return the image of all agents, built where it is not there yet, or its base is another by now."""
+    """Return the common base image. Build it if it is missing or its own base has changed."""
     name = base_name(base)
     below = builder.find(base)
     if below is None:
@@ -129,22 +129,23 @@ def _build_base(builder: ImageBuilder, base: str, tell: Tell) -> LocalImage:
         get_wheel(_UV, folder / "uv")
         add_tree(archive, folder / "uv" / "bin" / "uv", "opt/node/bin/uv")
         archive.close()
-        # Another base has what its maker wanted: packages are installed in ours alone, which needs network
+        # Packages are installed only on the default base, which needs network. A user's base has its own.
         ours = base == BASE
         dockerfile = _BASE_FILE.format(base=base, apt=_APT if ours else "")
         (context / "Dockerfile").write_text(dockerfile, encoding="utf-8")
         tell(f"building {name} on {base}")
         builder.build(context, name, {f"{_LABEL}.base": below.image_id if below else ""}, network=ours)
-    found = builder.find(name)
-    if found is None:
+    image = builder.find(name)
+    if image is None:
         raise SandboxError(f"{name}: was built, and is not here")
-    return found
+    return image
 
 
 @contextmanager
 def _stage() -> Iterator[tuple[Path, Path, tarfile.TarFile]]:
-    """Lend an empty folder, the folder of what is built, and in that an archive: one file, as engines take long over
-    many.
+    """Yield an empty folder, the build context in it, and a tar archive in the context.
+
+    One archive, because engines take long over many files.
     """
     with tempfile.TemporaryDirectory(prefix="agentbench-agents-") as name:
         folder = Path(name)
@@ -161,7 +162,7 @@ def _stage() -> Iterator[tuple[Path, Path, tarfile.TarFile]]:
 
 
 def _hash_parts(adapter: Adapter) -> str:
-    """Return what tells images of other parts apart: the lock file, what is left out of it, and how it was built."""
+    """Return a hash of an image's parts: the lock file, the install settings, and the recipe."""
     lock = b"" if adapter.lock is None else adapter.lock.read_bytes()
     install = adapter.program.install.model_dump_json().encode()
     return hashlib.sha256(b"\0".join((_RECIPE.encode(), install, lock))).hexdigest()[:16]
@@ -192,7 +193,7 @@ def _add_npm(adapter: Adapter, folder: Path, archive: tarfile.TarFile) -> None:
 
 
 def _require_pinned(lock: Path, installed: Path) -> None:
-    """Raise SandboxError where something was installed that the lock file does not have so."""
+    """Raise SandboxError if a package was installed that the lock file does not pin."""
     pinned = json.loads(lock.read_bytes())["packages"]
     for name, package in json.loads(installed.read_bytes())["packages"].items():
         if package.get("integrity") != pinned.get(name, {}).get("integrity"):
@@ -218,7 +219,7 @@ def _add_pypi(adapter: Adapter, folder: Path, archive: tarfile.TarFile, python: 
 
 
 def _ask_python(builder: ImageBuilder, image: str) -> str:
-    """Return the version of the image's Python, as 3.11. Raises SandboxError where it has none."""
+    """Return the version of the image's Python, such as 3.11. Raises SandboxError if it has no Python."""
     code, output = builder.run(image, "python3", ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if code:
         raise SandboxError(f"{image}: has no python3: {output.strip()[-200:]}; name another --base")
@@ -226,5 +227,5 @@ def _ask_python(builder: ImageBuilder, image: str) -> str:
 
 
 def describe_image(labels: Mapping[str, str], adapter: Adapter) -> str:
-    """Return whether an image is of the adapter as it is now: `yes`, or `outdated`."""
+    """Return `yes` if an image matches the adapter, else `outdated`."""
     return "yes" if labels.get(f"{_LABEL}.of") == _hash_parts(adapter) else "outdated"

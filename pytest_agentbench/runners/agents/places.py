@@ -1,4 +1,4 @@
-"""Places of a program's run: what is the run's own, where its model is asked, what its sandbox shows."""
+"""Folders and addresses of a program's run: its control folder, its way to the model, its sandbox."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 CONTROL = "/run/agentbench"
-"""Where what is the run's own lies in sandboxes, read-only: the relay, long messages, the socket of the model."""
+"""Folder of the run's own files in sandboxes, read-only: the relay, long messages, the model's socket."""
 
 HOME = "/tmp/home"  # noqa: S108 - the run's private one, and the same in each run
 PORT = 18790
-"""Where the relay listens, on the loopback of a sandbox without network."""
+"""Port of the relay, on the loopback of a sandbox without network."""
 
 SOCKET, _RELAYS = "model.sock", ("relay.py", "relay.mjs")
 START = 'if command -v python3 >/dev/null 2>&1; then exec python3 "$0/relay.py" "$@"; fi; exec node "$0/relay.mjs" "$@"'
@@ -40,7 +40,7 @@ def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
     """Yield a fresh folder below the session's own, which others cannot enter. Raises SandboxError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="agent-", dir=sandboxes.workspaces.session_folder()))
-        folder.chmod(0o755)  # what runs in the sandbox is another user's
+        folder.chmod(0o755)  # processes in the sandbox may have another user
     except OSError as error:
         raise SandboxError(f"no folder for the run's own files: {error}; free space there or set TMPDIR") from error
     try:
@@ -52,14 +52,14 @@ def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
 def write_inputs(folder: Path, texts: Sequence[str]) -> None:
     """Write the relay and the turns' texts there, for the sandbox's user to read. Raises SandboxError."""
     here = files("pytest_agentbench.runners.agents")
-    given = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
-    given |= {name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
-    for name, content in given.items():
+    contents = {name: here.joinpath(name).read_bytes() for name in _RELAYS}
+    contents |= {name_message(number): text.encode("utf-8", "replace") for number, text in enumerate(texts, start=1)}
+    for name, content in contents.items():
         write_readable(folder, name, content)
 
 
 def write_readable(folder: Path, name: str, content: bytes) -> None:
-    """Write a file there that the sandbox's user can read, whatever the umask. Raises SandboxError."""
+    """Write a file there that the sandbox's user can read under any umask. Raises SandboxError."""
     try:
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o644)
@@ -76,7 +76,7 @@ def name_message(number: int) -> str:
 async def open_way(
     gateway: Gateway, context: RunContext, folder: Path, *, alone: bool
 ) -> AsyncIterator[GatewayAddress]:
-    """Yield where the program asks its model: at the relay in its own network, else at the session's listener."""
+    """Yield the address for the program's model requests: the relay in its own network, else the session's listener."""
     from pytest_agentbench.runners.gateway.address import GatewayAddress
 
     assert context.model is not None
@@ -97,13 +97,13 @@ async def open_way(
 
 
 def find_workspace(context: RunContext) -> str:
-    """Return where the program sees the run's workspace."""
+    """Return the path of the run's workspace inside the sandbox."""
     is_local = likeness_of(context.needs_sandbox().kind) == "local"
     return str(context.workspace.path) if is_local else WORKSPACE
 
 
 def list_places(spec: SandboxSpec, sandbox: Sandbox) -> dict[str, str]:
-    """Return where things lie, as the program sees them."""
+    """Return the paths of workspace and home inside the sandbox."""
     if likeness_of(spec.kind) == "local":
         private = sandbox.workspace.private_tmp()
         return {"workspace": str(sandbox.workspace.path), "home": str(private / "home")}
@@ -115,7 +115,7 @@ async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sand
     """Yield the run's sandbox. In the end it is stopped, and then the program's HOME is removed."""
     mounts = [Mount(folder, CONTROL)]
     if context.needs_sandbox().kind == "docker" and context.prepared.program.adapter is not None:
-        # Some agents end where their user has no name; whose number that is, only the run knows
+        # Some agents fail if their user has no name, and only the run knows the user's number
         write_readable(folder, "passwd", _PASSWD.format(user_of(context.workspace).partition(":")[0]).encode())
         mounts.append(Mount(folder / "passwd", "/etc/passwd"))
     try:
@@ -123,14 +123,14 @@ async def start_sandbox(context: RunContext, folder: Path) -> AsyncIterator[Sand
     finally:
         await context.stop_sandbox()
         try:
-            # Behind the stop: until then what runs in there may write
+            # After the stop, because processes in the sandbox may write until then
             await context.in_thread(partial(context.workspace.remove, HOME))
         except (OSError, PathRefusedError) as error:
             context.trace.event("state_not_removed", reason=str(error))
 
 
 def show_values() -> dict[str, str | int]:
-    """Return values for the names in templates, for people who look at them."""
+    """Return example values for the names in templates."""
     return {
         "base": f"http://127.0.0.1:{PORT}",
         "key": "KEY",

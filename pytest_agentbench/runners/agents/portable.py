@@ -1,4 +1,4 @@
-"""Turn portable tool calls of a script into an agent's own, and name its tools by the portable ones."""
+"""Convert a script's portable tool calls to an agent's own tools."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ _BY_SHELL = {
     "write": 'mkdir -p -- "$(dirname -- {path})" && printf %s {content} > {path}',
     "read": "cat -- {path}",
 }
-"""What a tool that an agent lacks is made of."""
+"""Shell commands in place of tools that an agent lacks."""
 
 
 class PortableRequests(Requests):
-    """Requests of an agent: what a script says of tools by portable names reaches it by its own."""
+    """Requests of an agent. Portable tool names in a script's replies become the agent's own names."""
 
     program: Program
     workspace: str
-    """Where the program sees it."""
+    """Path of the workspace inside the sandbox."""
 
-    async def send(self, *given: Any, **more: Any) -> ChatReply:
+    async def send(self, *args: Any, **kwargs: Any) -> ChatReply:
         """Send one request, as Requests does."""
-        reply = await super().send(*given, **more)
-        return reply if not self._client.model.scripted else adapt_reply(reply, self.program, self.workspace)
+        reply = await super().send(*args, **kwargs)
+        if not self._client.model.scripted:
+            return reply
+        return adapt_reply(reply, self.program, self.workspace)
 
 
 def name_tools(program: Program) -> dict[str, str]:
@@ -43,7 +45,9 @@ def name_tools(program: Program) -> dict[str, str]:
 
 
 def adapt_reply(reply: ChatReply, program: Program, workspace: str) -> ChatReply:
-    """Return a scripted reply with the agent's own tools; the last text is wrapped where the agent ends by a call."""
+    """Return a scripted reply with the agent's own tools. If the agent ends by a tool call, the last text becomes
+    one.
+    """
     calls = tuple(_adapt(call, program.tools, workspace) for call in reply.tool_calls)
     if not calls and program.finish is not None and reply.content is not None:
         name, arguments = _make(program.finish, {"content": shlex.quote(reply.content)})

@@ -1,4 +1,4 @@
-"""Read what an agent leaves: its answer, an error, its session, and the tokens that it counted itself."""
+"""Read an agent's output: its answer, error, session, and its own token counts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.terminal_text import shorten_text
 
 _MOST_VALUES = 10_000
-"""How many JSON values of one output are looked at, from its end: an agent may print any number."""
+"""Maximum JSON values of one output that are read, from its end: an agent may print any number."""
 
 FIELDS = ("input", "cached", "output", "reasoning")
-"""What is told of tokens."""
+"""Kinds of tokens that readings count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """All that a program left in a turn. `files` are those that readings name, None where one is not there."""
+class TurnOutput:
+    """The output of a program in a turn. `files` are the files that readings name, None for a missing file."""
 
     stdout: str
     stderr: str = ""
@@ -29,7 +29,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold what an agent said in a turn: None where it is not there. `error` is why it failed, as it says itself."""
+    """An agent's answer in a turn. Parts that were not found are None. `error` is the agent's own reason for a
+    failure.
+    """
 
     text: str | None
     error: str | None = None
@@ -37,63 +39,68 @@ class Answer:
 
 
 def make_answer(returned: object, reader: str) -> Answer:
-    """Return what an adapter's own reader returned: the answer's text, or a mapping of `Answer`'s fields.
+    """Convert the result of an adapter's own reader: the answer's text, or a mapping of `Answer`'s fields.
 
-    Raises ConfigError for anything else; `reader` is its file.
+    Raises ConfigError for anything else. `reader` is the reader's file.
     """
     if returned is None or isinstance(returned, str):
         return Answer(returned)
-    known = isinstance(returned, Mapping) and returned.keys() <= {"text", "error", "session"}
-    if isinstance(returned, Mapping) and known and all(isinstance(each, str | None) for each in returned.values()):
-        return Answer(returned.get("text"), returned.get("error"), returned.get("session"))
+    fields: Mapping[Any, Any] = returned if isinstance(returned, Mapping) else {"": returned}
+    if fields.keys() <= {"text", "error", "session"} and all(
+        isinstance(value, str | None) for value in fields.values()
+    ):
+        return Answer(fields.get("text"), fields.get("error"), fields.get("session"))
     raise ConfigError(
         f"{reader}: read() returned {shorten_text(repr(returned), 80)}, expected a text, None, or a mapping of text, "
         "error and session to texts"
     )
 
 
-def read_answer(answer: Reading, error: Reading | None, session: Reading | None, left: Left) -> Answer:
-    """Return what the program said, by where an adapter says that it stands."""
+def read_answer(answer: Reading, error: Reading | None, session: Reading | None, output: TurnOutput) -> Answer:
+    """Return the program's answer, as the adapter's readings locate it."""
     source = answer.from_ or "stdout"
-    text, said = None, None
+    text, problem, name = None, None, None
     if answer.path is None:
-        text = left.stdout if source == "stdout" else left.files.get(answer.file or "")
+        text = output.stdout if source == "stdout" else output.files.get(answer.file or "")
     else:
-        for found in _matching(answer, source, left):
-            text = next((_as_text(value) for value in look_up(found, answer.path)), None)
+        for item in _matching(answer, source, output):
+            text = next((_as_text(value) for value in look_up(item, answer.path)), None)
             if answer.error_path is not None:
-                told = next((value for value in look_up(found, answer.error_path) if value), None)
-                said = text if told is True else _as_text(told)
-            if text is not None or said is not None:
+                value = next((value for value in look_up(item, answer.error_path) if value), None)
+                # A flag marks the text itself as the error
+                problem = text if value is True else _as_text(value)
+            if text is not None or problem is not None:
                 break
-    if error is not None and said is None:
-        said = next((_as_text(value) for value in _read(error, source, left) if value), None)
-    name = None if session is None else next((_as_text(value) for value in _read(session, source, left)), None)
-    return Answer(None if text is None else text.strip(), said, name)
+    if error is not None and problem is None:
+        problem = next((_as_text(value) for value in _read(error, source, output) if value), None)
+    if session is not None:
+        name = next((_as_text(value) for value in _read(session, source, output)), None)
+    return Answer(None if text is None else text.strip(), problem, name)
 
 
-def read_usage(reading: UsageReading, source: Source, left: Left) -> dict[str, int]:
-    """Return the tokens that the agent tells, by FIELDS; nothing where it tells none."""
-    found: dict[str, int] = {}
-    for each in _matching(reading, source, left):
-        for counted in look_up(each, reading.path or ""):
+def read_usage(reading: UsageReading, source: Source, output: TurnOutput) -> dict[str, int]:
+    """Return the agent's own token counts by FIELDS, or {} if there are none."""
+    counts: dict[str, int] = {}
+    for item in _matching(reading, source, output):
+        for usage in look_up(item, reading.path or ""):
             for name in FIELDS:
                 paths = getattr(reading, name)
                 for path in () if paths is None else paths.split("+"):
-                    values = [value for value in look_up(counted, path.strip()) if type(value) is int]
-                    found[name] = found.get(name, 0) + sum(values)
-        if reading.of != "step" and found:
+                    values = [value for value in look_up(usage, path.strip()) if type(value) is int]
+                    counts[name] = counts.get(name, 0) + sum(values)
+        if reading.of != "step" and counts:
             break
-    return found
+    return counts
 
 
 def look_up(value: Any, path: str) -> Iterator[Any]:
-    """Yield what stands at the path, names and indexes with dots between: nothing, one value, or several by `*`."""
+    """Yield the values at a dotted path of names and indexes: none, one, or several with `*`."""
     name, _, below = path.partition(".")
     if not name:
         yield value
     elif name == "*":
-        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        items = value.values() if isinstance(value, dict) else value
+        for item in items if isinstance(value, dict | list) else ():
             yield from look_up(item, below)
     elif isinstance(value, dict) and name in value:
         yield from look_up(value[name], below)
@@ -101,26 +108,29 @@ def look_up(value: Any, path: str) -> Iterator[Any]:
         yield from look_up(value[int(name)], below)
 
 
-def _read(reading: Reading, source: Source, left: Left) -> Iterator[Any]:
-    for found in _matching(reading, source, left):
-        yield from (value for value in look_up(found, reading.path or "") if value is not None)
+def _read(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
+    for item in _matching(reading, source, output):
+        yield from (value for value in look_up(item, reading.path or "") if value is not None)
 
 
-def _matching(reading: Reading, source: Source, left: Left) -> Iterator[Any]:
-    """Yield the objects that a reading is about, the last one first."""
-    for found in _values(reading, reading.from_ or source, left):
-        if all(wanted in look_up(found, path) for path, wanted in reading.where.items()):
-            yield found
+def _matching(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
+    """Yield the JSON values of the source that match the reading's `where`, the last one first."""
+    for value in _values(reading, reading.from_ or source, output):
+        if all(expected in look_up(value, path) for path, expected in reading.where.items()):
+            yield value
 
 
-def _values(reading: Reading, source: Source, left: Left) -> Iterator[Any]:
+def _values(reading: Reading, source: Source, output: TurnOutput) -> Iterator[Any]:
     if source == "stdout_jsonl":
-        yield from _read_lines(left.stdout)
+        yield from _read_lines(output.stdout)
         return
-    text = {"stderr_json": left.stderr, "file": left.files.get(reading.file or "") or ""}.get(source, left.stdout)
+    text = {"stderr_json": output.stderr, "file": output.files.get(reading.file or "") or ""}.get(source, output.stdout)
     value = _read_value(text)
-    # A list is taken as its elements: some agents print one of all their events
-    yield from (reversed(value) if isinstance(value, list) else [] if value is None else [value])
+    # Some agents print all their events as one list, so its elements count
+    if isinstance(value, list):
+        yield from reversed(value)
+    elif value is not None:
+        yield value
 
 
 def _read_lines(text: str) -> Iterator[Any]:
@@ -132,17 +142,17 @@ def _read_lines(text: str) -> Iterator[Any]:
 
 
 def _read_value(text: str) -> Any:
-    """Return the JSON value that is the whole text, else the last one that begins a line of it; None for none."""
+    """Return the whole text as JSON, else the last JSON value that begins a line, else None."""
     text = f"\n{text.strip()}"
     if text.startswith(("\n{", "\n[")) and (whole := _parse(text)) is not None:
         return whole
     end = len(text)
     for _ in range(_MOST_VALUES):
-        # From the end: logs may stand above it
+        # From the end, because logs may precede the value
         begin = max(text.rfind("\n{", 0, end), text.rfind("\n[", 0, end))
         if begin < 0:
             return None
-        # Up to the next one only: what is printed behind a value is no part of it
+        # Only up to the next value: text after a value does not belong to it
         if (value := _parse_first(text[begin + 1 : end])) is not None:
             return value
         end = begin

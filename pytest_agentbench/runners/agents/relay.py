@@ -1,10 +1,10 @@
-"""Run a program in a run's sandbox and give it a way to its model: a port of the loopback leads to the run's socket.
+"""Run a program in a run's sandbox, and forward a port of its loopback to the socket of the run's gateway.
 
 Usage: relay.py PORT SOCKET MARK PROGRAM [ARGUMENT ...]; with port 0 nothing listens. relay.mjs does the same in Node,
-for images that have no Python; this file runs in any Python 3, and imports nothing of this package.
+for images without Python. This file runs in any Python 3 and imports nothing of this package.
 
-The program's stderr passes through as it comes. Behind a line MARK follows its stdout in one piece: no line of a log
-can lie in it. The exit code is the program's, 128 + n after signal n, and 127 where it cannot be started.
+The program's stderr passes through immediately. Its stdout follows at the end in one piece after a line MARK, so that
+no log line can be part of it. The exit code is the program's, 128 + n after signal n, and 127 if it cannot be started.
 """
 
 import os
@@ -14,13 +14,13 @@ import sys
 import threading
 from typing import IO
 
-HELD_OPEN_SECONDS = 1.0  # how long what the program left behind may hold its stdout open
+HELD_OPEN_SECONDS = 1.0  # time for processes that outlive the program and hold its stdout open
 MOST_BYTES = 16 * 2**20  # of stdout; its end is kept
 CHUNK = 65536
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Pass on what one end says until it has said all."""
+    """Forward the data of one end to the other until its end."""
     try:
         while True:
             data = source.recv(CHUNK)
@@ -29,12 +29,12 @@ def pump(source: socket.socket, target: socket.socket) -> None:
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
     except OSError:
-        for each in (source, target):
-            each.close()
+        for end in (source, target):
+            end.close()
 
 
 def serve(listener: socket.socket, path: str) -> None:
-    """Lead each connection to the socket."""
+    """Forward each connection to the socket, with a thread for each direction."""
     while True:
         inner, _ = listener.accept()
         outer = socket.socket(socket.AF_UNIX)
@@ -48,7 +48,7 @@ def serve(listener: socket.socket, path: str) -> None:
 
 
 def keep(stream: IO[bytes], written: bytearray) -> None:
-    """Read a stream to its end, and keep the end of it."""
+    """Read a stream to its end into `written`, and drop all but its last bytes."""
     while True:
         data = os.read(stream.fileno(), CHUNK)
         if not data:
@@ -59,7 +59,7 @@ def keep(stream: IO[bytes], written: bytearray) -> None:
 
 
 def main(port: str, path: str, mark: str, *argv: str) -> None:
-    """Run the program, and end as it does."""
+    """Run the program, and exit with its status."""
     os.makedirs(os.environ["HOME"], exist_ok=True)
     if port != "0":
         listener = socket.create_server(("127.0.0.1", int(port)))

@@ -1,4 +1,6 @@
-"""Runners `command` and `agent`, as case files that name them are read: what runs them is imported where one runs."""
+"""Runners `command` and `agent` for the validation of case files. The code that runs programs is imported at the
+first run.
+"""
 
 from __future__ import annotations
 
@@ -39,29 +41,29 @@ class ProgramRunner(RunnerKind):
         self.own_fields = frozenset(self.fields.model_fields)
 
     async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
-        """Ask the program the case's turns: `run_turns`."""
+        """Run the case's turns, by `run_turns`."""
         from pytest_agentbench.runners.agents.turns import run_turns
 
         return await run_turns(case, context)
 
     def open(self, parts: SessionParts) -> ProgramRuns:
-        """Return what runs of programs share."""
+        """Return the state that runs of programs share."""
         from pytest_agentbench.runners.agents.runs import ProgramRuns
 
         return ProgramRuns(parts.sandboxes)
 
     def settings_problems(self, settings: Mapping[str, Any], scope: Scope | None) -> Iterable[tuple[Loc, str]]:
-        """Yield what is wrong with the fields of its own, and what a guest's file may not start."""
+        """Yield the errors of the runner's own fields, and programs that a guest's file may not start."""
         yield from find_field_problems(self.fields, settings, scope)
         if scope is not None and scope.guest is not None:
-            for name, what in self.started(settings):
+            for name, program in self.started(settings):
                 try:
-                    scope.refuse_program(what)
+                    scope.refuse_program(program)
                 except ValueError as error:
                     yield (name,), str(error)
 
     def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield the fields that name a program, or where it runs, each with what it names."""
+        """Yield the fields that name a program or its sandbox, each with a description of the value."""
         if settings.get("sandbox") == "local":
             yield "sandbox", f"a program {_LOCAL}"
 
@@ -82,7 +84,7 @@ class CommandRunner(ProgramRunner):
         yield "command", "a command"
 
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
-        """Yield several turns for a command that cannot go on."""
+        """Yield an error for several turns with a command that cannot continue a session."""
         if len(file.input.turns) > 1 and not file.runner.overrides.get("resume"):
             yield (
                 ("input", "turns"),
@@ -97,15 +99,15 @@ class AgentRunner(ProgramRunner):
     fields = AgentFields
 
     def started(self, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield an image of the file's own, and a place without isolation."""
+        """Yield the file's own image, and a sandbox without isolation."""
         yield from super().started(settings)
         if settings.get("image") is not None:
             yield "image", f"the image {settings['image']!r}"
 
     def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
-        """Yield an agent that nobody knows, and several turns for one that cannot go on.
+        """Yield an error for several turns with an agent that cannot continue a session.
 
-        A config root may have further ones: of a name that is none of the package's, the session tells.
+        Unknown agents are no error here, because a config root may define more. The session reports unknown names.
         """
         from pytest_agentbench.runners.agents.adapter import find_adapter
 

@@ -1,4 +1,4 @@
-"""Runs of programs, prepared: which program, where it runs, and what of that can change the run."""
+"""Preparation of programs' runs: the program, its sandbox, and their identity."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class ProgramRuns(RunnerSession):
         self._image_ids: dict[str, str | None] = {}
 
     def prepare(self, request: RunRequest) -> Prepared:
-        """Return the run's program, and what of it and of its sandbox can change the run: as `prepare_case`."""
+        """Return the preparation of a run, as `prepare_case`."""
         return self.prepare_case(request.case, request.root, request.profile)
 
     def prepare_case(self, case: Case, root: ConfigRoot, profile: RunProfile) -> Prepared:
-        """Return what is the same in all runs of a case.
+        """Return the preparation that all runs of a case share.
 
-        Raises ConfigError for an agent that is not there, or wrong, or cannot hold the case's turns, UnavailableError
-        for a program that is not there.
+        Raises ConfigError if the agent is missing or wrong or cannot continue after a turn, UnavailableError if the
+        program is missing.
         """
         settings = profile.sandbox_settings
         if case.runner.type == "agent":
@@ -76,7 +76,7 @@ class ProgramRuns(RunnerSession):
         return spec
 
     def _find_image(self, name: str) -> str | None:
-        """Return the id of an image, None where it is not to be had here."""
+        """Return the id of an image, or None if it is unavailable."""
         if name not in self._image_ids:
             from contextlib import closing
 
@@ -84,32 +84,32 @@ class ProgramRuns(RunnerSession):
 
             try:
                 with closing(image_builder("docker")) as builder:
-                    found = builder.find(name)
+                    image = builder.find(name)
             except AgentbenchError:
-                found = None
-            self._image_ids[name] = None if found is None else found.image_id
+                image = None
+            self._image_ids[name] = None if image is None else image.image_id
         return self._image_ids[name]
 
 
 def _prepared(
     settings: SandboxSettings, program: Program, fields: Any, kind: str, spec: Any, identity: Mapping[str, Any]
 ) -> Prepared:
-    shown: tuple[str, ...] = ()
-    if kind != "docker":
-        mounts, shown = show_programs(program) if kind == "bubblewrap" else ((), ())
+    path: tuple[str, ...] = ()
+    if kind == "bubblewrap":
+        mounts, path = show_programs(program)
         spec = partial(_with_mounts, spec, mounts)
-    kept = settings.model_dump(exclude={"type", "image", "build_network"})
+    of_settings = settings.model_dump(exclude={"type", "image", "build_network"})
     return Prepared(
-        identity={**identity, "sandbox": {**kept, "type": kind}},
+        identity={**identity, "sandbox": {**of_settings, "type": kind}},
         sandbox=spec,
-        data=ProgramRun(program, fields, shown),
+        data=ProgramRun(program, fields, path),
     )
 
 
 def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """Return what bubblewrap has to show of this machine for the program, and the folders of its PATH.
+    """Return the mounts of this machine's folders that bubblewrap needs for the program, and the folders of its PATH.
 
-    What lies in the workspace is there anyway. Raises UnavailableError where the program is not installed.
+    A program in the workspace needs none. Raises UnavailableError if the program is not installed.
     """
     from pytest_agentbench.workspaces.sandboxes.bubblewrap import show_program
 
@@ -124,5 +124,5 @@ def show_programs(program: Program) -> tuple[tuple[Mount, ...], tuple[str, ...]]
 
 
 def _with_mounts(spec: Any, mounts: tuple[Mount, ...]) -> SandboxSpec:
-    made: SandboxSpec = spec()
-    return replace(made, mounts=(*made.mounts, *mounts))
+    base: SandboxSpec = spec()
+    return replace(base, mounts=(*base.mounts, *mounts))

@@ -1,4 +1,4 @@
-"""Measure the time that a program's turns take together, by the clock of their run."""
+"""Measure the time of all turns of a program, by the clock of their run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pytest_agentbench.models.clock import RUN_CLOCK, RunClock
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 LONGEST_STAND = 86_400.0
-"""Seconds that a turn may take in addition to its own time: the clock stands while its requests wait."""
+"""Maximum seconds of a turn while the run's clock is paused for waiting requests."""
 
 
 class TurnTime:
-    """The seconds that are left of a limit of all turns. It stands still while the run's clock does."""
+    """The remaining seconds of a limit for all turns. They stand still while the run's clock is paused."""
 
     def __init__(self, seconds: float) -> None:
-        self.left = seconds
+        self.remaining = seconds
         self._clock = RUN_CLOCK.get() or RunClock()
 
     async def exec(
@@ -24,10 +24,10 @@ class TurnTime:
     ) -> ExecResult:
         """Execute a turn's command, and subtract the time that it takes."""
         began, stood, timer = time.monotonic(), self._clock.stood, None
-        # The sandbox knows only limits that are fixed when the command starts.
-        most = max(0.0, self.left) + LONGEST_STAND
+        # Two limits: the run's clock may be paused, and the sandbox knows only a limit that is fixed at the start
+        most = max(0.0, self.remaining) + LONGEST_STAND
         try:
-            async with self._clock.limit(max(0.0, self.left)) as timer:
+            async with self._clock.limit(max(0.0, self.remaining)) as timer:
                 return await sandbox.exec(argv, seconds=most, output_limit=output_limit, environment=environment)
         except TimeoutError:
             if timer is None or not timer.expired():
@@ -35,4 +35,4 @@ class TurnTime:
             seconds = time.monotonic() - began
             return ExecResult(exit_code=None, output="", killed="time-out", truncated=False, seconds=seconds)
         finally:
-            self.left -= time.monotonic() - began - (self._clock.stood - stood)
+            self.remaining -= time.monotonic() - began - (self._clock.stood - stood)

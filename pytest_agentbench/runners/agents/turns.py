@@ -1,4 +1,4 @@
-"""Turns of a case, asked of a program in a run's sandbox."""
+"""Run the turns of a case with a program in the run's sandbox."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pytest_agentbench.runners.agents.places import (
     start_sandbox,
     write_inputs,
 )
-from pytest_agentbench.runners.agents.reading import Answer, Left, make_answer, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import Answer, TurnOutput, make_answer, read_answer, read_usage
 from pytest_agentbench.runners.agents.timing import TurnTime
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, clean, compare_usage
 from pytest_agentbench.runners.chat import render_messages, with_attachments
@@ -53,9 +53,9 @@ _LAST_LINES, _SHOWN = 12, 2000
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Hold what is known of a run before it runs: its program, and what the case says of it.
+    """A prepared run: its program, and the case's fields.
 
-    `path` are folders of programs on this machine that its sandbox shows, where it is no container.
+    `path` are folders of programs on this machine that a sandbox other than a container shows.
     """
 
     program: Program
@@ -66,20 +66,20 @@ class Prepared:
 def list_turn_texts(case: Case, program: str) -> list[str]:
     """Return the text of each turn, at least one.
 
-    A case without `turns` is one turn of all its messages. With them its messages and attachments come with the first
-    turn only. Raises ConfigError as `render_messages` does, and for empty turns.
+    A case without `turns` is one turn of all its messages. If it has turns, its messages and attachments belong to the
+    first one. Raises ConfigError as `render_messages` does, and for empty turns.
     """
     first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
     texts = [_join_messages(first), *(turn.content for turn in case.turns[1:])]
     for number, text in enumerate(texts, start=1):
         if not text.strip():
-            found = f"turn {number} is empty, and {program} takes no empty message; write one"
-            raise ConfigError(f"{case.path}:{case.line}:1: input: {found}")
+            problem = f"turn {number} is empty, and {program} takes no empty message; write one"
+            raise ConfigError(f"{case.path}:{case.line}:1: input: {problem}")
     return texts
 
 
 def _join_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a user message that stands alone; several messages have their roles above them."""
+    """Return the text of a single user message; of several messages with their roles above them."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return str(messages[0]["content"])
     return "\n\n".join(f"[{_name_speaker(message)}]\n{message['content'] or ''}" for message in messages)
@@ -92,16 +92,16 @@ def _name_speaker(message: Mapping[str, Any]) -> str:
 async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Start the program turn by turn, until a turn fails or all are done.
 
-    The trace has each turn's message, the tool calls that its model asked for with their results, and the answer; a
-    runner event `turn` holds how the program ended and what it counted itself. Raises ProviderError where the model's
-    provider failed, UnavailableError, ConfigError and SandboxError.
+    The trace has each turn's message, the tool calls of its model with their results, and the answer. A runner event
+    `turn` has the program's exit and its own token counts. Raises ProviderError after an outage, UnavailableError,
+    ConfigError and SandboxError.
     """
     prepared = context.prepared
     if context.client is None or context.model is None or not isinstance(prepared, Prepared):
         raise UnavailableError(f"the runner {case.runner.type} needs a model: name one with --model")
     texts = list_turn_texts(case, prepared.program.name)
     spec = context.needs_sandbox()
-    # What went elsewhere is not seen where there is a network
+    # With network, requests to other endpoints are invisible
     alone = not spec.network and likeness_of(spec.kind) != "local"
     gateway = _make_gateway(case, context, context.model, prepared, alone=alone)
     context.trace.request.update(
@@ -135,11 +135,11 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
     from pytest_agentbench.runners.gateway.gateway import Gateway
 
     program, fields = prepared.program, prepared.fields
-    # What the runner itself reads is no field of requests
-    given = {name: value for name, value in context.settings.items() if name not in type(fields).model_fields}
-    settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **given})
+    # The runner's own fields are not request fields
+    request_fields = {name: value for name, value in context.settings.items() if name not in type(fields).model_fields}
+    settings = RunnerSettings.model_validate({"timeout_seconds": fields.timeout_seconds, **request_fields})
     assert context.client is not None
-    requests = PortableRequests(case.case_id, context.client, settings, context.trace, given)
+    requests = PortableRequests(case.case_id, context.client, settings, context.trace, request_fields)
     requests.program, requests.workspace = program, find_workspace(context)
     if tools := name_tools(program):
         context.trace.request["portable"] = tools
@@ -150,7 +150,7 @@ def _make_gateway(case: Case, context: RunContext, model: Model, prepared: Prepa
 
 @dataclass(slots=True)
 class _Session:
-    """Turns of one run. All of them have one session of the program's, and one time limit together."""
+    """The turns of one run. They share a session of the program and one time limit."""
 
     context: RunContext
     prepared: Prepared
@@ -165,23 +165,24 @@ class _Session:
         """Return how the run ended: at its first failed turn, or with the last turn's answer."""
         program, trace = self.prepared.program, self.context.trace
         await self._write_files()
-        turn_time, answer, told = TurnTime(self.prepared.fields.timeout_seconds), Answer(""), dict[str, int]()
+        turn_time, answer = TurnTime(self.prepared.fields.timeout_seconds), Answer("")
+        reported: dict[str, int] = {}
         for number, text in enumerate(texts, start=1):
             trace.message("user", text)
             with self.gateway.turn(text):
                 done, mark = await self._start(number, text, turn_time)
-            left = await self._look(done, mark)
-            answer = await self.context.in_thread(partial(self._read, left, done))
-            before, told = told, self._add_reported(told, left)
+            output = await self._look(done, mark)
+            answer = await self.context.in_thread(partial(self._read, output, done))
+            before, reported = reported, self._add_reported(reported, output)
             trace.event(
                 "turn",
                 number=number,
                 seconds=done.seconds,
                 exit_code=done.exit_code,
                 killed=done.killed,
-                agent_reported={name: count - before.get(name, 0) for name, count in told.items()} or None,
+                agent_reported={name: count - before.get(name, 0) for name, count in reported.items()} or None,
             )
-            end = self._judge(done, left, answer, f"turn {number} of {len(texts)}")
+            end = self._judge(done, output, answer, f"turn {number} of {len(texts)}")
             if end is not None:
                 return end
             trace.message("assistant", answer.text or "")
@@ -189,12 +190,12 @@ class _Session:
                 self.values["session"] = answer.session
             elif program.session is not None and number < len(texts) and _names_session(program):
                 return _make_end("invalid", "no_session", f"{program.name} named no session that could be resumed")
-        compare_usage(program.name, told, trace)
+        compare_usage(program.name, reported, trace)
         return RunOutput(output=answer.text)
 
     async def _write_files(self) -> None:
         for path, content in self.prepared.program.files.items():
-            # By the names that every sandbox knows: where it lies on this machine is its own matter
+            # By the names that all sandboxes use: the path on this machine is the sandbox's matter
             target = fill_text(path, {"home": HOME, "workspace": WORKSPACE})
             try:
                 await self.sandbox.put(target, fill_text(content, self.values).encode("utf-8", "replace"))
@@ -211,8 +212,9 @@ class _Session:
             "message_file": f"{control}/{name_message(number)}",
         }
         template = program.argv if number == 1 or program.resume is None else program.resume
-        argv = [str(fill(each, values)) for each in template]
-        if too_long := next((each for each in argv if len(each.encode("utf-8", "replace")) > _MOST_ARGUMENT), None):
+        argv = [str(fill(argument, values)) for argument in template]
+        too_long = next((word for word in argv if len(word.encode("utf-8", "replace")) > _MOST_ARGUMENT), None)
+        if too_long is not None:
             raise ConfigError(
                 f"{self.context.case.path}:{self.context.case.line}:1: input: turn {number} makes an argument of "
                 f"{len(too_long):,} characters, and Linux takes 128 KB; shorten it, or let a command read "
@@ -239,16 +241,17 @@ class _Session:
             **own,
         }
 
-    async def _look(self, done: ExecResult, mark: str) -> Left:
-        """Return what the program wrote, apart, and the files that readings name."""
-        before, found, after = done.output.partition(f"\n{mark}\n")
-        stdout, stderr = (after, before) if found else ("", done.output)
+    async def _look(self, done: ExecResult, mark: str) -> TurnOutput:
+        """Return the program's stdout and stderr, and the files that readings name."""
+        # Without the mark the relay itself was killed, and all output is the program's stderr
+        before, separator, after = done.output.partition(f"\n{mark}\n")
+        stdout, stderr = (after, before) if separator else ("", done.output)
         named: dict[str, str | None] = {}
         program = self.prepared.program
         for reading in (program.answer, program.error, program.session, program.reported):
             if reading is not None and reading.file is not None:
                 named[reading.file] = await self._get(fill_text(reading.file, {"home": HOME, "workspace": WORKSPACE}))
-        return Left(stdout, stderr, named)
+        return TurnOutput(stdout, stderr, named)
 
     async def _get(self, path: str) -> str | None:
         try:
@@ -256,26 +259,30 @@ class _Session:
         except (OSError, PathRefusedError):
             return None
 
-    def _read(self, left: Left, done: ExecResult) -> Answer:
+    def _read(self, output: TurnOutput, done: ExecResult) -> Answer:
         program = self.prepared.program
         if (read := program.reader()) is not None:
-            return make_answer(read(left.stdout, left.stderr, -1 if done.exit_code is None else done.exit_code), READER)
-        return read_answer(program.answer, program.error, program.session, left)
+            return make_answer(
+                read(output.stdout, output.stderr, -1 if done.exit_code is None else done.exit_code), READER
+            )
+        return read_answer(program.answer, program.error, program.session, output)
 
-    def _add_reported(self, told: dict[str, int], left: Left) -> dict[str, int]:
-        """Return what the agent counted in all turns so far: some tell a turn's tokens, some their session's."""
+    def _add_reported(self, earlier: dict[str, int], output: TurnOutput) -> dict[str, int]:
+        """Return the agent's token counts of all turns so far. Some agents report a turn's tokens, some their
+        session's.
+        """
         program = self.prepared.program
         if program.reported is None:
             return {}
-        found = read_usage(program.reported, program.answer.from_ or "stdout", left)
+        counts = read_usage(program.reported, program.answer.from_ or "stdout", output)
         if program.reported.of == "thread":
-            return found or told
-        return {name: told.get(name, 0) + found.get(name, 0) for name in {**told, **found}}
+            return counts or earlier
+        return {name: earlier.get(name, 0) + counts.get(name, 0) for name in {**earlier, **counts}}
 
-    def _judge(self, done: ExecResult, left: Left, answer: Answer, turn: str) -> RunEnd | None:
-        """Return how the run ended with this turn, None where it goes on; what is nearer to the cause comes first.
+    def _judge(self, done: ExecResult, output: TurnOutput, answer: Answer, turn: str) -> RunEnd | None:
+        """Return how the run ended with this turn, or None if it continues. Causes have precedence over their effects.
 
-        Raises the gateway's failure where that is an outage, whatever the program says of it: some hide it.
+        Raises the gateway's outage regardless of the program's output, because some programs hide outages.
         """
         name, gateway = self.prepared.program.name, self.gateway
         if gateway.outage is not None:
@@ -292,7 +299,7 @@ class _Session:
             return end
         if answer.error is not None:
             return _make_end("failed", "agent_failed", f"{name} failed in {turn}: {clean(answer.error)[:_SHOWN]}")
-        last = _last_lines(left)
+        last = _last_lines(output)
         if done.exit_code != 0:
             return _make_end("failed", "agent_exit", f"{name} ended {turn} with exit status {done.exit_code}{last}")
         if answer.text is None:
@@ -302,13 +309,13 @@ class _Session:
 
 
 def _names_session(program: Program) -> bool:
-    return any("{session}" in each for each in program.resume or ())
+    return any("{session}" in argument for argument in program.resume or ())
 
 
-def _last_lines(left: Left) -> str:
-    lines = [line for line in (left.stderr or left.stdout).splitlines() if line.strip()]
-    said = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
-    return f"; its last lines:\n{said}" if said else ""
+def _last_lines(output: TurnOutput) -> str:
+    lines = [line for line in (output.stderr or output.stdout).splitlines() if line.strip()]
+    text = str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
+    return f"; its last lines:\n{text}" if text else ""
 
 
 def _make_end(status: RunStatus, code: str, message: str) -> RunEnd:

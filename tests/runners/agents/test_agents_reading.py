@@ -10,7 +10,7 @@ import pytest
 from pytest_agentbench.config.agent_file import Reading, UsageReading
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.runners.agents.adapter import find_adapter, list_adapters
-from pytest_agentbench.runners.agents.reading import Answer, Left, look_up, make_answer, read_answer, read_usage
+from pytest_agentbench.runners.agents.reading import Answer, TurnOutput, look_up, make_answer, read_answer, read_usage
 
 
 def reading(**fields: Any) -> Reading:
@@ -25,11 +25,11 @@ def said(name: str, stdout: str, stderr: str = "", **files: str) -> Answer:
     """What the adapter of that name reads."""
     program = find_adapter(name).program
     named = {program.answer.file: files["file"]} if program.answer.file else {}
-    return read_answer(program.answer, program.error, program.session, Left(stdout, stderr, named))
+    return read_answer(program.answer, program.error, program.session, TurnOutput(stdout, stderr, named))
 
 
 def test_stdout_is_the_answer_of_a_command_that_says_no_more() -> None:
-    assert read_answer(Reading(), None, None, Left("\n It is 42. \n")) == Answer("It is 42.")
+    assert read_answer(Reading(), None, None, TurnOutput("\n It is 42. \n")) == Answer("It is 42.")
 
 
 def test_the_last_object_that_matches_counts() -> None:
@@ -40,7 +40,7 @@ def test_the_last_object_that_matches_counts() -> None:
         {"type": "text", "part": {"final": False, "text": "more"}},
         "no JSON {",
     )
-    assert read_answer(where, None, None, Left(stdout)).text == "last"
+    assert read_answer(where, None, None, TurnOutput(stdout)).text == "last"
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def test_the_last_object_that_matches_counts() -> None:
 )
 def test_what_is_not_there_is_no_answer(stdout: str) -> None:
     where = reading(**{"from": "stdout_json", "path": "result"})
-    assert read_answer(where, None, None, Left(stdout)).text is None
+    assert read_answer(where, None, None, TurnOutput(stdout)).text is None
 
 
 def test_json_is_found_below_logs_and_above_them() -> None:
     where = reading(**{"from": "stdout_json", "path": "result"})
     stdout = f"[info] begins\n{json.dumps({'result': 'yes'}, indent=2)}\nbye\n"
-    assert read_answer(where, None, None, Left(stdout)).text == "yes"
+    assert read_answer(where, None, None, TurnOutput(stdout)).text == "yes"
 
 
 def test_an_error_beside_the_answer() -> None:
     where = reading(**{"from": "stdout_json", "path": "result", "error_path": "is_error"})
-    assert read_answer(where, None, None, Left('{"result": "no key", "is_error": true}')).error == "no key"
-    assert read_answer(where, None, None, Left('{"result": "fine", "is_error": false}')).error is None
+    assert read_answer(where, None, None, TurnOutput('{"result": "no key", "is_error": true}')).error == "no key"
+    assert read_answer(where, None, None, TurnOutput('{"result": "fine", "is_error": false}')).error is None
 
 
 def test_paths() -> None:
@@ -83,7 +83,12 @@ def test_codex_says() -> None:
     assert said("codex", failed) == Answer(None, "400", "t-1")
     reported = find_adapter("codex").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_jsonl", Left(stdout)) == {"input": 33, "cached": 6, "output": 9, "reasoning": 0}
+    assert read_usage(reported, "stdout_jsonl", TurnOutput(stdout)) == {
+        "input": 33,
+        "cached": 6,
+        "output": 9,
+        "reasoning": 0,
+    }
 
 
 def test_gemini_cli_says() -> None:
@@ -95,7 +100,12 @@ def test_gemini_cli_says() -> None:
     assert said("gemini_cli", "", 'Loaded.\n{\n  "error": {"message": "no_answer"}\n}\n').error == "no_answer"
     reported = find_adapter("gemini_cli").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_json", Left(stdout)) == {"input": 22, "cached": 4, "output": 6, "reasoning": 1}
+    assert read_usage(reported, "stdout_json", TurnOutput(stdout)) == {
+        "input": 22,
+        "cached": 4,
+        "output": 6,
+        "reasoning": 1,
+    }
 
 
 def test_qwen_code_says() -> None:
@@ -114,7 +124,12 @@ def test_opencode_says() -> None:
     assert said("opencode", stdout).text == "Done."
     reported = find_adapter("opencode").program.reported
     assert reported is not None
-    assert read_usage(reported, "stdout_jsonl", Left(stdout)) == {"input": 22, "cached": 4, "output": 6, "reasoning": 2}
+    assert read_usage(reported, "stdout_jsonl", TurnOutput(stdout)) == {
+        "input": 22,
+        "cached": 4,
+        "output": 6,
+        "reasoning": 2,
+    }
 
 
 def test_mini_swe_agent_says() -> None:
@@ -139,7 +154,7 @@ def test_every_adapter_is_sound() -> None:
 
 def test_nothing_counted_is_nothing_told() -> None:
     usage = UsageReading.model_validate({"where": {"type": "x"}, "input": "a", "output": "b"})
-    assert read_usage(usage, "stdout_jsonl", Left("{}\n")) == {}
+    assert read_usage(usage, "stdout_jsonl", TurnOutput("{}\n")) == {}
 
 
 def test_a_reader_of_ones_own_returns_a_text_or_a_mapping() -> None:
