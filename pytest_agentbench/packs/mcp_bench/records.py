@@ -101,9 +101,7 @@ class PlannerSettings(Record):
     language: Literal["en", "zh"] = "en"
     """Language of the prompts: English or Chinese."""
     distraction_servers: Annotated[StrictInt, Field(ge=0)] = 10
-    """Number of servers that an MCP task is offered in addition: the first of its list, else a sample seeded by its
-    id.
-    """
+    """Number of distraction servers offered to an MCP task: the first of its list, else a sample seeded by its id."""
     distractors: Literal["optional", "required"] = "optional"
     """Whether a task runs without a distraction server that is missing or does not start, or is skipped."""
     resident_servers: tuple[Text, ...] = ()
