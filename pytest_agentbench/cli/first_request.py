@@ -19,8 +19,8 @@ from pytest_agentbench.config.profiles import RunProfile, SuiteFile, merge_runne
 from pytest_agentbench.config.request_fields import EXTRA_BODY, spread_extra_body
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.run_plan import require_input
 from pytest_agentbench.engine.services import Registry, build_registry
-from pytest_agentbench.engine.subject import require_input
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Connection, Endpoints
 from pytest_agentbench.models.connections import HttpConnection

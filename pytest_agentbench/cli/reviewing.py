@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pytest_agentbench.bounded.folders import lies_below
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.cli.review_text import render_run
-from pytest_agentbench.engine.subject import rubric_hash
+from pytest_agentbench.engine.run_plan import rubric_hash
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact

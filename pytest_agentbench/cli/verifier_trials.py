@@ -12,7 +12,7 @@ from pytest_agentbench.cli.findings import FILES, Finding
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.engine.subject import case_spec
+from pytest_agentbench.engine.run_plan import case_spec
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec, likeness_of

@@ -18,7 +18,7 @@ from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.collection.walk import DeepFolder
 from pytest_agentbench.config.documents import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.engine.driver import AHEAD, FILE_ID, GIVEN, JOB, RESULT, RUNNER_FIXTURE
+from pytest_agentbench.engine.driver import AHEAD, FILE_ID, JOB, RESULT, RUN_FIXTURES, RUNNER_FIXTURE
 from pytest_agentbench.engine.job import SERVERS_FIXTURE, Job, Plan, Result
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import Model
@@ -119,7 +119,7 @@ class CaseItem(pytest.Function, _TextId):
             self.funcargs.update(given)
         super().setup()
         if given is None and ahead is not None:
-            ahead.fixtures[self.parent] = {name: self.funcargs[name] for name in GIVEN if name in self.funcargs}
+            ahead.fixtures[self.parent] = {name: self.funcargs[name] for name in RUN_FIXTURES if name in self.funcargs}
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
             fetch_result(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 

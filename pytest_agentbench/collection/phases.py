@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pytest_agentbench.engine.driver import GIVEN, JOB, RunAhead
+from pytest_agentbench.engine.driver import JOB, RUN_FIXTURES, RunAhead
 
-_FIXTURES = frozenset({*GIVEN, "request"})
+_FIXTURES = frozenset({*RUN_FIXTURES, "request"})
 _LOGS = "logging-plugin"
 _GUARDS = ("capturemanager", _LOGS)
 """Plugins of pytest that put streams and handlers in place for each phase, and take them away again."""

@@ -13,8 +13,8 @@ from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
 from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.run_plan import judged_by
 from pytest_agentbench.engine.services import could_not_run
-from pytest_agentbench.engine.subject import judged_by
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError, UnsupportedError
 from pytest_agentbench.records.case import Model

@@ -28,7 +28,7 @@ Taped = Literal["recorded", "replayed"] | None
 _READING = frozenset({"replay", "auto"})
 
 
-def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
+def tape_of_run(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
     """Return the cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
 
     What it does for the run's model it does for the web and the MCP servers of these names.

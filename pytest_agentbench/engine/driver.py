@@ -13,7 +13,7 @@ import pytest
 
 from pytest_agentbench.engine.budget import is_signal
 from pytest_agentbench.engine.identities import Identities, Origin
-from pytest_agentbench.engine.job import SERVERS_FIXTURE, Given, Job, Result, Work
+from pytest_agentbench.engine.job import SERVERS_FIXTURE, FixtureValues, Job, Result, StartGroup, Work
 from pytest_agentbench.engine.lookahead import LookAhead, RunLimits
 from pytest_agentbench.runners.base import CaseRunner
 
@@ -25,7 +25,7 @@ FILE_ID = pytest.StashKey[str]()
 """Of a file's collector whose path steers terminals: the part of node ids that it would have, without escapes."""
 RESULT = pytest.StashKey[Result]()
 RUNNER_FIXTURE = "agentbench_runner"
-GIVEN = (RUNNER_FIXTURE, SERVERS_FIXTURE)
+RUN_FIXTURES = (RUNNER_FIXTURE, SERVERS_FIXTURE)
 WINDOW = 8
 """How many times the concurrency the engine may be ahead of pytest: it hides uneven runs and bounds memory."""
 
@@ -65,15 +65,15 @@ class RunAhead:
         """Set once nothing is in flight; None while the session goes on."""
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
-        """Values of the fixtures GIVEN that are alive, by files: items that have them need not ask pytest again."""
+        """Live values of RUN_FIXTURES by file: items of the file use them instead of pytest's set-up of fixtures."""
         ends = {item for item, after in pairwise(session.items) if after.parent is not item.parent}
         self.last = ends.union(session.items[-1:])
         """Items with which fixtures of a file end, as far as the order of the session says."""
-        self.given: dict[tuple[int, int], Given] = {}
+        self.values: dict[tuple[int, int], FixtureValues] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
-        policies = {job.group: job.plan.run_profile.execution_policy for job in jobs}
+        policies = {job.start_group: job.plan.run_profile.execution_policy for job in jobs}
         stops = config.getoption("maxfail") or config.getoption("stepwise", False)
         stops = stops or any(policy.fail_fast or policy.stop_on_runner_error == "first" for policy in policies.values())
         profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
@@ -94,23 +94,23 @@ class RunAhead:
     def result(self, item: pytest.Item, agent: Any, servers: Any) -> Result:
         """Return the item's result, ready or awaited, made with these values of the fixtures."""
         job = item.stash[JOB]
-        given, shared = self._given(agent, servers)
+        values, shared = self._pair_values(agent, servers)
         begun = time.perf_counter()
         try:
-            result = item.stash[RESULT] = self.engine.result(job, given, shared=shared, tick=self._tick)
+            result = item.stash[RESULT] = self.engine.result(job, values, shared=shared, tick=self._tick)
         finally:
             self.tick(None)
         result.waited = time.perf_counter() - begun
         return result
 
-    def _given(self, agent: Any, servers: Any) -> tuple[Given, bool]:
+    def _pair_values(self, agent: Any, servers: Any) -> tuple[FixtureValues, bool]:
         """Return both values together, and whether they live as long as the session: the same two are then the same
         object.
         """
         needed = (agent,) if servers is None else (agent, servers)  # answers that are in a file need no servers
         if not all(any(each is value for value in self.shared) for each in needed):
-            return Given(agent, servers), False
-        return self.given.setdefault((id(agent), id(servers)), Given(agent, servers)), True
+            return FixtureValues(agent, servers), False
+        return self.values.setdefault((id(agent), id(servers)), FixtureValues(agent, servers)), True
 
     def _tick(self) -> None:
         self.tick(self.engine)
@@ -123,13 +123,13 @@ class RunAhead:
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
         """Yield only what lives as long as the session may serve items to come."""
         value = yield
-        if fixturedef.argname in GIVEN and fixturedef.scope == "session":
+        if fixturedef.argname in RUN_FIXTURES and fixturedef.scope == "session":
             self.shared.append(value)
         return value
 
     def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
         """Forget values of fixtures that end: the next item asks pytest for new ones."""
-        if fixturedef.argname in GIVEN:
+        if fixturedef.argname in RUN_FIXTURES:
             self.fixtures.clear()
 
     @pytest.hookimpl(tryfirst=True)
@@ -225,7 +225,7 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         {Path(name).parent for name, plugin in conftests if _defines(plugin, fixture)}
         for fixture in (RUNNER_FIXTURE, SERVERS_FIXTURE)
     )
-    groups: dict[Any, Any] = {}
+    groups: dict[StartGroup, StartGroup] = {}
     siblings: dict[Any, Any] = {}
     for item in items:
         if JOB in item.stash:
@@ -233,9 +233,9 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
             place = (id(item.parent), id(job.plan), _param(item, RUNNER_FIXTURE), _param(item, SERVERS_FIXTURE))
             if place not in siblings:
                 runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
-                group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
+                group = StartGroup(runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
                 siblings[place] = groups.setdefault(group, group)  # one object: comparing paths costs each run 7 µs
-            job.group = siblings[place]
+            job.start_group = siblings[place]
 
 
 def overrides_runner(place: Any) -> bool:

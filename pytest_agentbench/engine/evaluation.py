@@ -16,8 +16,8 @@ from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.run_plan import deciders, measure_of, verdict_identity, verify_all
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import deciders, measure_of, verdict_identity, verify_all
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
     MetricContext,

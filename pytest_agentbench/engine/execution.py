@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_agentbench.config.functions import functions_of
 from pytest_agentbench.engine.cassettes import (
     Taped,
-    open_tape,
     records_run,
     records_verdict,
     replays,
@@ -27,11 +26,22 @@ from pytest_agentbench.engine.cassettes import (
     run_ended,
     run_is_free,
     run_kept,
+    tape_of_run,
     verdict_is_free,
 )
 from pytest_agentbench.engine.evaluation import asks_models, evaluate, require_decision, wants_judge
 from pytest_agentbench.engine.grading import graders_of
-from pytest_agentbench.engine.job import Given, Job, Left, Result
+from pytest_agentbench.engine.job import FixtureValues, Job, KeptFiles, Result
+from pytest_agentbench.engine.run_plan import (
+    RunPlan,
+    deciders,
+    expected_sandbox,
+    measure_of,
+    plan_run,
+    require_input,
+    run_spec,
+    verdict_identity,
+)
 from pytest_agentbench.engine.running import (
     is_serial,
     listen_for_gateway,
@@ -41,16 +51,6 @@ from pytest_agentbench.engine.running import (
     set_environment,
 )
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import (
-    Subject,
-    deciders,
-    expected_sandbox,
-    measure_of,
-    require_input,
-    run_spec,
-    subject_of,
-    verdict_identity,
-)
 from pytest_agentbench.engine.user_code import RUN_TEXTS, as_raised
 from pytest_agentbench.errors import (
     BatchWaitsError,
@@ -82,12 +82,12 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.workspace import Workspace
 
 
-async def execute(services: Services, job: Job, given: Given) -> Result:
+async def execute(services: Services, job: Job, values: FixtureValues) -> Result:
     """Run the job with the fixtures' values `given` and evaluate it. Never raises but when it is cancelled.
 
     Everything but the verdict on the agent becomes `Result.error`: pytest raises it in the item's setup.
     """
-    result = Result(runner=given)
+    result = Result(runner=values)
     RUN_TEXTS.set(result.texts)
     begun = time.perf_counter()
     try:
@@ -97,18 +97,18 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
             require_decision(case, job.plan.evaluation_profile, graders)
         for grader in graders:
             grader.require(services, case)
-        subject = subject_of(services, job, case, given)
+        run_plan = plan_run(services, job, case, values)
         if services.uses_cassettes(job):
-            result.tape = open_tape(services, job, case, given.agent, subject.servers)
-        attempt = _Attempt(services, job, case, subject, result)
+            result.tape = tape_of_run(services, job, case, values.agent, run_plan.servers)
+        attempt = _Attempt(services, job, case, run_plan, result)
         if services.batched:
             from pytest_agentbench.models.routes import Draw
 
-            Draw.mark(subject.fingerprint)
+            Draw.mark(run_plan.fingerprint)
         if services.rules.dry_run is not None:
             await attempt.foresee(services.rules.dry_run)
         else:
-            async with services.turnstile.be_alone() if is_serial(subject) else services.turnstile:
+            async with services.process_lock.exclusive() if is_serial(run_plan) else services.process_lock:
                 await attempt.find_or_make()
     except asyncio.CancelledError:
         # The engine may have cancelled this task, or the agent let a CancelledError of its own out: the count tells
@@ -138,8 +138,8 @@ def _running_code(result: Result) -> str:
 class _Attempt:
     """A job under way: `result` fills with what the store has of it, and with what is made."""
 
-    def __init__(self, services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
-        self.services, self.job, self.case, self.subject, self.result = services, job, case, subject, result
+    def __init__(self, services: Services, job: Job, case: Case, run_plan: RunPlan, result: Result) -> None:
+        self.services, self.job, self.case, self.run_plan, self.result = services, job, case, run_plan, result
         self.lane = job.plan.lane
 
     async def foresee(self, dry_run: DryRun) -> None:
@@ -150,12 +150,12 @@ class _Attempt:
             await self.reuse()
         services, job, case, result = self.services, self.job, self.case, self.result
         if not result.reused:
-            require_input(self.subject.runner, self.subject.runner_type, case)
+            require_input(self.run_plan.runner, self.run_plan.runner_type, case)
         graders = graders_of(case, services.registry.graders)
         asks = wants_judge(case, job.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
         dry_run.add(
             job,
-            self.subject.model.model_id,
+            self.run_plan.model.model_id,
             result,
             asks=asks or asks_models(services, job, case),
             free_run=job.plan.predictions is not None or (result.tape is not None and run_is_free(result.tape)),
@@ -168,7 +168,7 @@ class _Attempt:
         # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
         # runs are made, those to come are not stored either: one look, with the lock, saves 3 % of a run's CPU
         if self.services.makes_runs or not await self.reuse():
-            async with self.lane.claim(self.subject.fingerprint):
+            async with self.lane.claim(self.run_plan.fingerprint):
                 await self.complete()
 
     async def complete(self) -> None:
@@ -208,11 +208,11 @@ class _Attempt:
     async def _make_run(self) -> None:
         """Make the run, unless its model's endpoint has refused tools already. Raises what the runner raises."""
         services, case = self.services, self.case
-        needs_tools = bool(case.tools or self.subject.servers or functions_of(case.context))
+        needs_tools = bool(case.tools or self.run_plan.servers or functions_of(case.context))
         if needs_tools and (known := services.without_tools.get(id(self.job.plan))) is not None:
             raise UnsupportedError(known)
         try:
-            await make_run(services, self.job, case, self.subject, self.result)
+            await make_run(services, self.job, case, self.run_plan, self.result)
         except UnsupportedError as error:
             if needs_tools:
                 services.without_tools[id(self.job.plan)] = str(error)
@@ -250,7 +250,7 @@ class _Attempt:
     def _find_run(self) -> bool:
         if not self._reuses_run():
             return False
-        found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
+        found = self.lane.find_run(self.case.case_id, self.job.repetition, self.run_plan.fingerprint, self._counts)
         if found is None:
             return False
         result = self.result
@@ -279,7 +279,7 @@ class _Attempt:
 
         Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
         """
-        services, job, case, subject, lane = self.services, self.job, self.case, self.subject, self.lane
+        services, job, case, run_plan, lane = self.services, self.job, self.case, self.run_plan, self.lane
         if lane.remote is None or not self._reuses_run():
             return False
         from pytest_agentbench.store.remote_results import pull_evaluation, pull_run
@@ -287,7 +287,7 @@ class _Attempt:
         artifact = self.result.artifact
         if artifact is None:
             unsuccessful = bool(case.expects_status) or job.plan.run_profile.reuse_unsuccessful
-            key = (case.case_id, job.repetition, subject.fingerprint, subject.fingerprint_input)
+            key = (case.case_id, job.repetition, run_plan.fingerprint, run_plan.fingerprint_input)
             artifact = await pull_run(lane, *key, counts=self._counts, unsuccessful=unsuccessful)
         if artifact is None:
             return False
@@ -346,30 +346,30 @@ class _Ended(NamedTuple):
     unwritable: UnwritableError | None
 
 
-async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
+async def make_run(services: Services, job: Job, case: Case, run_plan: RunPlan, result: Result) -> None:
     """Fill in `result` and store the run, however it ended. Raises what the runner raised beyond that."""
     async with AsyncExitStack() as lent:
-        ended = await _run(services, job, case, subject, result, lent)
-        await _store(services, job, case, subject, result, ended)
+        ended = await _run(services, job, case, run_plan, result, lent)
+        await _store(services, job, case, run_plan, result, ended)
 
 
-async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
+async def _store(services: Services, job: Job, case: Case, run_plan: RunPlan, result: Result, ended: _Ended) -> None:
     """Store the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
         services.spend("run", [ended.context.trace.usage], tape)
     run_id, interrupted = os.urandom(16).hex(), None
     try:
-        left = await _keep(services, job, case, run_id, result.workspace, ended)
+        kept_files = await _keep(services, job, case, run_id, result.workspace, ended)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
-        left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
-    artifact = result.artifact = _artifact(services, job, case, subject, ended, left, run_id)
+        kept_files, interrupted = KeptFiles(note={"not_kept": "the session was stopped"}), error
+    artifact = result.artifact = _artifact(services, job, case, run_plan, ended, kept_files, run_id)
     result.seconds = artifact.duration_seconds
     for said in ended.context.trace.warnings:
         plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
-    result.path = await plan.lane.store_run(artifact, subject.fingerprint_input)
+    result.path = await plan.lane.store_run(artifact, run_plan.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:
@@ -380,9 +380,9 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
 
 async def _keep(
     services: Services, job: Job, case: Case, run_id: str, workspace: Workspace | None, ended: _Ended
-) -> Left:
+) -> KeptFiles:
     if workspace is None:
-        return Left()
+        return KeptFiles()
     from pytest_agentbench.engine.workspaces import keep_workspace
 
     return await keep_workspace(services, job, case, run_id, workspace, ended.before, ended.template)
@@ -397,33 +397,33 @@ def _pay_for_run(services: Services, context: RunContext, tape: Tape | None) -> 
 
 
 async def _run(
-    services: Services, job: Job, case: Case, subject: Subject, result: Result, lent: AsyncExitStack
+    services: Services, job: Job, case: Case, run_plan: RunPlan, result: Result, lent: AsyncExitStack
 ) -> _Ended:
     """Return the runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any
     more.
 
     `lent` gives back the template, where that is not the case's own.
     """
-    plan, model, tape = job.plan, subject.model, result.tape
+    plan, model, tape = job.plan, run_plan.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
-    expected = await expected_sandbox(services, job, case, subject)
-    context = _context(services, job, case, subject, tape, expected)
+    expected = await expected_sandbox(services, job, case, run_plan)
+    context = _context(services, job, case, run_plan, tape, expected)
     before = None
     async with _pay_for_run(services, context, tape):
         try:
-            template = await _template(job, case, subject, context, lent)
+            template = await _template(job, case, run_plan, context, lent)
             if template is not None:
                 before = await services.threads.run(partial(_fill, services, context.workspace, template))
             with run_kept(tape) if tape is not None else nullcontext():
-                if subject.servers:
+                if run_plan.servers:
                     from pytest_agentbench.engine.resources import start_servers
 
-                    context.servers = await start_servers(services, job, subject.servers, context, tape)
+                    context.servers = await start_servers(services, job, run_plan.servers, context, tape)
                 started_at, context.trace = datetime.now(UTC), Recorder()
-                limit = run_limit(plan.run_profile, subject.runner)
-                around = partial(set_environment, services, context) if is_serial(subject) else nullcontext
-                end = await run_until_end(subject.runner, context, limit, tape, around)
+                limit = run_limit(plan.run_profile, run_plan.runner)
+                around = partial(set_environment, services, context) if is_serial(run_plan) else nullcontext
+                end = await run_until_end(run_plan.runner, context, limit, tape, around)
         finally:
             await context.stop_servers()
             await context.stop_sandbox()
@@ -435,17 +435,17 @@ async def _run(
 
 
 def _artifact(
-    services: Services, job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str
+    services: Services, job: Job, case: Case, run_plan: RunPlan, ended: _Ended, kept_files: KeptFiles, run_id: str
 ) -> RunArtifact:
     """Return all that is known of the run."""
-    plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
+    plan, model, trace, offered = job.plan, run_plan.model, ended.context.trace, ended.context.offered
     own = {name: value for name, value in ended.end.metadata.items() if name not in (WORKSPACE_NOTE, SERVERS_NOTE)}
     return RunArtifact(
         run_id=run_id,
         case_id=case.case_id,
         suite_id=plan.suite_id,
         run_profile_id=plan.run_profile.run_profile_id,
-        runner_type=subject.runner_type,
+        runner_type=run_plan.runner_type,
         model={
             "model_id": model.model_id,
             "requested_model": model.requested_model,
@@ -453,7 +453,7 @@ def _artifact(
             "scripted": model.scripted,
         },
         repetition=job.repetition,
-        fingerprint=subject.fingerprint,
+        fingerprint=run_plan.fingerprint,
         status=ended.end.status,
         started_at=ended.started_at,
         duration_seconds=ended.seconds,
@@ -461,15 +461,15 @@ def _artifact(
         provider=trace.provider,
         usage=trace.usage,
         trace=_annotated(trace, offered, plan.lane.warn),
-        output_artifacts=left.outputs,
+        output_artifacts=kept_files.outputs,
         error=ended.end.error,
         end_reason=reason_of(ended.end, trace),
         end_detail=ended.end.detail,
-        workspace=left.archive,
-        changes=left.changes,
+        workspace=kept_files.archive,
+        changes=kept_files.changes,
         sandbox=ended.context.sandbox_used,
         cassette=ended.cassette,
-        metadata={**own, **left.metadata, **_servers_note(services, ended.context.servers)},
+        metadata={**own, **kept_files.metadata, **_servers_note(services, ended.context.servers)},
     )
 
 
@@ -497,10 +497,10 @@ def _request(services: Services, case: Case, trace: Recorder, offered: Sequence[
     return reduce(or_, notes, trace.request)
 
 
-async def _template(job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack) -> Path | None:
+async def _template(job: Job, case: Case, run_plan: RunPlan, context: RunContext, lent: AsyncExitStack) -> Path | None:
     """Return the folder that the workspace is to start as a copy of, None where it starts empty."""
-    if subject.prepared.template is not None:
-        return await lent.enter_async_context(subject.prepared.template(context))
+    if run_plan.prepared.template is not None:
+        return await lent.enter_async_context(run_plan.prepared.template(context))
     return None if job.plan.predictions is not None else case.workspace
 
 
@@ -516,22 +516,22 @@ def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
 
 
 def _context(
-    services: Services, job: Job, case: Case, subject: Subject, tape: Tape | None, expected: SandboxSpec | None
+    services: Services, job: Job, case: Case, run_plan: RunPlan, tape: Tape | None, expected: SandboxSpec | None
 ) -> RunContext:
-    plan, model = job.plan, subject.model
+    plan, model = job.plan, run_plan.model
     context = RunContext(
         case=case,
         open_sandboxes=lambda: services.sandboxes,
         model=plan.model,
-        settings=subject.settings,
+        settings=run_plan.settings,
         client=services.client(model, tape) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
-        sandbox_spec=partial(run_spec, services, job, case, subject),
+        sandbox_spec=partial(run_spec, services, job, case, run_plan),
         expected_sandbox=expected,
         network=plan.run_profile.network,
         parallel_tools=plan.run_profile.parallel_tools,
-        prepared=subject.prepared.data,
+        prepared=run_plan.prepared.data,
         over_budget=services.over_budget if tape is None or not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
         strict=services.rules.strict,

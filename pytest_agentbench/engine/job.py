@@ -5,7 +5,7 @@ one model and profile share.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -156,23 +156,33 @@ class Plan:
         return first.options if first is not None else {}
 
 
-class Given(NamedTuple):
-    """Values that pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were
-    declared.
-    """
+class FixtureValues(NamedTuple):
+    """Values of pytest's fixtures for the runs of an item: the agent under test, and the declared MCP servers."""
 
     agent: Any
     servers: Any
+
+
+class StartGroup(NamedTuple):
+    """The properties that jobs share if they may start ahead together.
+
+    `runner_scope` and `server_scope` are the places that define the fixtures of the runner and of the MCP servers.
+    `run_profile` is the id() of the run profile, whose limits apply to the group. A named tuple, because the engine
+    looks jobs up by it several times a run.
+    """
+
+    runner_scope: Any
+    run_profile: int
+    server_scope: Any
 
 
 @dataclass(eq=False, slots=True)
 class Job:
     """One run to make. `case` builds the record when it is needed, so that 100,000 jobs keep no parsed cases.
 
-    `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
-    scopes that their runner and their servers come from, and the run profile that limits them. `by_hand` says that a
-    hand-written test decides what the run is worth: then nothing in the case has to. `judges` are the models that the
-    case's metrics ask.
+    `rank` is the place in pytest's order, from 1. `start_group` is the StartGroup (in tests any hashable value), None
+    until the session has grouped its jobs. With `by_hand` a hand-written test decides the run, so that the case needs
+    no check, metric or judge. `judges` are the models that the case's metrics ask.
     """
 
     case_id: str
@@ -181,7 +191,7 @@ class Job:
     plan: Plan
     repetition: int = 1
     rank: int = 0
-    group: Any = None
+    start_group: Hashable = None
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
 
@@ -193,9 +203,8 @@ class Job:
 
     @property
     def runner_scope(self) -> Any:
-        """Return what the group says of where the runner comes from."""
-        # Before the session has grouped its jobs there is no tuple
-        return self.group[0] if isinstance(self.group, tuple) else None
+        """Return the scope that the runner's fixture comes from, None before the session has grouped its jobs."""
+        return self.start_group.runner_scope if isinstance(self.start_group, StartGroup) else None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -209,7 +218,7 @@ class Result:
     while the job is worked on, `texts` are what the run logged and printed.
     """
 
-    runner: Given | None = None
+    runner: FixtureValues | None = None
     case: Case | None = None
     artifact: RunArtifact | None = None
     evaluation: Evaluation | None = None
@@ -227,11 +236,11 @@ class Result:
     texts: RunTexts = field(default_factory=RunTexts)
 
 
-class Left(NamedTuple):
-    """Files that a run has left in its workspace, as they are stored: see RunArtifact. `archive` is its `workspace`
-    there.
+class KeptFiles(NamedTuple):
+    """Files of a run's workspace that are stored with the run.
 
-    `note` is what its metadata say of it: see WORKSPACE_NOTE.
+    `archive`, `changes` and `outputs` become the fields `workspace`, `changes` and `output_artifacts` of RunArtifact.
+    `note` becomes its metadata's entry WORKSPACE_NOTE.
     """
 
     archive: str | None = None
@@ -241,7 +250,7 @@ class Left(NamedTuple):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Return what the run's metadata say of it."""
+        """Return the entry for the run's metadata, {} if there is no note."""
         return {WORKSPACE_NOTE: self.note} if self.note else {}
 
 

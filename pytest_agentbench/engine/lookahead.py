@@ -74,9 +74,9 @@ class LookAhead:
         self.waiting: dict[Hashable, deque[Job]] = {}
         self.suspects: deque[int] = deque()
         self.done: dict[Job, Result] = {}
-        self._open()
+        self._reset()
 
-    def _open(self) -> None:
+    def _reset(self) -> None:
         self.over = self.ending = False
         self.on_idle: Callable[[], None] | None = None
         self.died: BaseException | None = None
@@ -105,7 +105,7 @@ class LookAhead:
         that ran ahead with another runner than its item's is run again with its own.
         """
         if self.ending and not self.closed and not self.thread.is_alive():
-            self._open()  # another plugin runs an item again after the last one's teardown
+            self._reset()  # another plugin runs an item again after the last one's teardown
         if not self.thread.ident and not self.closed:
             self.thread.start()
         ready = self.done.pop(job, None)
@@ -180,7 +180,7 @@ class LookAhead:
             if job in doubtful:
                 self.suspects.append(job.rank)
             else:
-                self.waiting.setdefault(job.group, deque()).append(job)
+                self.waiting.setdefault(job.start_group, deque()).append(job)
         self._pump()
 
     @property
@@ -252,7 +252,7 @@ class LookAhead:
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
         self.at = max(self.at, job.rank)  # here, not in result(): by then the plan that ranks the job has arrived
         if shared:
-            self.runners.setdefault(job.group, runner)  # opens the group
+            self.runners.setdefault(job.start_group, runner)  # opens the group
         ready = self.done.pop(job, None)
         if ready is not None and ready.runner is runner:
             answer.put(ready)
@@ -266,7 +266,7 @@ class LookAhead:
                 answer.put(self._result_without_run(job, runner))
                 return
             with contextlib.suppress(KeyError, ValueError):
-                self.waiting[job.group].remove(job)
+                self.waiting[job.start_group].remove(job)
             if flight is not None:
                 flight.task.cancel()
             flight = self._start(job, runner)
@@ -308,7 +308,7 @@ class LookAhead:
             if first[0].rank > self._next_suspect():
                 break  # until pytest is past it, and asks for the next
             job = first.popleft()
-            self._start(job, self.runners[job.group])
+            self._start(job, self.runners[job.start_group])
 
     def park(self, run: asyncio.Task[Any], *, waits: bool) -> None:
         """Note that a run begins to wait for a batch, or ends: until all its waits end it takes no place among those
@@ -335,13 +335,13 @@ class LookAhead:
         calls = RunCalls()
         calls.task = task = self.loop.create_task(self._run(job, runner, calls))
         flight = self.running[job] = _Flight(task, runner, calls)
-        self.busy[job.group] = self.busy.get(job.group, 0) + 1
-        self.groups[flight.task] = job.group
+        self.busy[job.start_group] = self.busy.get(job.start_group, 0) + 1
+        self.groups[flight.task] = job.start_group
         flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
         return flight
 
     def _landed(self, job: Job, flight: _Flight) -> None:
-        self.busy[job.group] -= 1
+        self.busy[job.start_group] -= 1
         del self.groups[flight.task]
         if self.running.get(job) is flight:
             del self.running[job]

@@ -9,8 +9,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.engine.run_plan import RunPlan
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import Subject
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunError
@@ -44,9 +44,9 @@ def run_limit(profile: RunProfile, runner: Runner) -> float | None:
     return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
 
 
-def is_serial(subject: Subject) -> bool:
+def is_serial(run_plan: RunPlan) -> bool:
     """Return whether the run sets variables in this process, and is alone in it."""
-    return subject.settings.get("env") == "serial"
+    return run_plan.settings.get("env") == "serial"
 
 
 @contextmanager

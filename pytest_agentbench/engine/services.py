@@ -212,22 +212,22 @@ def _model_of(job: Job) -> Any:
     return id(job.plan), job.runner_scope if job.plan.own_agent else None
 
 
-class Turnstile:
-    """Lets jobs in side by side, and one that changes its process once all before it have left. For one event loop."""
+class SharedExclusiveLock:
+    """A lock of one event loop that many jobs share, and that one job can hold exclusively."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
         self._inside = 0
-        self._left = asyncio.Event()
+        self._departure = asyncio.Event()
 
     @asynccontextmanager
-    async def be_alone(self) -> AsyncIterator[None]:
-        """Be alone inside the block."""
-        # The gate is held while waiting, too: that would go on for ever if others still came in
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Run the block after all shared holders have left; shared holders that arrive meanwhile wait."""
+        # The gate is held while this waits: with new arrivals `_inside` might never reach 0
         async with self._gate:
             while self._inside:
-                self._left.clear()
-                await self._left.wait()
+                self._departure.clear()
+                await self._departure.wait()
             yield
 
     async def __aenter__(self) -> None:
@@ -239,7 +239,7 @@ class Turnstile:
 
     async def __aexit__(self, *raised: object) -> None:
         self._inside -= 1
-        self._left.set()
+        self._departure.set()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -262,13 +262,13 @@ class SessionRules:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Services(GradingServices):
-    """Hold what all runs of a session share, beside what grading needs of it.
+    """Services that all runs of a session share, in addition to those for grading.
 
-    `workspaces` gives their folders, `rules` are what the session lets them do, `cassette_mode` and `session_id` what
-    its cassettes get; `batched` says that requests may go in batches; `stops` are the models that get no more runs,
-    `without_tools` says by a plan's id why its model is not asked with tools, `turnstile` keeps runs apart that change
-    their process, `differing` counts stored verdicts that runs no longer come to. `makes_runs` says that the last run
-    was made, and not found in the store.
+    `workspaces` returns the owner of the runs' folders. Cassettes get `cassette_mode` and `session_id`. `batched`
+    allows batches of requests. `without_tools` maps the id() of a plan to the reason why its model gets no requests
+    with tools. Runs that change this process (environment variables) hold `process_lock` exclusively. `differing`
+    counts stored verdicts that a recomputation no longer confirms. `makes_runs` is True if the last run was made and
+    not found in the store.
     """
 
     registry: Registry
@@ -284,11 +284,11 @@ class Services(GradingServices):
     makes_runs: bool = False
     without_tools: dict[int, str] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
-    turnstile: Turnstile = field(default_factory=Turnstile)
+    process_lock: SharedExclusiveLock = field(default_factory=SharedExclusiveLock)
     _sandboxes: Sandboxes | None = None
     _servers: SharedServers | None = None
     _listener: Listener | None = None
-    _opening: threading.Lock = field(default_factory=threading.Lock)
+    _listener_lock: threading.Lock = field(default_factory=threading.Lock)
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
     _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
 
@@ -332,7 +332,7 @@ class Services(GradingServices):
 
     def listener(self, loop: asyncio.AbstractEventLoop) -> Listener:
         """Return where agents without a sandbox ask their models, made when first asked for, in any thread."""
-        with self._opening:
+        with self._listener_lock:
             if self._listener is None:
                 from pytest_agentbench.runners.gateway.listener import Listener
 
@@ -370,5 +370,5 @@ class Services(GradingServices):
                 await self._sandboxes.close()
             self.threads.close()
         finally:  # whatever waited on this loop can wait on no other
-            self._endpoints, self.threads, self.turnstile = None, DaemonThreads(), Turnstile()
+            self._endpoints, self.threads, self.process_lock = None, DaemonThreads(), SharedExclusiveLock()
             self.__post_init__()

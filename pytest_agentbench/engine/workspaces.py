@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.base import typed_spec
-from pytest_agentbench.engine.job import Job, Left, Result
+from pytest_agentbench.engine.job import Job, KeptFiles, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import Case
@@ -118,18 +118,20 @@ async def keep_workspace(
     workspace: Workspace,
     before: Snapshot | None,
     template: Path | None,
-) -> Left:
+) -> KeptFiles:
     """Compare what the run has left with what it began with, a copy of `template` if there is one, and store it.
 
     `before` is None where it began empty.
     """
     before = before or EMPTY
     if before == EMPTY and _is_empty(workspace):
-        return Left(changes=())
+        return KeptFiles(changes=())
     return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
 
 
-def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None) -> Left:
+def _keep(
+    job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None
+) -> KeptFiles:
     changes, note = _compare(workspace, before, template, _told_first(case))
     outputs: tuple[OutputArtifact, ...] = ()
     archive = None
@@ -142,7 +144,7 @@ def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snaps
                 note["left_out"] = left_out
     except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
         note["not_kept"] = getattr(error, "strerror", None) or str(error)
-    return Left(archive, changes, outputs, note)
+    return KeptFiles(archive, changes, outputs, note)
 
 
 def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:

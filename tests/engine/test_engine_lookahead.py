@@ -14,7 +14,7 @@ from pytest_agentbench.engine.lookahead import LookAhead
 
 
 def jobs(count, group=None):
-    return [Job(f"c{i}", (), lambda: None, None, group=group) for i in range(count)]
+    return [Job(f"c{i}", (), lambda: None, None, start_group=group) for i in range(count)]
 
 
 class Engine:
@@ -73,11 +73,11 @@ def test_every_job_runs_once_and_gives_its_own_result(count, concurrency, window
 
     all_jobs = jobs(count)
     for number, job in enumerate(all_jobs):
-        job.group = number % groups
+        job.start_group = number % groups
     with Engine(work, concurrency=concurrency, window=window) as engine:
         engine.plan(all_jobs, [job for number, job in enumerate(all_jobs) if number in suspects])
         for job in all_jobs:
-            assert engine.result(job, runners[job.group]).path == job.case_id
+            assert engine.result(job, runners[job.start_group]).path == job.case_id
     assert sorted(ran) == sorted(job.case_id for job in all_jobs)
     assert most[0] <= concurrency + 1  # the job that pytest is on starts whatever is in flight
 
@@ -207,7 +207,7 @@ def test_limits_of_a_group_hold():
     most = {"a": 0, "b": 0}
 
     async def work(job, runner):
-        most[job.group] = max(most[job.group], engine.look.busy[job.group])
+        most[job.start_group] = max(most[job.start_group], engine.look.busy[job.start_group])
         for _ in range(5):
             await asyncio.sleep(0)
         return Result()

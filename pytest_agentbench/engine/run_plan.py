@@ -14,7 +14,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import RUN_SETTINGS, find_high_temperature
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.grading import graders_of
-from pytest_agentbench.engine.job import Given, Job, Plan
+from pytest_agentbench.engine.job import FixtureValues, Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.identity.fingerprints import (
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
-def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
+def run_spec(services: Services, job: Job, case: Case, run_plan: RunPlan) -> SandboxSpec:
     """Return where a run's commands are executed. Raises as `sandbox_spec` does."""
-    if subject.prepared.sandbox is not None:
-        return subject.prepared.sandbox()
+    if run_plan.prepared.sandbox is not None:
+        return run_plan.prepared.sandbox()
     return sandbox_spec(services, job, case)
 
 
@@ -85,7 +85,7 @@ def refuse_floating_images(case: Case, profile: RunProfile) -> None:
             raise ConfigError(f"{needs.dockerfile}:1:1: {problem}")
 
 
-async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
+async def expected_sandbox(services: Services, job: Job, case: Case, run_plan: RunPlan) -> SandboxSpec | None:
     """Return the sandbox that the run will start, as far as the case's tools say: its image is here, a container on its
     way.
 
@@ -93,8 +93,8 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
     does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
     tools: it finds out by itself.
     """
-    if subject.prepared.sandbox is not None:
-        await services.sandboxes.prepare(subject.prepared.sandbox())
+    if run_plan.prepared.sandbox is not None:
+        await services.sandboxes.prepare(run_plan.prepared.sandbox())
     if job.plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
         return None
     if not (case.verify or (job.plan.predictions is None and _runs_commands(services, case))):
@@ -104,7 +104,7 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
         await services.sandboxes.prepare(spec)
     except UnavailableError:
         # Whoever wrote the agent may not use the case's tools at all: only verifiers make the sandbox a must
-        if case.verify or subject.runner_type != "callable":
+        if case.verify or run_plan.runner_type != "callable":
             raise
         return None
     if job.plan.predictions is not None or not _runs_commands(services, case):
@@ -333,7 +333,7 @@ def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
     return services.identities.module("hook", hook.import_path or "")
 
 
-class Subject(NamedTuple):
+class RunPlan(NamedTuple):
     """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
 
     `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name; a
@@ -350,13 +350,13 @@ class Subject(NamedTuple):
     prepared: Prepared = Prepared()
 
 
-def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:
+def plan_run(services: Services, job: Job, case: Case, values: FixtureValues) -> RunPlan:
     """Return the job's subject, made of these values of the fixtures.
 
     Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
     declares, and both where the runner says so.
     """
-    plan, agent = job.plan, given.agent
+    plan, agent = job.plan, values.agent
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.declared_id, case.runner.overrides, model.parameters)
@@ -376,11 +376,11 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
         prepared = services.runner_session(runner).prepare(request)
         extra |= prepared.identity
     if not (isinstance(runner, RunnerKind) and runner.own_tools):
-        servers, identity = _servers(services, job, case, given.servers)
+        servers, identity = _servers(services, job, case, values.servers)
         if servers:
             extra["mcp_servers"] = identity
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
-    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
+    return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
 
 
 def _refuse_request_fields(plan: Plan, runner: Runner, runner_type: str, settings: Mapping[str, Any]) -> None:
