@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.startup import OPTIONS, OURS, make_project
-from pytest_agentbench.plugin import _import_plainly
+from pytest_agentbench.collecting import import_plainly
 
 MODULES = """
-ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
+collecting ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files folders locks patterns writing
 checks: base run
 collection: items phases planning reporting roots start walk
 config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
 config: sections session_roots
-engine: agent_code agent_values budget cassettes driver evaluation execution grading identities job lookahead
-engine: running services subject user_code
+engine: agent_code agent_values budget case_rules cassettes driver evaluation execution grading identities job lookahead
+engine: run_plan running services user_code
 identity: fingerprints
 metrics: registry
 records: base case check_specs evaluation gold run
@@ -83,7 +83,7 @@ def test_one_case_imports_what_it_names(tmp_path: Path, off: Sequence[str]) -> N
 def test_pytests_finder_is_away_for_the_import_of_the_engine_alone() -> None:
     before = [*sys.meta_path]
     assert "AssertionRewritingHook" in {type(finder).__name__ for finder in before}
-    with _import_plainly():
+    with import_plainly():
         assert "AssertionRewritingHook" not in {type(finder).__name__ for finder in sys.meta_path}
         sys.meta_path.append(added := object())
     assert {*sys.meta_path} == {added, *before}

@@ -61,7 +61,17 @@ def test_a_session_on_scripts_imports_no_http_client(bench):
 def test_the_plugin_is_imported_without_its_rooms(bench):
     code = "import sys; import pytest_agentbench.plugin; print(sorted(m for m in sys.modules if 'agentbench' in m))"
     loaded = bench.pytester.run(sys.executable, "-c", code).stdout.str()
-    names = ["config", "config.folders", "errors", "fixtures", "hookspecs", "options", "plugin", "reports"]
+    names = [
+        "collecting",
+        "config",
+        "config.folders",
+        "errors",
+        "fixtures",
+        "hookspecs",
+        "options",
+        "plugin",
+        "reports",
+    ]
     names += ["reports.failure_lists", "session", "terminal_text"]
     assert loaded.strip() == str(["pytest_agentbench", *(f"pytest_agentbench.{name}" for name in names)])
 
