@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import AgentbenchError, ConfigError
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -81,7 +82,6 @@ def _every_adapter(root: ConfigRoot) -> Iterator[Adapter]:
 
 
 def _look_for_image(adapter: Adapter) -> str:
-    from pytest_agentbench.errors import AgentbenchError
     from pytest_agentbench.runners.agents.image import describe_image
     from pytest_agentbench.workspaces.containers.builder import image_builder
 
@@ -153,7 +153,6 @@ def _begin(args: argparse.Namespace, root: ConfigRoot) -> int:
     from pytest_agentbench.cli.schema import schema_line
     from pytest_agentbench.config.agent_file import AgentProgram
     from pytest_agentbench.config.base import load
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.runners.agents.adapter import FILE, FOLDER
 
     path = root.path / FOLDER / args.name / FILE

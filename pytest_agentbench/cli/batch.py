@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError, ProviderError
+
 if TYPE_CHECKING:
     from pytest_agentbench.models.batches.jobs import Job
     from pytest_agentbench.records.case import Model
@@ -39,8 +42,6 @@ def run(args: argparse.Namespace) -> int:
     """Run one of them: 0 all is well, 1 there is no such job, or nobody who may ask for its end."""
     import asyncio
 
-    from pytest_agentbench.cli.output import printable
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.batches.jobs import read_jobs
     from pytest_agentbench.store.output_folder import refuse_links
 
@@ -77,7 +78,6 @@ def _find_model(job: Job, cases: Path) -> Model:
     forged.
     """
     from pytest_agentbench.cli.places import enclosing_root
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.models.routes import DEFAULT_BASE_URL, missing_key, resolve_model
     from pytest_agentbench.secrets.redaction import strip_credentials
 
@@ -95,7 +95,6 @@ def _find_model(job: Job, cases: Path) -> Model:
 
 
 async def _cancel(job: Job, model: Model) -> None:
-    from pytest_agentbench.errors import ProviderError
     from pytest_agentbench.models.batches.services import open_service
     from pytest_agentbench.models.client import read_keys
     from pytest_agentbench.models.failures import RequestFailed

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.output import Standard
+
 if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.results import Comparison
 
@@ -32,7 +34,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, or write it where asked to."""
-    from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.reports.comparison.campaigns import read_campaign, split_report_name
     from pytest_agentbench.reports.comparison.comparing import compare
     from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures

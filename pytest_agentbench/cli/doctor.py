@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
+
 if TYPE_CHECKING:
     from pytest_agentbench.cli.findings import Finding
 
@@ -73,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _probe(args: argparse.Namespace) -> int:
-    from pytest_agentbench.errors import ConfigError
 
     if not args.live:
         raise ConfigError("--model asks an endpoint, so it needs --live")
@@ -83,7 +85,6 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _announce(actions: Sequence[str]) -> None:
-    from pytest_agentbench.cli.output import printable
     from pytest_agentbench.secrets.redaction import Redactor
 
     redactor = Redactor()

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _MARKS = {True: "ok", False: "no", None: "-"}
 
 def run(args: argparse.Namespace) -> int:
     """Ask for permission, run the probes and print each one as it ends. Return 1 if the first or second one fails."""
-    from pytest_agentbench.cli.output import printable
     from pytest_agentbench.cli.places import require_existing, session_roots
     from pytest_agentbench.models.probes import (
         MOST_REQUESTS,

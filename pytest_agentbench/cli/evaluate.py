@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+
 if TYPE_CHECKING:
     from pytest_agentbench.benchmark.benchmark import Benchmark
     from pytest_agentbench.records.case import MetricSpec
@@ -116,7 +118,6 @@ def _evaluate_metric(
     """Return the scorecard of one metric, after saving its results where that is asked for."""
     from pytest_agentbench.bounded.folders import slug
     from pytest_agentbench.cli.scorecards import scorecard
-    from pytest_agentbench.errors import ConfigError, InfrastructureError
 
     model = {"model": args.model} if args.model and _asks_model(benchmark, spec) else {}
     options = {"missing": args.missing, "compat": args.compat, **model}
@@ -167,7 +168,6 @@ def _find_gated_rate(card: dict[str, Any]) -> float | None:
 
 
 def _find_metric_problem(specs: list[MetricSpec], benchmark: Benchmark) -> str | None:
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.metrics.registry import missing_extra
 
     for at, spec in enumerate(specs):
@@ -183,7 +183,6 @@ def _find_metric_problem(specs: list[MetricSpec], benchmark: Benchmark) -> str |
 
 
 def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
-    from pytest_agentbench.errors import ConfigError
 
     descriptor = benchmark.dataset.descriptor if benchmark.dataset else None
     # A list has no ids, so it may be in the order before or after shuffling.

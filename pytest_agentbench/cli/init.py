@@ -177,7 +177,6 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
     from pytest_agentbench.cli.dataset_text import descriptor_text
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.cli.schema import schema_line
-    from pytest_agentbench.errors import ConfigError
 
     (file,) = require_existing([given])
     rows = _read_first_rows(file)
@@ -196,7 +195,6 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
 def _read_first_rows(file: Path) -> list[dict[str, Any]]:
     """Return the first objects of the file. Raises ConfigError if it has none."""
     from pytest_agentbench.bounded.json_files import BadItem, read_items
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.names import describe_expected_rows
 
     if file.suffix not in (".json", ".jsonl"):
@@ -227,7 +225,6 @@ def _read_all_rows(file: Path) -> Iterator[dict[str, Any]]:
 def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
     """Return a guess. Raises ConfigError if no field could be a question, or if the rows stand below a key."""
     from pytest_agentbench.cli.dataset_guesses import guess_dataset
-    from pytest_agentbench.errors import ConfigError
 
     guess = guess_dataset(rows)
     if guess is None:
@@ -248,7 +245,6 @@ def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
 def _refuse_second(file: Path) -> None:
     """Raise ConfigError if a descriptor lists the file already: two descriptors of one file are an error."""
     from pytest_agentbench.cli.places import enclosing_root
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.dataset import open_dataset
 
     described = open_dataset(file, enclosing_root(file)).recipe
@@ -259,7 +255,6 @@ def _refuse_second(file: Path) -> None:
 def _choose_output(file: Path, given: Path | None) -> Path:
     """Return the descriptor's path. Raises ConfigError if the path exists or cannot be a descriptor."""
     from pytest_agentbench.config.dataset_file import is_descriptor_name
-    from pytest_agentbench.errors import ConfigError
 
     beside = file.with_name("dataset.yaml")
     output = given.absolute() if given is not None else beside

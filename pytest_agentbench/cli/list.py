@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.output import mark_as_warning, printable
+from pytest_agentbench.errors import CodeNotRun, ConfigError
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
@@ -36,7 +37,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print the cases; problems go to stderr and make the exit status 1."""
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.errors import ConfigError
 
     if args.strict and not args.check:
         raise ConfigError("--strict: has no effect without --check; leave it out, or add that")
@@ -77,7 +77,6 @@ def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) ->
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     """Yield the cases of files and folders. Errors of files that cannot be loaded are added to `problems`."""
     from pytest_agentbench.cli.places import session_roots
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.discovery import find_cases
 
     roots = session_roots(paths)
@@ -90,7 +89,6 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
 
 
 def _read_cases(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
-    from pytest_agentbench.errors import CodeNotRun, ConfigError
     from pytest_agentbench.sources.case_source import BadRow, SourceRequest
     from pytest_agentbench.sources.discovery import open_source
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.terminal_text import shorten_text
+from pytest_agentbench.errors import ConfigError, McpCallError
+from pytest_agentbench.terminal_text import shorten_text, visible
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.servers import DeclaredServers, ListedServer
@@ -169,7 +170,6 @@ def call_tool(args: argparse.Namespace) -> int:
     import asyncio
 
     from pytest_agentbench.cli.servers import declared_servers, make_redactor
-    from pytest_agentbench.terminal_text import visible
 
     server, tool, arguments = _read_call(args.words)
     declared = declared_servers(args.profile)
@@ -184,7 +184,6 @@ def call_tool(args: argparse.Namespace) -> int:
 
 def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """Return server, tool and arguments. Raises ConfigError."""
-    from pytest_agentbench.errors import ConfigError
 
     server, colon, tool = words[0].partition(":")
     rest = list(words[1:])
@@ -206,7 +205,6 @@ async def _time_call(
     declared: DeclaredServers, server: str, name: str, arguments: dict[str, Any], output: Path
 ) -> _CallResult:
     from pytest_agentbench.cli.servers import start_servers
-    from pytest_agentbench.errors import McpCallError
 
     async with start_servers(declared, output) as servers:
         connection = servers.connect(server)
@@ -224,7 +222,6 @@ async def _time_call(
 
 def _find_tool(listing: Listing, server: str, name: str) -> ServerTool:
     from pytest_agentbench.config.base import suggest
-    from pytest_agentbench.errors import ConfigError
 
     tools = {tool.name: tool for tool in listing.tools}
     if name not in tools:

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options."""
@@ -38,8 +41,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print the summary; write the report where asked to."""
     from pytest_agentbench.cli.merging import merge_reports, read_report
-    from pytest_agentbench.cli.output import Standard
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.terminal import write_summary
 
     if args.output is not None and (twin := _find_same_file(args.output, args.reports)) is not None:
@@ -65,7 +66,6 @@ def _find_same_file(output: Path, reports: Sequence[Path]) -> Path | None:
 
 
 def _write_merged(report: dict[str, Any], path: Path) -> None:
-    from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.reports.report import write_report
 
     try:

@@ -10,6 +10,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.errors import ConfigError, missing
+from pytest_agentbench.terminal_text import on_github
+
 _EXTRAS = {"chart": ("vl_convert", "charts"), "parquet": ("pyarrow", "parquet")}
 _NAMES = {
     "html": "page",
@@ -88,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
     if args.github:
         _tell_github(report, args.source)
     elif not args.format and not any(getattr(args, name) for name in _NAMES):
-        from pytest_agentbench.cli.output import Standard
         from pytest_agentbench.reports.terminal import write_summary
 
         write_summary(Standard(), report, {"report": path})
@@ -101,7 +104,6 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     A folder gives the last session's report: its journal's if the session was killed or still runs. Figures that follow
     from the runs are computed again. Raises ConfigError.
     """
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports.journal import RowsGoneError, journals, read_journal
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.report import complete_report
@@ -138,8 +140,6 @@ def _find_runs_folder(source: Path) -> Path:
 
 def _find_problem(args: argparse.Namespace) -> str | None:
     """Return why this cannot be done, as far as that is known before anything is read."""
-    from pytest_agentbench.errors import missing
-    from pytest_agentbench.terminal_text import on_github
 
     for name, (module, extra) in _EXTRAS.items():
         if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
@@ -179,7 +179,6 @@ def _list_writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[s
 
 
 def _tell_github(report: dict[str, Any], source: Path) -> None:
-    from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.reports.ci.document import write_annotations, write_job_summary
     from pytest_agentbench.reports.ci.sections import Places
 

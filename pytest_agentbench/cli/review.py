@@ -10,6 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.terminal_text import visible
+
 if TYPE_CHECKING:
     from pytest_agentbench.cli.reviewing import Reviewable
     from pytest_agentbench.records.case import Case
@@ -55,7 +59,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for labels until no run is unlabelled, the input ends or the annotator quits."""
-    from pytest_agentbench.cli.output import Standard
     from pytest_agentbench.cli.reviewing import Reviewer, require_plain, select_runs
     from pytest_agentbench.reports.human_agreement import read_labels
     from pytest_agentbench.reports.reading import read_report
@@ -107,7 +110,6 @@ def _has_said(run: Reviewable, said: Mapping[str, list[Label]]) -> bool:
 
 
 def _find_user_name() -> str:
-    from pytest_agentbench.errors import ConfigError
 
     try:
         return getpass.getuser()
@@ -128,7 +130,6 @@ def _read_cases(paths: list[Path]) -> Iterator[Case]:
     """
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import require_existing
-    from pytest_agentbench.terminal_text import visible
 
     problems: list[str] = []
     yield from cases_below(require_existing(paths), problems)

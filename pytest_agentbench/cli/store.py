@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import find_differences, format_difference, printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.terminal_text import shorten_text
 
@@ -93,7 +93,6 @@ def add_why_options(parser: argparse.ArgumentParser) -> None:
 
 def run_why(args: argparse.Namespace) -> int:
     """Print a line or a diff for each field that differs."""
-    from pytest_agentbench.cli.output import find_differences, format_difference
     from pytest_agentbench.store.contents import Contents
 
     contents = Contents(args.output)
@@ -375,7 +374,6 @@ def _complain(problem: Exception) -> None:
 def _write_lines(
     contents: Contents, complain: Callable[[Exception], None], wanted: Callable[[Folder], bool] = lambda folder: True
 ) -> Iterator[str]:
-    from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store.documents import load_run
 
     for folder in filter(wanted, contents.runs()):
@@ -398,7 +396,6 @@ def _read_verdicts(
     contents: Contents, folders: list[Folder], artifact: RunArtifact, complain: Callable[[Exception], None]
 ) -> Iterator[str]:
     """Yield those in the folders that are on this run, as JSON."""
-    from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store.contents import is_verdict_on
     from pytest_agentbench.store.documents import load_evaluation
 
@@ -422,7 +419,6 @@ def _open_target(path: Path | None) -> Iterator[IO[str]]:
     from io import TextIOWrapper
 
     from pytest_agentbench.bounded.writing import replace_file
-    from pytest_agentbench.errors import InfrastructureError
 
     if path is None:
         # Answers are in any language; a console's own encoding (cp1252) would fail at the first of them.

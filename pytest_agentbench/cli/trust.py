@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
 
 _ACTING = (
     *(".py", ".pyc", ".pyd", ".pth", ".so", ".dll", ".dylib", ".sh", ".js", ".mjs", ".cjs", ".ts"),
@@ -39,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
     """Grant, revoke and list, in this order. Return 1 if a grant was refused or there was nothing to revoke."""
     from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.config.grants import remove_grant
-    from pytest_agentbench.errors import ConfigError
 
     if not (args.paths or args.revoke or args.list):
         raise ConfigError("agentbench trust: found no PATH, expected the folder to trust, --revoke PATH or --list")
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _grant(folder: Path) -> bool:
     from pytest_agentbench.config.grants import Grant, save_grant
-    from pytest_agentbench.errors import ConfigError
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: found a file, expected the folder that it lies in")

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
+
 if TYPE_CHECKING:
     from pytest_agentbench.config.session_roots import SessionRoots
 
@@ -48,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Print every error, every warning and a summary. Return 1 if there is an error, else 0."""
     from pytest_agentbench.cli.checker import Checker
     from pytest_agentbench.cli.findings import count_things, sort_problems, write_lines
-    from pytest_agentbench.cli.output import printable
     from pytest_agentbench.cli.places import require_existing, session_roots
-    from pytest_agentbench.errors import ConfigError
 
     paths = require_existing(args.paths)
     roots = session_roots(paths)
@@ -85,8 +86,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _show_request(paths: list[Path], roots: SessionRoots, args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.first_request import Asked, find_first_request
-    from pytest_agentbench.cli.output import printable
-    from pytest_agentbench.errors import ConfigError
 
     if args.model is None:
         raise ConfigError("--show-request: found no --model, expected the one whose request is shown")
