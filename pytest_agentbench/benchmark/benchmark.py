@@ -19,7 +19,7 @@ from pytest_agentbench.benchmark.concurrency import (
     score_in_chunks,
 )
 from pytest_agentbench.benchmark.results import EvaluationResult, read_results, summarize, write_results
-from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, find_registered
+from pytest_agentbench.benchmark.scoring import ChosenMetric, MetricLookup, Scorer, find_registered
 from pytest_agentbench.config.dataset_file import find_only_field
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
@@ -179,7 +179,9 @@ class Benchmark:
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
         """Return the metrics that the dataset names, by default exact_match."""
-        return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
+        if self.dataset:
+            return self.dataset.metrics
+        return (EXACT_MATCH,)
 
     def get_items(self) -> list[BenchmarkItem]:
         """Return all items, in order."""
@@ -295,14 +297,14 @@ class Benchmark:
         spec = MetricSpec(name=metric) if isinstance(metric, str) else metric
         return spec.model_copy(update={"compat": compat or spec.compat, "args": {**spec.args, **args}})
 
-    def _asked(self, spec: MetricSpec) -> Asked:
-        asked = Asked(spec, self._get_metric_function(spec.name))
+    def _asked(self, spec: MetricSpec) -> ChosenMetric:
+        asked = ChosenMetric(spec, self._get_metric_function(spec.name))
         lacking = missing_extra(spec.name, spec.compat) if asked.registered else None
         wrong = lacking or wrong_names(asked.function, spec.args)
         _expect(wrong is None, f"metric {spec.name}: {wrong}")
         return asked
 
-    def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
+    def _scorer(self, asked: ChosenMetric, missing: float | None) -> Scorer:
         dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
         # Options such as "{{ answer }}" differ from row to row, and are rendered for each
         args, descriptor = asked.spec.args, dataset.descriptor

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
@@ -164,7 +164,8 @@ class Desk:
         return self._clients[model_id]
 
 
-class Pending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pending:
     """An item whose result is awaited: it asks a model, or runs a check."""
 
     item: BenchmarkItem

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.bounded.writing import write_atomically
@@ -90,7 +90,8 @@ _FIELDS = ("item_id", "question", "ground_truth", "prediction", "score", "metric
 _TEXTS = ("item_id", "question", "ground_truth", "metric_name")
 
 
-class Saved(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Saved:
     """The content of a results file.
 
     `info` has name, description, data_path and total_items, as far as they are known.

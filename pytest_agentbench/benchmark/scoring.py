@@ -146,7 +146,7 @@ async def check_output(check: Check, item: BenchmarkItem, output: str, compat: C
 _NOTHING = "there is nothing to score against: the item has neither an answer nor an evaluator"
 
 
-class Asked:
+class ChosenMetric:
     """A metric with its function. `spec.compat` picks the original's definition of a registered one.
 
     Raises ConfigError for a metric of a trace.
@@ -184,7 +184,7 @@ class Scorer:
     the row. It also decides rows whose answer is no text. `missing` is the score of an item without a prediction.
     """
 
-    asked: Asked
+    asked: ChosenMetric
     find: Callable[[str], Metric]
     dataset: Dataset
     by_row: bool
@@ -220,7 +220,7 @@ class Scorer:
             spec = metrics[0]
             if self.asked.spec.compat is not None:
                 spec = spec.model_copy(update={"compat": self.asked.spec.compat})
-            return _score_by_metric(item, output, Asked(spec, self.find(spec.name)), reference or "", details)
+            return _score_by_metric(item, output, ChosenMetric(spec, self.find(spec.name)), reference or "", details)
         except Exception as error:  # noqa: BLE001  the lookup may be the user's code
             text = str(error) or type(error).__name__
             return _make_failed(item, output, self.asked.spec.name, text, details)
@@ -248,7 +248,7 @@ def _score_by_check(
 
 
 def _score_by_metric(
-    item: BenchmarkItem, output: str | tuple[str, ...], asked: Asked, reference: Gold, details: dict[str, Any]
+    item: BenchmarkItem, output: str | tuple[str, ...], asked: ChosenMetric, reference: Gold, details: dict[str, Any]
 ) -> EvaluationResult | Pending:
     if not asked.waits:
         return _make_measured(item, output, reference, asked.measure(reference, output), details)
@@ -287,4 +287,6 @@ def _make_result(
 
 def _make_typed(item: BenchmarkItem) -> dict[str, Any]:
     """Return the details that keep an answer that is no text."""
-    return {} if item.typed_answer is None else {"typed_answer": item.typed_answer}
+    if item.typed_answer is None:
+        return {}
+    return {"typed_answer": item.typed_answer}

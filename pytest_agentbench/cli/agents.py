@@ -90,7 +90,9 @@ def _look_for_image(adapter: Adapter) -> str:
             found = builder.find(adapter.image)
     except AgentbenchError:
         return "-"  # no engine, no image
-    return "no" if found is None else describe_image(found.labels, adapter)
+    if found is None:
+        return "no"
+    return describe_image(found.labels, adapter)
 
 
 def _build(args: argparse.Namespace, root: ConfigRoot) -> int:
@@ -118,8 +120,11 @@ def _try(args: argparse.Namespace, root: ConfigRoot) -> int:
     found = try_agent(adapter, root.path, args.sandbox)
     print(printable(f"{adapter.program.title} {adapter.program.install.version} in {args.sandbox}:"))
     for what, problem in found:
-        print(printable(f"  {what}: {problem}" if problem else f"  {what}: ok" if what[0].isalpha() else f"  {what}"))
-    return 1 if any(problem for _, problem in found) else 0
+        end = f": {problem}" if problem else ""
+        if not problem and what[0].isalpha():
+            end = ": ok"
+        print(printable(f"  {what}{end}"))
+    return int(any(problem for _, problem in found))
 
 
 def _show(args: argparse.Namespace, root: ConfigRoot) -> int:

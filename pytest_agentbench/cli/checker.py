@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.cli.additions import additions_below, additions_for, verified_names
-from pytest_agentbench.cli.findings import Finding, count_things, find_problems
+from pytest_agentbench.cli.findings import Finding, find_problems
 from pytest_agentbench.cli.obstacles import Obstacles
+from pytest_agentbench.cli.output import count_things
 from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import COMMANDS_FILE, DATA_SUFFIXES, ConfigFile, Known, load
 from pytest_agentbench.config.case_file import TestCaseFile
@@ -20,7 +21,7 @@ from pytest_agentbench.config.documents import Loc, make_located_error
 from pytest_agentbench.config.field_doubts import list_idle_judges, place_doubts
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.profiles import OWN_KINDS, EvaluationProfile, ModelsFile, RunProfile, SuiteFile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import added_kinds
 from pytest_agentbench.config.session_roots import SessionRoots
@@ -55,11 +56,6 @@ from pytest_agentbench.sources.rows import DATASETS, unregistered
 from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal
 
-_IDS = {
-    "suites": "suite_id",
-    "run_profiles": "run_profile_id",
-    "evaluation_profiles": "evaluation_profile_id",
-}
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 """A profile under which a case may name any program, because programs of a container belong to its image."""
 
@@ -290,17 +286,15 @@ class Checker:
 
 def _find_shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
     """Yield the problem if another file has the id of this one too."""
-    ids = {root.path / folder: key for folder, key in _IDS.items() if path.parent.name == folder}
-    ids |= {root.path / kind.folder: kind.id_field for kind in added_kinds() if isinstance(file, kind.model)}
-    place = next((folder for folder in (path.parent, path.parent.parent) if folder in ids), None)
-    if place is None:
-        return
-    key = ids[place]
-    # The look-up of a session raises for an id that two files have.
-    try:
-        root.find(place.name, getattr(file, key))
-    except ConfigError as error:
-        yield (key,), str(error)
+    for kind in (*OWN_KINDS.values(), *added_kinds()):
+        folder = path.parent if kind.stem is None else path.parent.parent
+        if not isinstance(file, kind.model) or folder != root.path / kind.folder:
+            continue
+        # The look-up of a session raises for an id that two files have.
+        try:
+            root.find(kind.folder, getattr(file, kind.id_field))
+        except ConfigError as error:
+            yield (kind.id_field,), str(error)
 
 
 def _refuse_keys(file: ModelsFile) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import NamedTuple
 
 from pytest_agentbench.cli.columns import Values, find_named_field, normalize_name, take_last_name
 from pytest_agentbench.sources.choices import find_letters, strip_own_letters
@@ -22,7 +22,8 @@ _NUMBERED = re.compile(rf"{_OF_OPTION}(\d)")
 _WRONG = re.compile(r"(?:incorrect|wrong|false)(?:answer|option|choice)s?\d*|distractors?\d*")
 
 
-class Choices(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Choices:
     """The place of a row's options: a list, one field for each by letter, or fields that are to be made one list."""
 
     field: str
@@ -89,7 +90,9 @@ def find_wrong_answers(columns: Mapping[str, Values], count: int, answer: str | 
         and len(values) == count
         and (_are_choices(values) or all(isinstance(value, list) and value for value in values.values()))
     ]
-    return Choices(", ".join((answer, *wrong)), listed=(answer, *wrong), shuffled=True) if wrong else None
+    if wrong:
+        return Choices(", ".join((answer, *wrong)), listed=(answer, *wrong), shuffled=True)
+    return None
 
 
 def find_letters_field(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 Values = dict[int, Any]
 """The values of a field by the places of the rows that have it."""
@@ -112,7 +113,9 @@ def _is_turn(value: object) -> bool:
 def _list_names(path: str, inner: bool) -> list[str]:
     # Numbers are places in lists: `answers.text.0` is called `text`.
     parts = [normalize_name(part) for part in path.split(".") if not (inner and part.isdecimal())]
-    return parts[-2:] if inner and parts[-1:] and parts[-1] in INNER else parts[-1:]
+    if inner and parts[-1:] and parts[-1] in INNER:
+        return parts[-2:]
+    return parts[-1:]
 
 
 _USER = frozenset({"user", "human"})
@@ -121,7 +124,8 @@ _SYSTEM = frozenset({"system", "developer"})
 _CONTENTS = ("content", "value", "text")
 
 
-class Exchange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Exchange:
     """The fields of the first turns of a conversation: the user's message, the reply, and the system message before
     them.
     """

@@ -27,7 +27,9 @@ class Command(namedtuple("Command", ("summary", "module"))):
     def load(self) -> Any:
         """Return the module or object with the command's `add_parser` and `run`."""
         module, _, name = self.module.partition(":")
-        return getattr(import_module(module), name) if name else import_module(module)
+        if name:
+            return getattr(import_module(module), name)
+        return import_module(module)
 
 
 class Parts(namedtuple("Parts", ("add_parser", "run"))):

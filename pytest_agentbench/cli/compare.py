@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         terminal = Standard()
         write_comparison(terminal, found, full=True)
         write_failures(terminal, failures)
-    return 1 if failures else 0
+    return int(bool(failures))
 
 
 def _find_min_completion(report: dict[str, Any]) -> float:

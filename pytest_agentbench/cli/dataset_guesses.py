@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_agentbench.cli.choice_columns import (
     CHOICES,
@@ -82,7 +82,8 @@ _LAST_NUMBER = re.compile(r"####\s*[-+$]*\d[\d,]*(?:\.\d+)?\s*$")
 _FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\s?\{")
 
 
-class GuessedField(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GuessedField:
     """A field with the reason why it may be the wrong one, or None if the guess is certain."""
 
     field: str
@@ -155,7 +156,7 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     if exchange is not None and question.field != exchange.question:
         exchange = None
     answer = _guess_answer(columns, count, {question.field}, exchange)
-    choices = choices or find_wrong_answers(columns, count, answer and answer.field)
+    choices = choices or find_wrong_answers(columns, count, None if answer is None else answer.field)
     answer, chosen, choices = _guess_choice(columns, answer, choices, {question.field})
     if answer is not None and choices is None:
         chosen = ask_with_letters(columns[question.field], columns[answer.field])
@@ -249,9 +250,9 @@ def _guess_question(
     if likely is not None:
         return GuessedField(likely, "no field has a usual name; this one's is the likeliest")
     longest = max(texts, key=lambda path: sum(map(len, columns[path].values())), default=None)
-    return (
-        None if longest is None else GuessedField(longest, "no field has a usual name; this one has the longest texts")
-    )
+    if longest is None:
+        return None
+    return GuessedField(longest, "no field has a usual name; this one has the longest texts")
 
 
 def _guess_answer(
@@ -269,7 +270,9 @@ def _guess_answer(
     }
     own = find_named_field(columns, ANSWER, answers, taken | verdicts | find_fields_below(columns, CHOICES))
     if own is None:
-        return GuessedField(exchange.answer) if exchange is not None and exchange.answer is not None else None
+        if exchange is not None and exchange.answer is not None:
+            return GuessedField(exchange.answer)
+        return None
     return GuessedField(own, _count_gaps(columns[own], count))
 
 
@@ -298,24 +301,28 @@ def _guess_choice(
     if choices is None or choices.shuffled:
         return answer, choices is not None, choices
     if choices.lettered or answer is None:
-        letters = find_letters_field(columns, choices, answer and answer.field, {*taken, *choices.fields})
+        letters = find_letters_field(
+            columns, choices, None if answer is None else answer.field, {*taken, *choices.fields}
+        )
         if letters is not None:
             return (answer if answer and letters == answer.field else GuessedField(letters)), True, choices
     if answer is None or not are_places(columns[answer.field], columns, choices):
         return answer, False, choices
     if choices.lettered:
-        choices = choices._replace(lettered=(), listed=choices.fields)
+        choices = replace(choices, lettered=(), listed=choices.fields)
     if choices.own_letters:
         if find_letters_field(columns, choices, answer.field, columns.keys() - {answer.field}) is not None:
             return answer, True, choices
-        choices = choices._replace(own_letters=False, listed=choices.fields)
+        choices = replace(choices, own_letters=False, listed=choices.fields)
     doubt = None if choices.labels is not None else doubt_numbering(columns[answer.field], columns, choices)
     return (answer if doubt is None else GuessedField(answer.field, doubt)), True, choices
 
 
 def _count_gaps(values: Values, count: int) -> str | None:
     filled = sum(not isinstance(value, str) or bool(value.strip()) for value in values.values())
-    return None if filled == count else f"{count - filled} of {count} rows have none"
+    if filled == count:
+        return None
+    return f"{count - filled} of {count} rows have none"
 
 
 def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> GuessedField | None:
@@ -421,4 +428,6 @@ def _classify_answers(values: Values) -> str:
     # A fifth is enough: sets of mathematics mix formulas with plain numbers.
     if sum(bool(_FORMULA.search(text)) for text in texts) >= 0.2 * len(texts):
         return "formula"
-    return "long" if median(len(_WORD.findall(text)) for text in texts) > _LONG_ANSWER else "short"
+    if median(len(_WORD.findall(text)) for text in texts) > _LONG_ANSWER:
+        return "long"
+    return "short"

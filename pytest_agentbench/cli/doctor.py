@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         # Findings quote commands and addresses of files, which may hold keys.
         for line in _write_lines(findings, len(lacking)):
             print(Redactor().text(line))
-    return 1 if lacking else 0
+    return int(bool(lacking))
 
 
 def _probe(args: argparse.Namespace) -> int:

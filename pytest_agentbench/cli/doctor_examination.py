@@ -17,6 +17,7 @@ from pytest_agentbench.cli.doctor_findings import (
 )
 from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, find_needs, has_hooks, skip_for_images
 from pytest_agentbench.cli.findings import Finding
+from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.cli.places import session_roots
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.root_search import holds_configuration
@@ -128,12 +129,7 @@ def _report_cases(
         counted = f"{len(found.cases) - skipped} of {len(found.cases)} cases can run"
         yield Finding(area, f"profile {profile.run_profile_id}", not skipped, counted)
         for reason, ids in need.skipped.items():
-            yield Finding(area, f"skipped: {_join_names(ids)}", False, reason, needed=True)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+            yield Finding(area, f"skipped: {list_first(ids, _SHOWN)}", False, reason, needed=True)
 
 
 def _report_search(works: bool) -> Finding:

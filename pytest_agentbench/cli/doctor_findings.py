@@ -128,10 +128,9 @@ async def _ask_endpoint(model: Model) -> tuple[bool, str]:
 def _judge_response(response: httpx2.Response, variable: str | None) -> tuple[bool, str]:
     status = response.status_code
     if status in (401, 403):
-        return (
-            # Without a key of ours a refusal shows that somebody is there.
-            (False, f"refuses the key in {variable} (HTTP {status})") if variable else (True, "answers, to keys only")
-        )
+        if variable:
+            return (False, f"refuses the key in {variable} (HTTP {status})")
+        return (True, "answers, to keys only")
     if 300 <= status < 400:
         return False, f"redirects elsewhere (HTTP {status}), which no request follows: correct base_url in models.yaml"
     # Some gateways serve completions alone.
@@ -170,11 +169,11 @@ def _examine_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator
         yield Finding(_SERVERS, "servers files", False, str(error), needed=True)
         return
     for name in named:
-        yield (
-            replace(_examine_server(name, name, declared[name], root, profile), needed=name not in optional)
-            if name in declared
-            else _report_undeclared(name, declared)
-        )
+        if name in declared:
+            finding = _examine_server(name, name, declared[name], root, profile)
+            yield replace(finding, needed=name not in optional)
+        else:
+            yield _report_undeclared(name, declared)
 
 
 def _list_named_servers(case: Case, profile: RunProfile) -> set[str]:
@@ -311,7 +310,9 @@ def _added(name: str, provider: SandboxProvider, *, needed: bool) -> Finding:
 
 def _isolation(provider: SandboxProvider) -> str:
     like = provider.isolates_like
-    return "isolates nothing, as far as its provider says" if like == "local" else f"isolates like {like}"
+    if like == "local":
+        return "isolates nothing, as far as its provider says"
+    return f"isolates like {like}"
 
 
 async def _try_sandbox(sandboxes: Sandboxes, settings: SandboxSettings) -> str:

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write and settings:
         write_settings(_models_file(root), args.model, settings)
     _print_end(args, prober.requests, prober.costs, found, settings, redactor.value)
-    return 1 if any(probed.works is False for probed in found[:2]) else 0
+    return int(any(probed.works is False for probed in found[:2]))
 
 
 def _find_model(root: ConfigRoot, name: str) -> Model:

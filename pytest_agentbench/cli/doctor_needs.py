@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.cli.places import list_case_files
 from pytest_agentbench.errors import CodeNotRun, ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
-from pytest_agentbench.sources.discovery import find_cases, open_source
+from pytest_agentbench.sources.discovery import open_source
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -56,7 +57,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
     """Return the cases below a path that can be read. `problems` holds the errors of the others."""
     found = Cases()
     try:
-        paths = [*find_cases(path)] if path.is_dir() else [path]
+        paths = [*list_case_files(path)]
     except ConfigError as error:
         found.problems.append(str(error))
         return found

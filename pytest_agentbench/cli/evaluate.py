@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.output import list_first
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and args.output.is_dir():
         return _refuse(f"--output: found the folder {args.output}, expected a file to write")
     from pytest_agentbench.benchmark.benchmark import Benchmark, BenchmarkWarning
-    from pytest_agentbench.cli.scorecards import list_first
+    from pytest_agentbench.cli.scorecards import SHOWN
     from pytest_agentbench.sources.predictions import read_mapped_predictions, read_predictions
 
     with warnings.catch_warnings():
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
             print("agentbench evaluate: warning: --model: no metric here asks a model", file=sys.stderr)
         cards = [_evaluate_metric(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
     if unmatched := benchmark.unmatched_ids:
-        found = f"{args.predictions}: warning: found ids that no item has: {list_first(unmatched)}"
+        found = f"{args.predictions}: warning: found ids that no item has: {list_first(unmatched, SHOWN)}"
         print(found, file=sys.stderr)
     below = [card for card in cards if _is_below(card, args.fail_under)]
     if args.json:
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         _print_scorecards(cards, below, args)
     incomplete = any(card["failed"] or (card["missing_ids"] and args.missing == "zero") for card in cards)
     unsaved = args.output is not None and any("saved" not in card for card in cards)
-    return 1 if benchmark.load_errors or incomplete or below or unsaved else 0
+    return int(bool(benchmark.load_errors or incomplete or below or unsaved))
 
 
 def _evaluate_metric(
@@ -225,7 +226,9 @@ def _parse_fraction(text: str) -> float:
 def _describe_missing_file(path: Path) -> str:
     if not path.exists():
         return "there is no such file"
-    return "found a folder, expected a file" if path.is_dir() else "found no regular file, expected one"
+    if path.is_dir():
+        return "found a folder, expected a file"
+    return "found no regular file, expected one"
 
 
 def _refuse(message: str) -> int:

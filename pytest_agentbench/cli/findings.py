@@ -89,8 +89,3 @@ def write_lines(findings: Sequence[Finding]) -> Iterator[str]:
             yield area
             yield from (finding.line for finding in group)
             yield ""
-
-
-def count_things(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 case`, `2,000 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.additions import additions_for, verified_names
+from pytest_agentbench.cli.places import find_run_profile, list_case_files
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.documents import Loc, make_located_error, read_document
 from pytest_agentbench.config.field_doubts import place_doubts
@@ -32,7 +33,7 @@ from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.runners.kinds import RunnerKind
 from pytest_agentbench.secrets.redaction import Redactor, strip_credentials
 from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase, SourceRequest
-from pytest_agentbench.sources.discovery import find_cases, open_source
+from pytest_agentbench.sources.discovery import open_source
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
@@ -43,7 +44,8 @@ _HIDDEN = "***"
 _MAY_BE_KEY = re.compile(r"(?i)key|token|secret|signature|^sig$|^code$|auth|cookie|password")
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
     """Options of a session that decide a request: model, case, run profile and suite."""
 
     model: str
@@ -78,7 +80,7 @@ class FirstRequest:
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
-def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked) -> FirstRequest:
+def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: RequestOptions) -> FirstRequest:
     """Return the first request of the run of a case below the paths.
 
     Raises ConfigError if the case cannot be run, or if only a run knows its first request.
@@ -117,7 +119,8 @@ def find_first_request(paths: Sequence[Path], roots: SessionRoots, asked: Asked)
     )
 
 
-class _Found(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _FoundCase:
     case: Case
     opened: OpenedSource
     root: ConfigRoot
@@ -125,12 +128,12 @@ class _Found(NamedTuple):
     suite: SuiteFile | None
 
 
-def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, asked: Asked) -> _Found:
+def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, asked: RequestOptions) -> _FoundCase:
     named, known = Path(asked.case).absolute(), set[str]()
     for given in paths:
-        for path in find_cases(given) if given.is_dir() else [given]:
+        for path in list_case_files(given):
             root = roots.of(path)
-            profile = root.run_profile(asked.run_profile) if asked.run_profile else RunProfile.default()
+            profile = find_run_profile(root, asked.run_profile)
             outside = profile.allow_outside_paths
             known_names = verified_names(registry.known, additions_for(path.parent))
             request = SourceRequest(root, known_names, allow_outside=outside, run_profile=profile)
@@ -140,7 +143,7 @@ def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, a
                 for row in rows:
                     if isinstance(row, SourceCase) and (row.case_id == asked.case or path == named):
                         suite = root.suite(asked.suite) if asked.suite else None
-                        return _Found(row.make(), opened, root, profile, suite)
+                        return _FoundCase(row.make(), opened, root, profile, suite)
                     if not isinstance(row, BadRow):
                         known.add(row.case_id)
             except ConfigError:
@@ -149,7 +152,8 @@ def _find_case(paths: Sequence[Path], roots: SessionRoots, registry: Registry, a
     raise ConfigError(f"--show-request: found no case {asked.case!r}{suggest(asked.case, known)}")
 
 
-class _Sent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _SentRequest:
     method: str
     url: str
     headers: Mapping[str, str]
@@ -184,7 +188,7 @@ class _EndpointsNowhere(Endpoints):
 
 async def _send_nowhere(
     case: Case, model: Model, profile: RunProfile, settings: Mapping[str, Any], registry: Registry
-) -> _Sent:
+) -> _SentRequest:
     """Let the case's runner run up to its first request."""
     place = f"{case.path}:{case.line}:1"
     runner = registry.runners.get(case.runner.type)
@@ -222,7 +226,7 @@ async def _send_nowhere(
             await runner(case, context)
         except _RequestMade as made:
             method, url, headers = _show_request(made.request, model, client.spelling.dialect.auth_header)
-            return _Sent(method, url, headers, made.body, client.spelling)
+            return _SentRequest(method, url, headers, made.body, client.spelling)
         raise ConfigError(f"{place}: the runner {case.runner.type} ended without a request")
     finally:
         await endpoints.close()
@@ -246,7 +250,8 @@ def _show_request(request: httpx2.Request | None, model: Model, auth_header: str
     return request.method, f"{address}?{query}" if query else address, headers
 
 
-class _Layer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Layer:
     """A mapping of request fields with its file and its place in that file."""
 
     path: Path
@@ -254,7 +259,7 @@ class _Layer(NamedTuple):
     fields: Mapping[str, Any]
 
 
-def _list_layers(found: _Found, model: Model) -> Iterator[_Layer]:
+def _list_layers(found: _FoundCase, model: Model) -> Iterator[_Layer]:
     """Yield the layers of the request's fields in the order in which a session merges them."""
     models, suite, profile, case = found.root.models(), found.suite, found.profile, found.case
     for file in (models, suite):
@@ -321,7 +326,9 @@ def _origin_of_name(model: Model, layers: Sequence[_Layer]) -> str:
                 if field in entry:
                     return _place(layer.path, (*layer.loc[:2], field))
     entries = [layer for layer in layers if layer.loc[:1] == ("models",)]
-    return _place(entries[0].path, (*entries[0].loc[:2], "model_id")) if entries else "--model"
+    if entries:
+        return _place(entries[0].path, (*entries[0].loc[:2], "model_id"))
+    return "--model"
 
 
 def _place(path: Path, loc: Loc) -> str:

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.output import count_things, list_first
 from pytest_agentbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
     # lexists, for a link that leads nowhere would be written through.
     taken = [name for name in names if os.path.lexists(folder / name)]
     if taken:
-        more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
-        found = f"{', '.join(taken[:_NAMED])}{more}"
-        raise ConfigError(f"{folder}: found {found}, and nothing is overwritten; name a new folder")
+        raise ConfigError(f"{folder}: found {list_first(taken, _NAMED)}, and nothing is overwritten; name a new folder")
 
 
 def _make_project_files(folder: Path) -> dict[str, str]:
@@ -274,7 +273,7 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
     from pytest_agentbench.cli.dataset_text import escape_name, metric_of, show_value
 
     path = shlex.quote(os.path.relpath(output))
-    print(f"{path} written, from {'the first ' if rows == ROWS else ''}{rows} row{'' if rows == 1 else 's'}:")
+    print(f"{path} written, from {'the first ' if rows == ROWS else ''}{count_things(rows, 'row')}:")
     for name, found in guess.parts.items():
         note = f" (not sure: {found.doubt})" if found.doubt else ""
         note = " (any of these is right)" if found.several else note

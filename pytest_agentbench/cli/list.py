@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import mark_as_warning, printable
+from pytest_agentbench.cli.output import count_things, mark_as_warning, printable
 from pytest_agentbench.errors import CodeNotRun, ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             print("\t".join(map(printable, texts)))
     for problem in problems:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return int(bool(problems))
 
 
 def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) -> Iterator[Case]:
@@ -76,13 +76,12 @@ def _check_golds(cases: Iterator[Case], problems: list[str], *, strict: bool) ->
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     """Yield the cases of files and folders. Errors of files that cannot be loaded are added to `problems`."""
-    from pytest_agentbench.cli.places import session_roots
-    from pytest_agentbench.sources.discovery import find_cases
+    from pytest_agentbench.cli.places import list_case_files, session_roots
 
     roots = session_roots(paths)
     for given in paths:
         try:
-            for path in find_cases(given) if given.is_dir() else [given]:
+            for path in list_case_files(given):
                 yield from _read_cases(path, roots.of(path), problems)
         except ConfigError as error:  # of folders that cannot be read
             problems.append(str(error))
@@ -152,4 +151,4 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_row(*(Text(printable(text)) for text in texts))
     console = Console()
     console.print(table)
-    console.print(f"{len(rows)} case{'' if len(rows) == 1 else 's'}")
+    console.print(f"{count_things(len(rows), 'case')}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_agentbench.cli.output import count_things
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.journal import JournalReader, journals
@@ -72,7 +73,9 @@ class LiveData:
         if row is None:
             with self._lock:
                 row = self._find_row(self._list_sessions(), name, nodeid)
-        return None if row is None else _make_answer(run_detail(row, self._output))
+        if row is None:
+            return None
+        return _make_answer(run_detail(row, self._output))
 
     def _find_row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
         session = self._find_session(sessions, name)
@@ -181,7 +184,7 @@ def _make_page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> di
 
 
 def _count_runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+    return count_things(count, "run")
 
 
 def _make_link(session: _Session, shown: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import count_things, printable
 from pytest_agentbench.errors import ConfigError, McpCallError
 from pytest_agentbench.terminal_text import shorten_text, visible
 
@@ -70,7 +70,7 @@ def print_tools(args: argparse.Namespace) -> int:
         for each in asked:
             for line in _write_state(each) if whole and not args.schemas else _write_tools(each, args.schemas):
                 print(redactor.text(line))
-    return 1 if any(each.problem is not None for each in asked) else 0
+    return int(any(each.problem is not None for each in asked))
 
 
 async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[ListedServer]:
@@ -78,7 +78,9 @@ async def _list_tools(declared: DeclaredServers, name: str | None, output: Path,
     from pytest_agentbench.cli.servers import start_servers
 
     async with start_servers(declared, output) as servers:
-        return await servers.ask_all() if name is None else [await servers.ask(name, refresh=refresh)]
+        if name is None:
+            return await servers.ask_all()
+        return [await servers.ask(name, refresh=refresh)]
 
 
 def _write_state(asked: ListedServer) -> Iterator[str]:
@@ -111,7 +113,7 @@ def _write_tools(asked: ListedServer, schemas: bool) -> Iterator[str]:
 
 
 def _count_tools(listing: Listing) -> str:
-    return f"{len(listing.tools)} tool{'' if len(listing.tools) == 1 else 's'}"
+    return count_things(len(listing.tools), "tool")
 
 
 def _list_parameters(tool: ServerTool) -> Iterator[str]:
@@ -179,7 +181,7 @@ def call_tool(args: argparse.Namespace) -> int:
     print(visible(shown(called.text)), flush=True)  # before what follows, also where both go to one place
     failed = "the call failed; " if called.is_error else ""
     print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
-    return 1 if called.is_error else 0
+    return int(bool(called.is_error))
 
 
 def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         _write_merged(report, args.output)
     write_summary(Standard(), report, {} if args.output is None else {"report": args.output})
-    return 1 if report["session"]["exit_status"] else 0
+    return int(bool(report["session"]["exit_status"]))
 
 
 def _find_same_file(output: Path, reports: Sequence[Path]) -> Path | None:

@@ -57,7 +57,9 @@ class Part:
     @property
     def label(self) -> str:
         """Return a name that tells the part from the others."""
-        return self.name if self.shard is None else f"shard {self.session['shard']}"
+        if self.shard is None:
+            return self.name
+        return f"shard {self.session['shard']}"
 
     @cached_property
     def selection(self) -> str | None:
@@ -256,7 +258,9 @@ def _decide_exit_status(parts: Sequence[Part], verdict: Gate, lost: bool) -> int
         return max(broken)
     if verdict.passed is not None:
         return _OK if verdict.passed else _FAILED
-    return _FAILED if lost or any(status != _OK for status in statuses) else _OK
+    if lost or any(status != _OK for status in statuses):
+        return _FAILED
+    return _OK
 
 
 def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
@@ -281,7 +285,9 @@ def _collect_facts(parts: Sequence[Part]) -> dict[str, Any]:
 def _read_start(part: Part) -> datetime | None:
     text = part.session["started_at"]
     try:
-        return None if text is None else datetime.fromisoformat(text).astimezone()
+        if text is None:
+            return None
+        return datetime.fromisoformat(text).astimezone()
     except ValueError:
         raise ConfigError(f"{part.name}: session.started_at: found {text!r}, expected a time in ISO 8601") from None
 

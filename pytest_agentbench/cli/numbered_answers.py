@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_agentbench.sources.items import MISSING
 
 
-class Numbering(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Numbering:
     """Meaning of the numbers, as `answer_is` of a dataset.yaml, and its reason."""
 
     answer_is: str

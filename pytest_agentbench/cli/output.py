@@ -22,6 +22,21 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
 
 
+def count_things(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 case`, `2,000 files`."""
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"
+
+
+def list_first(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, separated by commas, and the number of the others."""
+    shown = printable(", ".join(texts[:most]))
+    if len(texts) > most:
+        return f"{shown} and {len(texts) - most:,} more"
+    return shown
+
+
 def mark_as_warning(problem: str) -> str:
     """Return a problem with its place, `file:line:column: ...`, as a warning."""
     return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)

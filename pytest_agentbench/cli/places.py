@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.root_search import find_project
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots, decide_roots
@@ -26,6 +27,23 @@ def require_existing(paths: Iterable[Path]) -> list[Path]:
         if not is_there:
             raise ConfigError(f"{path}: there is no such file or folder")
     return found
+
+
+def list_case_files(path: Path) -> Iterator[Path]:
+    """Yield the files with cases below a folder, or the file itself. Raises ConfigError."""
+    from pytest_agentbench.sources.discovery import find_cases
+
+    if path.is_dir():
+        yield from find_cases(path)
+    else:
+        yield path
+
+
+def find_run_profile(root: ConfigRoot, name: str | None) -> RunProfile:
+    """Return the run profile of that name, for None the default one. Raises ConfigError."""
+    if name is None:
+        return RunProfile.default()
+    return root.run_profile(name)
 
 
 def project_folder(path: Path) -> Path:

@@ -135,7 +135,9 @@ def _find_runs_folder(source: Path) -> Path:
     """Return the output folder that a report belongs to."""
     if source.is_dir():
         return source
-    return source.parent.parent if source.suffix == ".journal" else source.parent
+    if source.suffix == ".journal":
+        return source.parent.parent
+    return source.parent
 
 
 def _find_problem(args: argparse.Namespace) -> str | None:
@@ -194,4 +196,6 @@ def _find_root(source: Path, report: Mapping[str, Any]) -> Path:
     # Node ids are relative to rootdir, which report.json omits because it may be read on another machine.
     first = next((row["nodeid"].partition("::")[0] for row in report["runs"]), None)
     folders = [here, *here.parents, *source.resolve().parents]
-    return here if first is None else next((folder for folder in folders if (folder / first).is_file()), here)
+    if first is None:
+        return here
+    return next((folder for folder in folders if (folder / first).is_file()), here)

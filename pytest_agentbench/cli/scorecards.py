@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import list_first, printable
 from pytest_agentbench.reports.datasets import Entry, breakdown
 from pytest_agentbench.reports.ends import run_on_text
 from pytest_agentbench.reports.rows import groupable_fields
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.sources.items import BenchmarkItem
 
 
-_SHOWN = 10
+SHOWN = 10
+"""Maximum ids of a list that is printed."""
 _NARROWEST_NAME = 16
 _ANY_WIDTH = 10_000
 
@@ -95,19 +96,15 @@ def _print_table(card: dict[str, Any]) -> None:
     console.print(table)
 
 
-def list_first(texts: Sequence[str]) -> str:
-    """Return the first ten, and how many more there are."""
-    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return printable(", ".join(texts[:_SHOWN])) + more
-
-
 def _decide_passed(result: EvaluationResult, threshold: float | None) -> bool | None:
     """Return whether a row passed: by its evaluator, else by the threshold; None without a score."""
     if result.score is None or threshold is None:
         return None
     # A metric of a plugin may have a detail of this name that means something else.
     own = result.details.get("passed") if "evaluator" in result.details else None
-    return bool(own) if own is not None else result.score >= threshold
+    if own is not None:
+        return bool(own)
+    return result.score >= threshold
 
 
 def _make_entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
@@ -145,15 +142,21 @@ def _make_columns(groups: Sequence[dict[str, Any]], *, with_rate: bool) -> list[
 def _format_items(group: dict[str, Any]) -> str:
     """Return how many items there are, and how many of them have a score where that is not all."""
     items, judged = group["items"], group["judged"]
-    return f"{items:,}" if judged == items else f"{judged:,} of {items:,}"
+    if judged == items:
+        return f"{items:,}"
+    return f"{judged:,} of {items:,}"
 
 
 def _format_percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{_format_number(rate, 100, 1)} %"
+    if rate is None:
+        return "-"
+    return f"{_format_number(rate, 100, 1)} %"
 
 
 def _format_number(value: float | None, scale: float = 1, digits: int = 3) -> str:
-    return "-" if value is None else f"{scale * value:.{digits}f}"
+    if value is None:
+        return "-"
+    return f"{scale * value:.{digits}f}"
 
 
 def _format_interval(ends: Sequence[float] | None, scale: float = 1, digits: int = 3) -> str:
@@ -166,14 +169,14 @@ def _format_interval(ends: Sequence[float] | None, scale: float = 1, digits: int
 def _list_problems(card: dict[str, Any]) -> list[str]:
     lines = []
     if card["missing_ids"]:
-        lines.append(f"missing: {list_first(card['missing_ids'])}")
+        lines.append(f"missing: {list_first(card['missing_ids'], SHOWN)}")
     alike: dict[str, list[str]] = defaultdict(list)
     for each in card["failed"]:
         # Together: one broken endpoint fails a thousand items with one message.
         alike[each["error"]].append(each["item_id"])
-    lines += [f"failed: {list_first(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
-    if len(alike) > _SHOWN:
-        lines.append(f"failed: {sum(map(len, [*alike.values()][_SHOWN:])):,} more, with other errors")
+    lines += [f"failed: {list_first(ids, SHOWN)}: {printable(error)}" for error, ids in [*alike.items()][:SHOWN]]
+    if len(alike) > SHOWN:
+        lines.append(f"failed: {sum(map(len, [*alike.values()][SHOWN:])):,} more, with other errors")
     if "run_on" in card:
         lines.append(run_on_text(card["run_on"]))
     if "saved" in card:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from pytest_agentbench.cli.places import enclosing_root, require_existing
+from pytest_agentbench.cli.places import enclosing_root, find_run_profile, require_existing
 from pytest_agentbench.config.base import COMMANDS_FILE, load, suggest
 from pytest_agentbench.config.client_servers import ServerDeclarations
 from pytest_agentbench.config.commands_file import read_commands
@@ -126,7 +126,7 @@ def _find_below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str
 
 
 def _read_profile(root: ConfigRoot, name: str | None) -> RunProfile:
-    return RunProfile.default() if name is None else root.run_profile(name)
+    return find_run_profile(root, name)
 
 
 _AT_ONCE = 8

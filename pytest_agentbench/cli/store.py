@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.output import find_differences, format_difference, printable
+from pytest_agentbench.cli.output import count_things, find_differences, format_difference, printable
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.terminal_text import shorten_text
 
@@ -222,7 +222,9 @@ def _complain_of_damage(contents: Contents) -> bool:
 
 
 def _format_size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+    if size >= 1e5:
+        return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e3:,.1f} kB"
 
 
 VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with
@@ -243,8 +245,8 @@ def run_verify(args: argparse.Namespace) -> int:
         print(printable(problem))
         problems += 1
     looked_at = [f"{count:,} {kind}" for kind, count in verification.counts.items() if count]
-    print(f"{', '.join(looked_at) or 'nothing stored'}: {problems:,} problem{'' if problems == 1 else 's'}")
-    return 1 if problems else 0
+    print(f"{', '.join(looked_at) or 'nothing stored'}: {count_things(problems, 'problem')}")
+    return int(bool(problems))
 
 
 SHOW_DESCRIPTION = """Print what is stored of a case: each run with its status and answer, each verdict on it with its
@@ -321,7 +323,7 @@ def run_repair(args: argparse.Namespace) -> int:
     if found.missing:
         print(f"lost the last {found.missing:,} pages of the file: documents may have been there that nothing names")
     print(f"saved {found.saved:,} documents, lost {len(found.lost):,}; the damaged database is {found.damaged}")
-    return 1 if found.lost or found.missing else 0
+    return int(bool(found.lost or found.missing))
 
 
 EXPORT_DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
@@ -359,12 +361,12 @@ def run_export(args: argparse.Namespace) -> int:
             print(f"wrote {contents.documents.lay_out(str(target)):,} files below {target}")
         except OSError as error:
             raise InfrastructureError(f"{target}: cannot be written: {error.strerror or error}") from error
-        return 1 if contents.documents.is_damaged else 0
+        return int(bool(contents.documents.is_damaged))
     with _open_target(args.to) as file:
         # Line by line: a store may be larger than memory.
         for line in _write_lines(contents, complain):
             file.write(line)
-    return 1 if problems else 0
+    return int(bool(problems))
 
 
 def _complain(problem: Exception) -> None:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         print(printable(f"{path.absolute()}: {'is trusted no longer' if removed else 'was not trusted'}"))
     if args.list:
         _print_grants()
-    return 0 if all(done) else 1
+    return int(not all(done))
 
 
 def _grant(folder: Path) -> bool:

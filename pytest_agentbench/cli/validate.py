@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.output import count_things, printable
 from pytest_agentbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print every error, every warning and a summary. Return 1 if there is an error, else 0."""
     from pytest_agentbench.cli.checker import Checker
-    from pytest_agentbench.cli.findings import count_things, sort_problems, write_lines
+    from pytest_agentbench.cli.findings import sort_problems, write_lines
     from pytest_agentbench.cli.places import require_existing, session_roots
 
     paths = require_existing(args.paths)
@@ -81,15 +81,17 @@ def run(args: argparse.Namespace) -> int:
     errors = sum(finding.is_error for finding in problems)
     print(f"{canaries}{count_things(checker.files, 'file')} checked, {count_things(checker.cases, 'case')}: ", end="")
     print(f"{count_things(errors, 'error')}, {count_things(len(problems) - errors, 'warning')}")
-    return 1 if errors else 0
+    return int(bool(errors))
 
 
 def _show_request(paths: list[Path], roots: SessionRoots, args: argparse.Namespace) -> int:
-    from pytest_agentbench.cli.first_request import Asked, find_first_request
+    from pytest_agentbench.cli.first_request import RequestOptions, find_first_request
 
     if args.model is None:
         raise ConfigError("--show-request: found no --model, expected the one whose request is shown")
-    request = find_first_request(paths, roots, Asked(args.model, args.show_request, args.run_profile, args.suite))
+    request = find_first_request(
+        paths, roots, RequestOptions(args.model, args.show_request, args.run_profile, args.suite)
+    )
     if args.json:
         print(request.to_json())
     else:

@@ -9,7 +9,8 @@ from functools import partial
 from pytest_agentbench.checks.verifying.named_tests import decide_ids
 from pytest_agentbench.checks.verifying.run import canary_problems, find_wrong_ids
 from pytest_agentbench.cli.findings import FILES, Finding
-from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.cli.output import list_first
+from pytest_agentbench.cli.places import find_run_profile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.run_plan import case_spec
@@ -53,7 +54,9 @@ def check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: str | No
     profile, and nowhere else, because collecting imports code of the case.
     """
     tested = [case for case in cases if any(verifier.pytest is not None for verifier in case.verify)]
-    return asyncio.run(_check_test_ids(tested, roots, profile)) if tested else []
+    if tested:
+        return asyncio.run(_check_test_ids(tested, roots, profile))
+    return []
 
 
 async def _check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: str | None) -> list[Finding]:
@@ -94,8 +97,8 @@ def _require_request(spec: SandboxSpec, root: ConfigRoot) -> None:
 
 
 def _describe_unchecked(case: Case, ids: Sequence[str], error: Exception) -> Finding:
-    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    problem = f"verify: {ids[0]!r}{more} not checked, the tests were not collected: {error}"
+    named = list_first([repr(test_id) for test_id in ids], 1)
+    problem = f"verify: {named} not checked, the tests were not collected: {error}"
     return _make_finding(case, problem, is_error=False)
 
 
@@ -112,7 +115,7 @@ async def _open_sandboxes(
 
     def find_spec(case: Case) -> SandboxSpec:
         root = roots.of(case.path)
-        return case_spec(sandboxes, root, RunProfile.default() if profile is None else root.run_profile(profile), case)
+        return case_spec(sandboxes, root, find_run_profile(root, profile), case)
 
     try:
         for case in cases:

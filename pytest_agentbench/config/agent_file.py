@@ -64,7 +64,9 @@ def fill(template: Any, values: Mapping[str, str | int]) -> Any:
 def fill_text(template: str | Mapping[str, Any], values: Mapping[str, str | int]) -> str:
     """Return a filled template as text; data as JSON."""
     filled = fill(template, values)
-    return str(filled) if isinstance(template, str) else json.dumps(filled, ensure_ascii=False)
+    if isinstance(template, str):
+        return str(filled)
+    return json.dumps(filled, ensure_ascii=False)
 
 
 def _check_pattern(text: str) -> str:

@@ -113,7 +113,9 @@ def suggest(name: str, names: Collection[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     shown = sorted(names)
-    return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there are none"
+    if shown:
+        return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}"
+    return "; there are none"
 
 
 def validate_together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]]) -> WrapValidator:
@@ -191,7 +193,9 @@ def known_of(info: ValidationInfo) -> Known:
 
 def scope_of(info: ValidationInfo) -> Scope | None:
     """Return the scope of `load`, or None for a model that is made in Python."""
-    return info.context if isinstance(info.context, Scope) else None
+    if isinstance(info.context, Scope):
+        return info.context
+    return None
 
 
 def resolve_path(text: str, scope: Scope) -> str:
@@ -360,7 +364,9 @@ def load_in(path: Path, kind: type[M], scope: Scope) -> M:
         found = "nothing" if document.data is None else f"a {_kind_of(document.data)}"
         raise ConfigError(f"{path}:1:1: found {found}, expected a top-level mapping that begins with schema_version: 1")
     model = validate(document, kind, scope)
-    return model.read_named_files(scope) if isinstance(model, ConfigFile) else model
+    if isinstance(model, ConfigFile):
+        return model.read_named_files(scope)
+    return model
 
 
 def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -> M:
@@ -514,7 +520,9 @@ def _added_check_fields(loc: Loc, data: Any) -> Collection[str]:
     for part in loc[:-1]:
         data = data[part]
     model = find_extension("check", str(data.get("kind")))
-    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model.model_fields
+    return ()
 
 
 def _flatten(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:

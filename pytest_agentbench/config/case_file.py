@@ -243,7 +243,9 @@ def _find_result_problems(
 
 def _inline_call_problems(messages: tuple[MessageSpec, ...], _: ValidationInfo) -> list[tuple[Loc, str]]:
     # Messages of files are checked together with the others once the files are read.
-    return [] if any(message.source is not None for message in messages) else find_call_problems(messages)
+    if any(message.source is not None for message in messages):
+        return []
+    return find_call_problems(messages)
 
 
 class Turn(MessageSpec):
@@ -342,9 +344,11 @@ def _lacks_turns(runner: str, known: Known) -> bool:
 
 
 def _no_turns(runner: str) -> str:
-    having = [repr(name) for name, each in load_extensions("runner").items() if getattr(each, "has_turns", False)]
-    only = f", only {' and '.join(having)} {'has' if len(having) == 1 else 'have'}" if having else ""
-    return f"the runner {runner!r} has no turns{only}; use messages"
+    having = [repr(name) for name, kind in load_extensions("runner").items() if getattr(kind, "has_turns", False)]
+    if not having:
+        return f"the runner {runner!r} has no turns; use messages"
+    verb = "has" if len(having) == 1 else "have"
+    return f"the runner {runner!r} has no turns, only {' and '.join(having)} {verb}; use messages"
 
 
 KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]

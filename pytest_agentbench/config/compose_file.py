@@ -69,10 +69,14 @@ def _fill_variables(text: str, given: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         name, sign, word = match["plain"] or match["name"], match["sign"] or "", match["word"] or ""
-        has = bool(given.get(name)) if sign.startswith(":") else name in given
+        is_set = name in given
+        if sign.startswith(":"):  # an empty value counts as none
+            is_set = bool(given.get(name))
         if sign.endswith("+"):
-            return word if has else ""
-        return given[name] if has else word if sign else match[0]
+            return word if is_set else ""
+        if is_set:
+            return given[name]
+        return word if sign else match[0]
 
     return _DOCKERFILE_VARIABLE.sub(value, text)
 

@@ -54,11 +54,10 @@ def match_files(pattern: str, folder: str) -> list[Path]:
     places = [start]
     for part in parts:
         # Not glob.glob: it follows links to folders, so a dataset's pattern could leave the root or never end.
-        places = (
-            _list_all_folders(places)
-            if part == "**"
-            else [each for place in places for each in _match_folders(place, part)]
-        )
+        if part == "**":
+            places = _list_all_folders(places)
+        else:
+            places = [each for place in places for each in _match_folders(place, part)]
     found = {os.path.join(place, each) for place in places for each in _match_names(place, name)}
     return [Path(each) for each in sorted(found) if each.endswith(DATA_SUFFIXES) and os.path.isfile(each)]
 
@@ -111,7 +110,9 @@ def _match_names(place: str, part: str) -> list[str]:
         names = fnmatch.filter(os.listdir(place), part)
     except OSError:
         return []
-    return names if part.startswith(".") else [name for name in names if not name.startswith(".")]
+    if part.startswith("."):
+        return names
+    return [name for name in names if not name.startswith(".")]
 
 
 _NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
@@ -146,7 +147,9 @@ def find_only_field(value: object) -> str | None:
         before, *name, after = parse_template(value.strip())
     except ValueError:
         return None
-    return name[0] if len(name) == 1 and not before and not after else None
+    if len(name) == 1 and not before and not after:
+        return name[0]
+    return None
 
 
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
@@ -223,7 +226,9 @@ class AnswerRule(Record):
 
 
 def _answer_form(answer: Any) -> str:
-    return "rule" if isinstance(answer, dict | AnswerRule) else "field"
+    if isinstance(answer, dict | AnswerRule):
+        return "rule"
+    return "field"
 
 
 AnswerField = Annotated[
@@ -253,7 +258,9 @@ class RowFields(Record):
     def path(self, name: str) -> str:
         """Return the place in a row of the part of that name."""
         place: str | AnswerRule = getattr(self, name)
-        return place.field if isinstance(place, AnswerRule) else place
+        if isinstance(place, AnswerRule):
+            return place.field
+        return place
 
 
 AnswerIs = Literal["index", "index1", "letter", "text"]

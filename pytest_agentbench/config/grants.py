@@ -66,8 +66,11 @@ class Grant(NamedTuple):
                 continue
             if _CASSETTE.search(name) and digest is not None and _recorded_line(path, digest) in recorded:
                 continue
-            word = "is new" if name not in self.files else "is gone" if digest is None else "has changed"
-            return f"{name} {word}"
+            if name not in self.files:
+                return f"{name} is new"
+            if digest is None:
+                return f"{name} is gone"
+            return f"{name} has changed"
         return None
 
 

@@ -22,7 +22,7 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descript
 from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.folders import visited_folders, walk_folders
 from pytest_agentbench.config.keys import KeysFile
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.profiles import OWN_KINDS, ModelsFile
 from pytest_agentbench.config.sections import (
     RunnerSettings,
     SectionedFile,
@@ -38,9 +38,9 @@ from pytest_agentbench.records.check_specs import BUILTIN_KINDS
 KINDS: dict[str, type[ConfigFile]] = {
     "test_case": TestCaseFile,
     "dataset": DatasetDescriptor,
-    "suite": SuiteFile,
-    "run_profile": RunProfile,
-    "evaluation_profile": EvaluationProfile,
+    "suite": OWN_KINDS["suites"].model,
+    "run_profile": OWN_KINDS["run_profiles"].model,
+    "evaluation_profile": OWN_KINDS["evaluation_profiles"].model,
     "models": ModelsFile,
     "servers": ServersFile,
     "keys": KeysFile,
@@ -54,16 +54,9 @@ _BY_NAME: dict[str, type[ConfigFile]] = {
     "servers": ServersFile,
     "keys": KeysFile,
 }
-_BY_FOLDER: dict[str, type[ConfigFile]] = {
-    "suites": SuiteFile,
-    "run_profiles": RunProfile,
-    "evaluation_profiles": EvaluationProfile,
-}
 _BY_ID: dict[str, type[ConfigFile]] = {
     "case_id": TestCaseFile,
-    "suite_id": SuiteFile,
-    "run_profile_id": RunProfile,
-    "evaluation_profile_id": EvaluationProfile,
+    **{kind.id_field: kind.model for kind in OWN_KINDS.values()},
 }
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 
@@ -77,8 +70,8 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
     """Return the kind of a YAML file, or None if it is no configuration file."""
     if path.suffix not in YAML_SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
         return None
-    if path.parent.name in _BY_FOLDER:
-        return _BY_FOLDER[path.parent.name]
+    if path.parent.name in OWN_KINDS:
+        return OWN_KINDS[path.parent.name].model
     if path.match("agents/*/agent.*") and _says(path, "argv"):
         return AgentProgram
     for folder in {path.parent.name, path.parent.parent.name} & added_folders():
@@ -111,7 +104,9 @@ def _says(path: Path, key: str) -> bool:
 
 def _kind_of_name(name: str) -> type[ConfigFile] | None:
     """Return the kind of a file of that name, which other tools may use too."""
-    return DatasetDescriptor if is_descriptor_name(name) else None
+    if is_descriptor_name(name):
+        return DatasetDescriptor
+    return None
 
 
 def find_commands(folder: Path) -> Iterator[Path]:

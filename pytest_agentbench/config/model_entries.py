@@ -199,4 +199,6 @@ class SuiteModel(ModelEntry):
         named = self.requested_model or self.openrouter_model
         if named is not None or self.model_name is None:
             return named
-        return self.model_name if self.provider is None else f"{self.provider}/{self.model_name}"
+        if self.provider is None:
+            return self.model_name
+        return f"{self.provider}/{self.model_name}"

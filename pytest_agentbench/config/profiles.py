@@ -34,6 +34,7 @@ from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc, read_bytes
 from pytest_agentbench.config.request_fields import spread_extra_body
 from pytest_agentbench.config.sections import (
+    FileKind,
     PlacedServers,
     SectionedFile,
     ServerName,
@@ -162,11 +163,15 @@ class RunProfile(SectionedFile):
     @property
     def sandbox_settings(self) -> SandboxSettings:
         """Return the settings of the sandbox, also if the file names only a type."""
-        return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
+        if isinstance(self.sandbox, SandboxSettings):
+            return self.sandbox
+        return SandboxSettings(type=self.sandbox)
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """Return its servers if the profile is the user's own; none of a guest's."""
-        return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
+        if self.origin is not None and self.origin.is_users:
+            return self.mcp_servers
+        return {}
 
     @classmethod
     def default(cls) -> "RunProfile":
@@ -423,3 +428,14 @@ class SuiteFile(SectionedFile):
     def default(cls) -> "SuiteFile":
         """Return the suite of a session that names none: all cases."""
         return cls(schema_version=1, suite_id="default", title="Default")
+
+
+OWN_KINDS: Mapping[str, FileKind] = {
+    kind.folder: kind
+    for kind in (
+        FileKind("run_profile", "run_profiles", "run_profile_id", RunProfile),
+        FileKind("evaluation_profile", "evaluation_profiles", "evaluation_profile_id", EvaluationProfile),
+        FileKind("suite", "suites", "suite_id", SuiteFile),
+    )
+}
+"""The kinds of files in a config root that need no pack, by their folders. A guest may tighten these files."""

@@ -53,7 +53,9 @@ def _read_file(path: Path, _changed: int, _size: int) -> dict[str, Any]:
         section = _SECTIONS[path.name]
         if not any(option in text for option in _OPTIONS):  # nearly all: parsers would cost every session an import
             return {"section": True} if f"[{section}" in text else {}
-        return _read_toml(text) if path.suffix == ".toml" else _read_ini(text, path.name, section)
+        if path.suffix == ".toml":
+            return _read_toml(text)
+        return _read_ini(text, path.name, section)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
@@ -76,4 +78,6 @@ def _read_ini(text: str, name: str, section: str) -> dict[str, Any]:
         parser.read_string(text, name)
     except configparser.Error as error:
         raise ValueError(str(error)) from error
-    return dict(parser[section]) if parser.has_section(section) else {}
+    if parser.has_section(section):
+        return dict(parser[section])
+    return {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
 from pytest_agentbench.config.folders import is_inside
@@ -25,7 +25,8 @@ _PROJECT = (*PYTEST_FILES, "setup.py", ".git")
 CONFIGS, TRUST = "agentbench_configs", "agentbench_trust"
 
 
-class RootSearch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RootSearch:
     """The result of a search.
 
     `own` is the user's root, None if no folder around the paths holds configuration. `configured`: the option
@@ -40,7 +41,8 @@ class RootSearch(NamedTuple):
     reason: str
 
 
-class NamedRoot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamedRoot:
     """The user's own words of the command line (`-c`, `-o`), in place of the pytest files around the paths."""
 
     configs: Path | None

@@ -23,8 +23,8 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.folders import is_inside
-from pytest_agentbench.config.profiles import EvaluationProfile, ModelsFile, RunProfile, SuiteFile
-from pytest_agentbench.config.sections import SectionedFile, ServersFile, added_kind
+from pytest_agentbench.config.profiles import OWN_KINDS, EvaluationProfile, ModelsFile, RunProfile, SuiteFile
+from pytest_agentbench.config.sections import FileKind, SectionedFile, ServersFile, added_kind
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import count_changes
 from pytest_agentbench.records.case import McpServer
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=ConfigFile)
 P = TypeVar("P", bound=SectionedFile)
-
-
-_FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
-    RunProfile: ("run_profiles", "run_profile_id"),
-    EvaluationProfile: ("evaluation_profiles", "evaluation_profile_id"),
-    SuiteFile: ("suites", "suite_id"),
-}
-"""Folders of the files that a guest may tighten, and the field of their ids."""
 
 
 class ConfigRoot:
@@ -91,7 +83,9 @@ class ConfigRoot:
         top = os.path.realpath(self.guest.folder if self.guest else self.path)
         if os.path.basename(top) == "cases":
             return top
-        return cases if os.path.isdir(cases := os.path.join(top, "cases")) else None
+        if os.path.isdir(cases := os.path.join(top, "cases")):
+            return cases
+        return None
 
     def scope(self, folder: Path, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Scope:
         """Return the scope of case files in a folder: their paths may lead to the folder itself and to the root's
@@ -141,8 +135,9 @@ class ConfigRoot:
             return
         limit, place = default, "the default"
         if self.host is not None:
-            folder, key = _FOLDERS[type(default)]
-            said = self.host._named(folder, path.stem) or self.host._named(folder, getattr(file, key))
+            kind = next(kind for kind in OWN_KINDS.values() if kind.model is type(default))
+            folder, file_id = kind.folder, getattr(file, kind.id_field)
+            said = self.host._named(folder, path.stem) or self.host._named(folder, file_id)
             place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
             limit = default if said is None else self.load(said, type(default))
         from pytest_agentbench.config import guests
@@ -216,7 +211,9 @@ class ConfigRoot:
             place = self.path if self.guest is None else self.guest.folder
             below = place.is_relative_to(self.host.path)
             servers = self.host.mcp_servers(place if below else self.host.path / "any")
-        return servers if self.is_guest else {**servers, **self._servers_near(near)}
+        if self.is_guest:
+            return servers
+        return {**servers, **self._servers_near(near)}
 
     def require_servers(self, near: Path, names: Iterable[str] | None = None) -> None:
         """Raise ConfigError for servers, of these names or at all, that only files of a guest near its file of cases
@@ -295,12 +292,14 @@ class ConfigRoot:
                 return found
         names = {label for root in roots for _, labels in root._files(folder) for label in labels if label is not None}
         places = " and ".join(str(root.path / folder) for root in roots)
-        raise ConfigError(f"{places}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+        raise ConfigError(f"{places}: there is no {_kind_of(folder).label} {name!r}{suggest(name, names)}")
 
     @property
     def _in_turn(self) -> tuple[ConfigRoot | None, ConfigRoot | None]:
-        """Return whose word counts first."""
-        return (self.host, self) if self.is_guest else (self, self.host)
+        """Return the roots in order of precedence."""
+        if self.is_guest:
+            return (self.host, self)
+        return (self, self.host)
 
     def _named(self, folder: str, name: str) -> Path | None:
         files = dict(self._files(folder))
@@ -309,22 +308,23 @@ class ConfigRoot:
         return _only(list(dict.fromkeys(by_stem + by_id)), name)
 
     def _explicit(self, folder: str, name: str) -> Path:
-        given, kind = Path(name).expanduser(), added_kind(folder)
-        stem = "agent" if kind is None else kind.stem
+        given, kind = Path(name).expanduser(), _kind_of(folder)
         # Relative to the current folder first, as a shell completes it; then relative to the root
         for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
-            for file in [path / f"{stem}{suffix}" for suffix in YAML_SUFFIXES] if path.is_dir() else [path]:
+            files = [path]
+            if path.is_dir() and kind.stem is not None:
+                files = [path / f"{kind.stem}{suffix}" for suffix in YAML_SUFFIXES]
+            for file in files:
                 if file.is_file():
                     return file
-        raise ConfigError(f"{given}: there is no such {_what(folder)} file, from here or from {self.path}")
+        raise ConfigError(f"{given}: there is no such {kind.label} file, from here or from {self.path}")
 
     def _files(self, folder: str) -> Iterator[tuple[Path, tuple[str, str | None]]]:
         """Yield each file of a folder with the id that its place gives it, and the one that it declares."""
-        kind = added_kind(folder)
-        key = f"{_what(folder).replace(' ', '_')}_id" if kind is None else kind.id_field
-        for path in sorted((self.path / folder).glob("*.*" if kind is None else kind.pattern)):
+        kind = _kind_of(folder)
+        for path in sorted((self.path / folder).glob(kind.pattern)):
             if path.suffix in YAML_SUFFIXES and path.is_file():
-                yield path, (path.stem if kind is None else kind.id_of(path), _declared(path, key))
+                yield path, (kind.id_of(path), _declared(path, kind.id_field))
 
     def load(self, path: Path, kind: type[F], known: Known = UNVERIFIED) -> F:
         """Return a file of this root, kept until it changes. Raises ConfigError."""
@@ -366,5 +366,9 @@ def _only(found: list[Path], name: str) -> Path | None:
     return found[0] if found else None
 
 
-def _what(folder: str) -> str:
-    return folder.removesuffix("s").replace("_", " ")
+def _kind_of(folder: str) -> FileKind:
+    """Return the kind of the files in a folder of a config root. Raises ConfigError if there is none."""
+    kind = OWN_KINDS.get(folder) or added_kind(folder)
+    if kind is None:
+        raise ConfigError(f"{folder}: there is no kind of file for this folder of a config root")
+    return kind

@@ -183,7 +183,9 @@ def find_high_temperature(
     from pytest_agentbench.config.dialects import resolve_dialect
 
     most = resolve_dialect(dialect, base_url or "", overrides, api).temperature_max
-    return None if found <= most else f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
+    if found <= most:
+        return None
+    return f"found {found:g}, expected at most {most:g}, as its endpoint takes no more"
 
 
 def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
@@ -251,7 +253,9 @@ def _check_case_server(server: McpServer, info: ValidationInfo) -> McpServer:
 
 
 def _tag_form(given: Any) -> str:
-    return "names" if isinstance(given, list | tuple) else "declared"
+    if isinstance(given, list | tuple):
+        return "names"
+    return "declared"
 
 
 CaseServers = Annotated[
@@ -264,7 +268,9 @@ CaseServers = Annotated[
 
 def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
     """Return a case's servers by name; the value is None for one that is declared elsewhere."""
-    return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+    if isinstance(given, Mapping):
+        return dict(given)
+    return dict.fromkeys(given)
 
 
 S = TypeVar("S")
@@ -427,6 +433,11 @@ class FileKind:
     def pattern(self) -> str:
         """Return the pattern of its files below the folder."""
         return "*.*" if self.stem is None else f"*/{self.stem}.*"
+
+    @property
+    def label(self) -> str:
+        """Return the kind's name in messages."""
+        return self.name.replace("_", " ")
 
     def id_of(self, path: Path) -> str:
         """Return the id that the file's place gives it."""

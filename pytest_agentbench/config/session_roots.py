@@ -58,7 +58,9 @@ class SessionRoots(NamedTuple):
     @property
     def main(self) -> ConfigRoot:
         """Return the user's root, or that of the start directory if there is none."""
-        return self.around(self.start) if self.own is None else _make_root(str(self.own), None, None)
+        if self.own is None:
+            return self.around(self.start)
+        return _make_root(str(self.own), None, None)
 
     def describe(self) -> str:
         """Return a description of the session's root: its folder, and why it was chosen."""
@@ -91,7 +93,9 @@ class SessionRoots(NamedTuple):
         """Return the outermost folder that may be a root of a folder's files."""
         # That of a path that was asked for: the folders inside of it could show another, deeper one.
         tops = [top for top in self.tops if is_inside(folder, top)]
-        return min(tops, key=len) if tops else find_top(folder, str(self.start))
+        if tops:
+            return min(tops, key=len)
+        return find_top(folder, str(self.start))
 
     def around(self, path: Path) -> ConfigRoot:
         """Return the root of a file or of a folder's files."""
