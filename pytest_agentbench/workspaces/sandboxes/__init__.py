@@ -1,1 +1,1 @@
-"""Sandboxes: where the commands of a run are executed."""
+"""Sandboxes for the commands of runs."""

@@ -1,4 +1,4 @@
-"""The seam for sandboxes: where the commands of a run are executed, and what comes back."""
+"""The seam for sandboxes: protocols, specifications and results of commands."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A finished command. `exit_code` is None where it was killed; `killed` then says for what.
+    """A finished command. `exit_code` is None if it was killed; `killed` is then the reason.
 
-    `output` is what it wrote to stdout and stderr, in order; where it was too long its middle is left out with a note.
-    A signal's number n shows as exit code 128 + n, as in a shell.
+    `output` is stdout and stderr in order. If it is too long, a note replaces its middle. After signal n the exit code
+    is 128 + n, as in a shell.
     """
 
     exit_code: int | None
@@ -37,10 +37,10 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """Limits of a command with all it starts. `processes` are threads too.
+    """Limits of a command and its descendants. `processes` counts threads.
 
-    `cpu_seconds` and `file_bytes` hold for each process and each file. `workspace_bytes` is what the workspace may
-    hold with its private temporary folder; `cpus` is a share of time that only docker enforces.
+    `cpu_seconds` and `file_bytes` apply to each process and each file. `workspace_bytes` bounds the workspace with its
+    private temporary folder. `cpus` is a share of time that only docker enforces.
     """
 
     cpu_seconds: int = 600
@@ -53,7 +53,7 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of this machine that a sandbox can read at `target`, an absolute path, and never write."""
+    """A file or folder of this machine, mounted read-only at the absolute path `target` of a sandbox."""
 
     source: Path
     target: str
@@ -61,12 +61,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """Kind of sandbox that a run needs; equal specs may share a warm pool.
+    """The sandbox that a run needs. Equal specs may share a warm pool.
 
-    `cli` is the command of another container engine than docker's daemon, such as podman; it needs kind docker.
-
-    At most one of `image` (pinned) and `dockerfile` is set; either of them, and `compose` (a file with services that
-    run beside), need docker. `network` False: no network at all, but for the services of `compose`.
+    - `image` (pinned), `dockerfile`: at most one is set. They and `compose` (a file with further services) need docker.
+    - `cli`: the command of another container engine than docker's daemon, such as podman. It needs kind docker.
+    - `network` False: no network except for the services of `compose`.
     """
 
     kind: SandboxKind
@@ -83,34 +82,34 @@ class SandboxSpec:
 class Process(Protocol):
     """A program that runs in a sandbox until it is stopped.
 
-    What it writes to stdout and stderr is one stream, unless stderr was to be kept apart.
+    Its stdout and stderr are one stream, unless stderr is separate.
     """
 
     async def write(self, data: bytes) -> None:
-        """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
+        """Write to its stdin. Raises BrokenPipeError if it no longer reads."""
         ...
 
     async def end_input(self) -> None:
-        """Close its stdin, so that it may end by itself. Never raises; may be called twice."""
+        """Close its stdin, so that it can exit. Never raises; may be called twice."""
         ...
 
     async def read(self) -> bytes:
-        """Return the output since the last call, at least one byte; nothing at its end."""
+        """Wait for output and return it: at least one byte, or b"" at the end."""
         ...
 
     def errors(self) -> str:
-        """Return the end of its stderr so far, 16 KiB at most, where that is kept apart; else nothing."""
+        """Return the last 16 KiB of its stderr if that is separate, else an empty text."""
         ...
 
     async def stop(self) -> None:
-        """Kill it with all that it started."""
+        """Kill it with all its descendants."""
         ...
 
 
 class Sandbox(Protocol):
-    """Place where the commands of one run are executed. It has the run's workspace, and nothing of the machine's own.
+    """A sandbox for the commands of one run. Commands see the run's workspace and no other files of the user.
 
-    Every method raises SandboxError where the sandbox itself fails, never for what a command does.
+    Every method raises SandboxError if the sandbox itself fails, never for a failing command.
     """
 
     @property
@@ -132,17 +131,17 @@ class Sandbox(Protocol):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """Run `argv` (no shell) in the workspace for at most `seconds`, keeping `output_limit` bytes of what it writes.
+        """Run `argv` (no shell) in the workspace for at most `seconds`. Keep `output_limit` bytes of its output.
 
-        When this returns or is cancelled, nothing of what the command started is left, but for open processes. A
-        command that breaks a limit is killed with everything that runs in the sandbox.
+        On return or cancellation all processes of the command have ended, except programs started by `open`. A command
+        that breaks a limit is killed with everything that runs in the sandbox.
         """
         ...
 
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """Start a program that stays, with pipes for its input and output."""
+        """Start a program with pipes for its input and output, and return while it runs."""
         ...
 
     async def put(self, path: str, content: bytes) -> None:
@@ -150,74 +149,76 @@ class Sandbox(Protocol):
         ...
 
     async def get(self, path: str, limit: int) -> bytes:
-        """Return a file of the workspace, or below /tmp; PathRefusedError where it holds more than `limit` bytes."""
+        """Return a file of the workspace, or below /tmp. Raises PathRefusedError if it has more than `limit` bytes."""
         ...
 
     async def stop(self) -> None:
-        """End everything that runs in it. The workspace stays. Never raises; may be called twice."""
+        """Kill everything that runs in it. The workspace stays. Never raises; may be called twice."""
         ...
 
 
 class SandboxSession:
-    """Sandboxes of one kind in one session. A subclass starts them, and overwrites what else applies to it.
+    """The sandboxes of one kind in one session. Subclasses have to override `start`.
 
-    Methods that are no coroutines may be called in any thread, and never wait long.
+    Methods that are not coroutines may be called in any thread, and return quickly.
     """
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Have what is slow to be had, before anything is paid. Raises UnavailableError, SandboxError."""
+        """Prepare slow requirements before any paid request. Raises UnavailableError, SandboxError."""
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
-        """Note that `runs` runs will need such a sandbox soon: some may be made ahead, as far as there is room."""
+        """Announce that `runs` runs will need such a sandbox soon, so that some can be made ahead."""
 
     def workspace(self, spec: SandboxSpec) -> Workspace | None:
-        """Return the folder of a sandbox that was made ahead; None: the run gets a fresh one."""
+        """Return the folder of a sandbox that was made ahead, or None for a new folder."""
         return None
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """Return the sandbox of the run that has the workspace, with the limits and the network of the spec.
+        """Return the sandbox for the run of this workspace, with the limits and the network of the spec.
 
-        One that is `beside` is a further one for the same run. Raises SandboxError.
+        `beside`: an additional sandbox of the same run. Raises SandboxError.
         """
         raise NotImplementedError
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
-        """Return what a run's record tells of a sandbox that was started."""
+        """Return the facts about a started sandbox for the run's record."""
         return SandboxUsed(kind=spec.kind)
 
     def release(self, workspace: Workspace) -> None:
-        """Note that the run which has the workspace has ended, and may have started no sandbox."""
+        """Report that the run of this workspace has ended. It may have started no sandbox."""
 
     async def close(self) -> None:
-        """End what the session has left running."""
+        """Stop everything that the session has left running."""
 
 
 class SandboxProvider:
-    """A kind of sandbox that a pack or a plugin adds: the seam `sandbox NAME`. A run profile says `sandbox: NAME`.
+    """A kind of sandbox from a pack or a plugin: the seam `sandbox NAME`. Run profiles select it with `sandbox: NAME`.
 
-    Its sandboxes have the run's workspace, a folder of this machine; one that works elsewhere copies it there and back.
+    Its sandboxes use the run's workspace, a folder of this machine. A remote sandbox has to copy it there and back.
     """
 
     isolates_like: Likeness = "local"
-    """Which of this package's sandboxes its own are like, by the tables of docs/security.md.
+    """The built-in kind that its sandboxes resemble, by the tables of docs/security.md.
 
-    docker: the programs are its own, the workspace is at /workspace, its private folder at /tmp. bubblewrap: this
-    machine's programs at their places, workspace and private folder as before; it shows the mounts of its spec. local:
-    everything is at its place on this machine, and nothing is isolated. A guest whose user allows `auto` may name one
-    that is like docker or bubblewrap.
+    docker: the sandbox has other programs than this machine, the workspace at /workspace, and the private folder at
+    /tmp. bubblewrap: this machine's programs at their paths, workspace and private folder as for docker, and the mounts
+    of its spec. local: all files at their paths on this machine, without isolation. If the user allows `auto` to
+    guests, they may name a kind that resembles docker or bubblewrap.
     """
 
     def problem(self) -> str | None:
-        """Return why there is no such sandbox here, with what to do; None where there is. Starts and sends nothing."""
+        """Return why the sandbox is unavailable here and the remedy, or None. It must not start or send anything."""
         return None
 
     def open(self) -> SandboxSession:
-        """Return what a session has of them. Called once a session: nothing of it outlives `SandboxSession.close`."""
+        """Return the session's state. Called once a session. `SandboxSession.close` ends it."""
         raise NotImplementedError
 
 
 def likeness_of(kind: SandboxKind) -> SandboxKind:
-    """Return the kind of ours that sandboxes of a kind are like: itself, or what the provider of a plugin's says."""
+    """Return the built-in kind that sandboxes of a kind resemble: the kind itself, or `isolates_like` of its
+    provider.
+    """
     provider: SandboxProvider | None = find_extension("sandbox", kind)
     return kind if provider is None else provider.isolates_like
 

@@ -42,11 +42,11 @@ from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Works
 _END_SECONDS = 30.0
 _BWRAP_SECONDS = 0.5
 _TRIAL_SECONDS = 20.0
-_TMP = "/tmp"  # noqa: S108 - the sandbox's own
+_TMP = "/tmp"  # noqa: S108 - a path inside the sandbox
 _TMP_BYTES = 64 * 2**20
-"""Bytes of files in the `/tmp` of a command that sees a program below `/tmp`."""
+"""Maximum bytes of files in the `/tmp` of a command that sees a program below `/tmp`."""
 WRITABLE = (f"{_TMP}/", f"{WORKSPACE}/")
-"""Folders that the sandbox has of its own: they hide this machine's."""
+"""Folders that belong to the sandbox. They hide this machine's folders of the same names."""
 
 _ADVICE = (
     "an ordinary user needs user namespaces (sysctl user.max_user_namespaces above 0, on Ubuntu "
@@ -56,9 +56,15 @@ _ADVICE = (
 
 
 class BubblewrapSandbox(HostSandbox):
-    """Runs commands in namespaces of their own, each command in new ones that end with it.
+    """Runs each command in new namespaces, which end with the command.
 
-    They see the workspace at /workspace, its private temporary folder at /tmp, and the system's programs, read-only.
+    Commands see the workspace at /workspace, its private temporary folder at /tmp, and the system's programs,
+    read-only.
+
+    The walls, each against what the others leave open: mount namespaces hide the user's files; a process namespace
+    makes one kill reach all descendants; a network namespace closes ports, and Landlock closes abstract sockets if the
+    network is shared; another user (if this process is root) closes /proc and files of others; seccomp closes kernel
+    interfaces that no namespace covers; rlimits and the watchdog bound memory, processes and disk.
     """
 
     kind: SandboxKind = "bubblewrap"
@@ -71,7 +77,8 @@ class BubblewrapSandbox(HostSandbox):
         return start_in_bubblewrap(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
 
     def _view(self) -> SandboxView:
-        # the private folder is bound where it lies too: nothing in the sandbox can put a link in place of it
+        # The private folder is also bound inside the workspace, so that no program can put a link in its
+        # place
         private = str(self.workspace.private_tmp())
         outside: list[str] = []
         below_tmp: list[str] = []
@@ -96,17 +103,21 @@ class BubblewrapSandbox(HostSandbox):
 
 
 class BubblewrapProgram(Program):
-    """A `bwrap` with the process namespace that it made: killing the first process in there kills them all.
+    """A `bwrap` process and its process namespace. Killing the namespace's first process kills all of them.
 
-    Bwrap then ends too, and nobody else needs to collect what it leaves. `status` is where bwrap reports: that first
-    process, and later the command's exit code.
+    Bwrap then ends, too, and leaves nothing to collect. `status` is the pipe for bwrap's reports: first the pid of that
+    process, later the command's exit code.
+
+    The loop reads the reports, and any thread may kill: `_lock` guards `_first`'s descriptor against its closing,
+    because a closed descriptor's number may belong to another process.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], status: int) -> None:
         super().__init__(process)
         self._status = status
-        self._told = b""
+        self._reports = b""
         self._first: tuple[int, int] | None = None  # its pid, and a descriptor of it
+        # Set once the first process is known, or is known not to exist
         self._known = asyncio.Event()
         self._doomed = False
         self._lock = threading.Lock()
@@ -129,12 +140,13 @@ class BubblewrapProgram(Program):
                     signal.pidfd_send_signal(self._first[1], signal.SIGKILL)
             elif self._known.is_set():
                 self.process.kill()
-            else:  # killed before it has set its child up, bwrap would leave that behind
+            else:
+                # bwrap has not reported its child yet. Killed now, it would leave it running, so `_hear` kills later
                 self._doomed = True
 
     def exit_code(self) -> int:
-        """Return the exit code that bwrap reports: only that is the command's."""
-        for line in self._told.splitlines():
+        """Return the exit code that bwrap reports. The exit code of bwrap itself may be its own failure."""
+        for line in self._reports.splitlines():
             code = json.loads(line).get("exit-code")
             if isinstance(code, int):
                 return code
@@ -155,23 +167,23 @@ class BubblewrapProgram(Program):
             self._close()
 
     def _hear(self) -> None:
-        """Read what bwrap reports, which ends when it does."""
+        """Read bwrap's reports. The pipe ends when bwrap does."""
         over = False
         with suppress(BlockingIOError):
             while chunk := os.read(self._status, 4096):
-                self._told += chunk
+                self._reports += chunk
             over = True
         if over:
             asyncio.get_running_loop().remove_reader(self._status)
-        if self._first is None and b"\n" in self._told:
-            self._first = _open_first_process(json.loads(self._told.splitlines()[0]))
-        if over or b"\n" in self._told:
+        if self._first is None and b"\n" in self._reports:
+            self._first = _open_first_process(json.loads(self._reports.splitlines()[0]))
+        if over or b"\n" in self._reports:
             self._known.set()
             if self._doomed:
                 self.kill()
 
     def _collect(self) -> None:
-        """Wait for bwrap's own end, which comes right after that of the first process, or else bring it about."""
+        """Wait until bwrap has ended, which should follow the end of the first process, else kill it."""
         try:
             self.process.wait(_BWRAP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -196,7 +208,7 @@ def start_in_bubblewrap(
     stderr: int = subprocess.STDOUT,
     keep: Sequence[int] = (),
 ) -> BubblewrapProgram:
-    """Run `argv` in what `view` says, with the descriptors `keep` open in it. Raises SandboxError."""
+    """Run `argv` with the files of `view`, with the descriptors `keep` inherited. Raises SandboxError."""
     status, reports = os.pipe()
     try:
         process = _start_bwrap(view, argv, stdin, environment, stderr, reports, keep)
@@ -234,7 +246,7 @@ def _start_bwrap(
 
 
 def _fill_pipe(content: bytes, opened: ExitStack) -> int:
-    """Make a pipe that holds the content, which is less than a pipe's capacity; closed with `opened`."""
+    """Return the reading end of a pipe with the content, which fits into a pipe's buffer. `opened` closes it."""
     reads, writes = os.pipe()
     opened.callback(os.close, reads)
     try:
@@ -245,7 +257,7 @@ def _fill_pipe(content: bytes, opened: ExitStack) -> int:
 
 
 def _open_first_process(report: dict[str, int]) -> tuple[int, int] | None:
-    """Return the first process of a sandbox and a descriptor of it; None where it has ended already."""
+    """Return the pid and a descriptor of a sandbox's first process, or None if it has ended."""
     pid = report["child-pid"]
     try:
         descriptor = os.pidfd_open(pid)
@@ -254,7 +266,7 @@ def _open_first_process(report: dict[str, int]) -> tuple[int, int] | None:
     try:
         if os.stat(f"/proc/{pid}/ns/pid").st_ino == report["pid-namespace"]:
             return pid, descriptor
-    except OSError:  # it has ended, and the number may be another's
+    except OSError:  # it has ended, and the pid may belong to another process
         pass
     os.close(descriptor)
     return None
@@ -263,7 +275,7 @@ def _open_first_process(report: dict[str, int]) -> tuple[int, int] | None:
 async def _wait_for_end(process: int) -> None:
     """Wait for the end of a namespace's first process, which comes after that of all others in it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    # A descriptor of a process can be read once that has ended. Its number could be another's by then.
+    # A pidfd becomes readable when its process ends. The pid would not do: another process may get it
     loop.add_reader(process, ended.set)
     try:
         await ended.wait()
@@ -273,7 +285,7 @@ async def _wait_for_end(process: int) -> None:
 
 @functools.cache
 def bubblewrap_problem() -> str | None:
-    """Return why commands cannot run in bubblewrap here, and what to do; None where they can. Tries it, once."""
+    """Return why bubblewrap does not work here and the remedy, or None. It is tried once."""
     if sys.platform != "linux":
         return f"bubblewrap needs Linux, this is {sys.platform}: use docker"
     try:
@@ -284,12 +296,12 @@ def bubblewrap_problem() -> str | None:
         return f"bwrap cannot be run: {error}"
     if code == 0:
         return None
-    said = output.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-    return f"bwrap does not work here (exit code {code}: {said[-1][:200]}): {_ADVICE}"
+    lines = output.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+    return f"bwrap does not work here (exit code {code}: {lines[-1][:200]}): {_ADVICE}"
 
 
 def _try_bubblewrap() -> tuple[bytes, int]:
-    """Return what `true` in bubblewrap says, and its exit code."""
+    """Run `true` in bubblewrap. Return its output and exit code."""
     view = SandboxView(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, Owners().of(0))  # noqa: S108 - the sandbox's own
     status, reports = os.pipe()
     try:
@@ -309,12 +321,12 @@ def _try_bubblewrap() -> tuple[bytes, int]:
 _MAX_FILES = 40
 _FIRST_LINE_BYTES = 512
 _OF_PREFIX = ("bin", "include", "lib", "lib64", "libexec", "pyvenv.cfg")
-"""What an installation (of Node, a virtual environment, ...) made of its prefix, which may be somebody's home."""
+"""Parts of an installation's prefix (of Node, a virtual environment, ...). The prefix itself may be somebody's home."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownProgram:
-    """A program as it is called in bubblewrap, what must be mounted for it, and folders that its PATH needs."""
+    """A program's name in bubblewrap, the mounts it needs, and further folders for its PATH."""
 
     program: str
     mounts: tuple[Mount, ...] = ()
@@ -322,27 +334,26 @@ class ShownProgram:
 
 
 def show_program(command: str, path: str | None, folder: str | None = None) -> ShownProgram:
-    """Return how bubblewrap runs a command: from its own PATH, else from `path` of this machine, or the file of that
-    name.
+    """Return how bubblewrap runs a command: found in its own PATH, else in `path` of this machine, or given as a file.
 
     The mounts show the program and the interpreter of a script with their installations, those below `/tmp` too. Files
-    in `folder` need no mount. Raises LookupError if the program is not installed, or lies below the workspace's place.
+    in `folder` need no mount. Raises LookupError if the program is not installed, or is below the workspace's path.
     """
     own = _bubblewrap_path()
     if os.sep not in command and shutil.which(command, path=os.pathsep.join(own)) is not None:
         return ShownProgram(command)
     hidden = f"{WORKSPACE}/"
     places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(hidden)]
-    found = shutil.which(command, path=os.pathsep.join(places))
-    if found is None:
+    program = shutil.which(command, path=os.pathsep.join(places))
+    if program is None:
         raise LookupError(f"the program {command} is not installed where a sandbox sees it")
     anyway = SYSTEM_FOLDERS if folder is None else (*SYSTEM_FOLDERS, os.path.join(os.path.abspath(folder), ""))
-    files = [file for file in _program_files(found, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
+    files = [file for file in _program_files(program, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
     if refused := [file for file in files if file.startswith(hidden)]:
         raise LookupError(f"the program {refused[0]} lies below {WORKSPACE}, where the sandbox has the run's workspace")
     parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
-    return ShownProgram(found, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
+    return ShownProgram(program, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
 
 
 def _bubblewrap_path() -> tuple[str, ...]:
@@ -350,24 +361,24 @@ def _bubblewrap_path() -> tuple[str, ...]:
 
 
 def _program_files(program: str, path: str) -> list[str]:
-    """Return the program, what it leads to as a link, and the interpreters of it, each by all names it goes by."""
-    # By all names: a virtual environment finds itself by the one that it was called by, its Python by where that leads.
-    found: dict[str, None] = {}
+    """Return the program, the targets of its links, and the interpreters of scripts, each by all its names."""
+    # All names, because a virtual environment is found by the name it was called by, its Python by the link's target
+    files: dict[str, None] = {}
     waiting = [os.path.abspath(program)]
-    while waiting and len(found) < _MAX_FILES:
+    while waiting and len(files) < _MAX_FILES:
         file = waiting.pop()
-        if file in found:
+        if file in files:
             continue
-        found[file] = None
+        files[file] = None
         if os.path.islink(file):
             waiting.append(os.path.normpath(os.path.join(os.path.dirname(file), os.readlink(file))))
         waiting.append(os.path.realpath(file))
         waiting += _read_interpreter(file, path)
-    return list(found)
+    return list(files)
 
 
 def _read_interpreter(file: str, path: str) -> Iterator[str]:
-    """Yield what runs a script, by its first line; nothing for what is no script."""
+    """Yield the interpreter of a script by its first line, if it has one."""
     with open_file(file, limit=None) as script:
         first = script.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
     words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
@@ -379,7 +390,7 @@ def _read_interpreter(file: str, path: str) -> Iterator[str]:
 
 
 def _installed_folder(file: str) -> list[str]:
-    """Return the file with what it was installed with."""
+    """Return the file together with the rest of its installation."""
     before, packages, _ = file.partition("/node_modules/")
     if packages:
         return [before + packages.rstrip("/")]

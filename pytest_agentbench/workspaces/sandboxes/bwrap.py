@@ -1,4 +1,4 @@
-"""The command line of `bwrap`: what a program in bubblewrap sees, may take, and is called by."""
+"""The command line of `bwrap`: visible files, rights, limits, and users."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from pytest_agentbench.workspaces.sandboxes.launcher import SPARE_PROCESSES
 from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_filter
 
 _FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
-"""The namespace's first process, which sees to it that nothing of the command is left when bwrap reports its end.
+"""The namespace's first process. It waits for the command, so that all its descendants have ended when bwrap reports.
 
-A command in its place could not be killed by its own signals, and bwrap's own first process is left to the machine's.
+The command must not be the first process itself, because the kernel ignores most signals to it. Bwrap's own first
+process would leave descendants to the machine's.
 """
 
 _MAX_LINKS = 40
@@ -30,7 +31,7 @@ _MARKS = (
     "pyvenv.cfg",
     *(f"{lib}/python{sys.version_info.major}.{sys.version_info.minor}/os.py" for lib in ("lib", "lib64")),
 )
-"""Each shows that a folder is the prefix of a Python."""
+"""Files that mark a folder as the prefix of a Python."""
 
 _SHM_BYTES = 64 * 2**20
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -56,7 +57,9 @@ _ETC = (
 )
 _ETC_WITH_NETWORK = ("hosts", "resolv.conf")
 _OF_PYTHON = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "ssl")
-"""What Python or a virtual environment made of its prefix, which may be a project's folder, or somebody's home."""
+"""Parts of the prefix of Python or a virtual environment. The prefix itself may be a project's folder or somebody's
+home.
+"""
 
 SYSTEM_FOLDERS = ("//", *(f"{folder}/" for folder in _SYSTEM))
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -64,11 +67,12 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 @dataclass(frozen=True, slots=True)
 class SandboxView:
-    """Files that a program sees beside the system's folders.
+    """Files and rights of a program in addition to the system's folders.
 
-    `mounts` are bwrap's own arguments, in order, for the rest of the file system. `user` is the user and group id that
-    it runs as, None: this process's own. `path` are folders of programs, beside the system's. `reads_all`: where this
-    process is root, the program may read everything that it sees, whoever that belongs to.
+    - `mounts`: bwrap's own arguments, in order, for the rest of the file system.
+    - `user`: the user and group id of the program; None: this process's.
+    - `path`: folders of programs in addition to the system's.
+    - `reads_all`: if this process is root, the program may read all visible files of all users.
     """
 
     mounts: tuple[str, ...]
@@ -82,7 +86,7 @@ class SandboxView:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Descriptors that bwrap reads: its filter of system calls, the users and groups to show, and where it reports."""
+    """Descriptors for bwrap: the system call filter, the users and groups to show, and the pipe for reports."""
 
     seccomp: int
     passwd: int
@@ -91,10 +95,10 @@ class Inputs:
 
 
 def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> list[str]:
-    """Return the arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
-    # Order counts: what is mounted later hides what was there, and `/` is memory that could be filled before it is
-    # read-only.
-    # A session of its own has no terminal, into which a program could type what this user's shell then runs (TIOCSTI).
+    """Return the arguments that run `argv` with this view. Raises LookupError if a required program is missing."""
+    # Order matters: a later mount hides an earlier one. `/` is in memory, so it is made read-only once all
+    # mounts exist. Otherwise a program could fill it. A new session has no terminal. In a terminal a program
+    # could insert input for the user's shell (TIOCSTI).
     return [
         *(_landlock_command() if view.network else ()),
         *(find_program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
@@ -103,7 +107,7 @@ def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> lis
         *_rights_command(view),
         *_system_arguments(),
         *_etc(view, inputs),
-        *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),  # root could write there without any capability
+        *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),  # root may write there without capabilities
         *("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108
         *folder_arguments("/run", "/var"),
         *("--symlink", "../tmp", "/var/tmp"),  # noqa: S108
@@ -119,12 +123,12 @@ def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> lis
 
 @functools.cache
 def closes_abstract_sockets() -> bool:
-    """Return whether a sandbox with this machine's network is kept from its abstract unix sockets.
+    """Return whether sandboxes with this machine's network are kept from its abstract unix sockets.
 
-    A `bwrap` that becomes root by itself could not any more, were it kept from them.
+    An unprivileged Landlock needs no_new_privs, under which a setuid `bwrap` could not become root.
     """
-    found = shutil.which("bwrap")
-    return has_scopes() and found is not None and not os.stat(found).st_mode & stat.S_ISUID
+    program = shutil.which("bwrap")
+    return has_scopes() and program is not None and not os.stat(program).st_mode & stat.S_ISUID
 
 
 def _landlock_command() -> tuple[str, ...]:
@@ -132,23 +136,23 @@ def _landlock_command() -> tuple[str, ...]:
 
 
 def user_files(view: SandboxView) -> tuple[bytes, bytes]:
-    """Return the texts of /etc/passwd and /etc/group: root, whom the program runs as, and nobody."""
+    """Return the texts of /etc/passwd and /etc/group: root, the program's user, and nobody."""
     names = {os.getuid() if view.user is None else view.user: "agent", 0: "root", 65534: "nobody"}
     passwd = "".join(f"{name}:x:{uid}:{uid}::{view.folder}:/bin/sh\n" for uid, name in names.items())
     return passwd.encode(), "".join(f"{name}:x:{uid}:\n" for uid, name in names.items()).encode()
 
 
-def sandbox_environment(view: SandboxView, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of the program: no key can be in it but those `given`."""
-    own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
-    return {"PATH": ":".join((*view.path, *SYSTEM_PATH)), **own, **given}
+def sandbox_environment(view: SandboxView, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of the program. It contains no API keys except those in `variables`."""
+    own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - in the sandbox
+    return {"PATH": ":".join((*view.path, *SYSTEM_PATH)), **own, **variables}
 
 
 @functools.cache
 def python_mounts(*hidden: str) -> tuple[str, ...]:
-    """Return arguments that show the running Python, as far as it lies in no folder of the system or of those `hidden`.
+    """Return arguments that show the running Python, except its parts in folders of the system or in `hidden`.
 
-    `hidden` end in a slash.
+    Each of `hidden` ends in a slash.
     """
     shown = [f"{prefix}/{name}" for prefix in _python_prefixes(hidden) for name in _OF_PYTHON]
     parts = chain.from_iterable(read_only_arguments(path, path) for path in shown if os.path.exists(path))
@@ -161,57 +165,55 @@ def python_path(*hidden: str) -> tuple[str, ...]:
 
 
 def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
-    """Return where Python lies, by every name it goes by."""
-    found = [sys.prefix, sys.base_prefix]
+    """Return the prefixes of Python, by all their names."""
+    prefixes = [sys.prefix, sys.base_prefix]
     for link in _executables():
         prefix = os.path.dirname(os.path.dirname(link))
         if any(os.path.exists(f"{prefix}/{mark}") for mark in _MARKS):
-            found.append(prefix)
-    # A virtual environment's links and `pyvenv.cfg` name the real Python by its own path, so both are shown.
-    found += [os.path.realpath(prefix) for prefix in found]
-    return [prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith((*SYSTEM_FOLDERS, *hidden))]
+            prefixes.append(prefix)
+    # A virtual environment's links and `pyvenv.cfg` name the real Python by its real path, so both paths are shown
+    prefixes += [os.path.realpath(prefix) for prefix in prefixes]
+    return [prefix for prefix in dict.fromkeys(prefixes) if not f"{prefix}/".startswith((*SYSTEM_FOLDERS, *hidden))]
 
 
 def _python_links(elsewhere: tuple[str, ...]) -> Iterator[str]:
-    """Yield arguments for the links that lead to it and lie neither in what is shown nor where nothing can be."""
+    """Yield arguments for links to Python's program that are neither shown already nor in hidden folders."""
     for path in _executables():
         if os.path.islink(path) and not path.startswith(elsewhere):
             yield from (*_folders_above(path), "--symlink", os.readlink(path), path)
 
 
 def _executables() -> list[str]:
-    """Return the running Python's program by all its names: an environment's leads, perhaps over others, to the real
-    one.
-    """
-    found = [sys.executable]
-    while os.path.islink(found[-1]) and len(found) < _MAX_LINKS:
-        found.append(os.path.normpath(os.path.join(os.path.dirname(found[-1]), os.readlink(found[-1]))))
-    return found
+    """Return the running Python's program and the targets of its links, down to the real file."""
+    paths = [sys.executable]
+    while os.path.islink(paths[-1]) and len(paths) < _MAX_LINKS:
+        paths.append(os.path.normpath(os.path.join(os.path.dirname(paths[-1]), os.readlink(paths[-1]))))
+    return paths
 
 
 def find_program(name: str) -> str:
-    """Return where a program of the system lies. Raises LookupError where it does not."""
-    found = shutil.which(name)
-    if found is None:
+    """Return the path of a program of the system. Raises LookupError if it is missing."""
+    path = shutil.which(name)
+    if path is None:
         raise LookupError(f"{name} is not installed")
-    return os.path.realpath(found)
+    return os.path.realpath(path)
 
 
 def require_seccomp_filter() -> bytes:
-    """Return the filter of system calls. Raises LookupError where there is none for this machine."""
-    found = seccomp_filter()
-    if found is None:
+    """Return the system call filter. Raises LookupError if there is none for this machine."""
+    content = seccomp_filter()
+    if content is None:
         raise LookupError(f"no filter of system calls for machines of the architecture {os.uname().machine}")
-    return found
+    return content
 
 
 def read_only_arguments(source: str, target: str) -> tuple[str, ...]:
-    """Return arguments that show a file or folder there, in folders that everybody may look into."""
+    """Return arguments that show a file or folder read-only at `target`, in folders that all users may list."""
     return (*_folders_above(target), "--ro-bind", source, target)
 
 
 def folder_arguments(*paths: str) -> tuple[str, ...]:
-    """Return arguments that make these folders; bwrap itself would make them for root alone."""
+    """Return arguments that create these folders for all users. Bwrap's default allows root only."""
     return tuple(argument for path in paths for argument in ("--perms", "0755", "--dir", path))
 
 
@@ -221,7 +223,7 @@ def _folders_above(target: str) -> tuple[str, ...]:
 
 @functools.cache
 def _system_arguments() -> tuple[str, ...]:
-    """Return the system's own folders, read-only; links among them stay links."""
+    """Return arguments that show the system's folders read-only. Links among them stay links."""
     return tuple(argument for path in _SYSTEM for argument in _system_folder(Path(path)))
 
 
@@ -234,7 +236,7 @@ def _system_folder(path: Path) -> Iterator[str]:
 
 @functools.cache
 def _etc_arguments(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return arguments for those of /etc that there are. A link is followed: what it leads to is shown in its place."""
+    """Return arguments for the existing files of /etc. The target of a link is shown under the link's name."""
     paths = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
     return tuple(argument for path in paths for argument in read_only_arguments(path, path))
 
@@ -247,40 +249,44 @@ def _etc(view: SandboxView, inputs: Inputs) -> tuple[str, ...]:
 
 
 def _rights_command(view: SandboxView) -> tuple[str, ...]:
-    """Return arguments for the rights to set a sandbox up: root needs no user namespace for it, and can become a user
-    that nothing else belongs to.
+    """Return arguments for the rights to set up the sandbox.
+
+    Root needs no user namespace for that, and can switch to a user id that owns no other files.
     """
     if os.getuid() != 0:
         return ("--unshare-user",)
-    # As root bwrap has no user namespace to map ids in: `setpriv` changes the user later, for which these are kept.
-    kept = ["CAP_DAC_READ_SEARCH", *(() if view.user is None else ("CAP_SETUID", "CAP_SETGID"))]
-    return ("--cap-drop", "ALL", *(argument for name in kept for argument in ("--cap-add", name)))
+    # Without a user namespace bwrap cannot map ids. `setpriv` changes the user later, and needs these capabilities
+    names = ["CAP_DAC_READ_SEARCH"]
+    if view.user is not None:
+        names += ["CAP_SETUID", "CAP_SETGID"]
+    return ("--cap-drop", "ALL", *(argument for name in names for argument in ("--cap-add", name)))
 
 
 def _drop_rights(view: SandboxView) -> tuple[str, ...]:
     if view.user is None:
         return ()
-    user, kept = str(view.user), "-all,+dac_read_search" if view.reads_all else "-all"
-    rights = ("--inh-caps", kept, "--ambient-caps", kept)
+    user, capabilities = str(view.user), "-all,+dac_read_search" if view.reads_all else "-all"
+    rights = ("--inh-caps", capabilities, "--ambient-caps", capabilities)
     return (find_program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *rights, "--")
 
 
 def _limit_command(view: SandboxView) -> tuple[str, ...]:
-    """Return limits of each process, none above what this process may have itself.
+    """Return limits of each process, at most those of this process.
 
-    A few processes more than allowed: the watchdog ends a command that has too many, this keeps it small until then.
+    The process limit is slightly higher than allowed, so that the watchdog sees the excess and ends the command.
     """
     limits = view.limits
-    wanted = {
+    values = {
         "core": (resource.RLIMIT_CORE, 0),
         "cpu": (resource.RLIMIT_CPU, limits.cpu_seconds),
         "data": (resource.RLIMIT_DATA, limits.memory_bytes),
         "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes),
     }
     if view.user is not None or _counts_processes_by_namespace():
-        wanted["nproc"] = (resource.RLIMIT_NPROC, limits.processes + SPARE_PROCESSES)
+        # Without a user of its own on an old kernel, the limit would count this user's other processes
+        values["nproc"] = (resource.RLIMIT_NPROC, limits.processes + SPARE_PROCESSES)
     options = []
-    for name, (number, value) in wanted.items():
+    for name, (number, value) in values.items():
         hard = resource.getrlimit(number)[1]
         options.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
     return (find_program("prlimit"), *options, "--")
@@ -288,7 +294,7 @@ def _limit_command(view: SandboxView) -> tuple[str, ...]:
 
 @functools.cache
 def _counts_processes_by_namespace() -> bool:
-    """Return whether RLIMIT_NPROC counts a user's processes in its user namespace only (Linux 5.14), not all over."""
+    """Return whether RLIMIT_NPROC counts a user's processes per user namespace (since Linux 5.14)."""
     major, minor = os.uname().release.split(".")[:2]
     # Distributions write releases such as `5.14.0-70` and `6.1+`.
     return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

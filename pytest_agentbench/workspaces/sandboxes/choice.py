@@ -1,4 +1,4 @@
-"""The sandboxes of one session: which kind a run gets, and the way to it."""
+"""Choose and start the sandboxes of one session."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NO_NEEDS = SandboxNeeds()
 
 
 class Sandboxes:
-    """All sandboxes of one session, and the workspaces they run in. Methods that are not coroutines never wait long.
+    """All sandboxes of one session, and their workspaces. Methods that are not coroutines return quickly.
 
-    Without `starts_engines` no program of a container engine that a file names is started to see whether it works.
+    Without `starts_engines` no container engine that a file names is started to check whether it works.
     """
 
     def __init__(self, workspaces: Workspaces, *, starts_engines: bool = True) -> None:
@@ -43,15 +43,15 @@ class Sandboxes:
 
     @cached_property
     def _watchdog(self) -> Watchdog:
-        """Return the session's watchdog; most sessions start nothing that it would look after."""
+        """Return the session's watchdog, created at first use, because most sessions need none."""
         from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 
         return Watchdog()
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
-        """Return what a run gets by its profile and its case. What works here is found out once.
+        """Return the sandbox for a run by its profile and its case. Availability is checked once.
 
-        Raises UnavailableError, with what to do, where that is not to be had here.
+        Raises UnavailableError with the remedy if the sandbox is unavailable.
         """
         needs = needs or _NO_NEEDS
         kind = _kind(settings, needs)
@@ -60,7 +60,7 @@ class Sandboxes:
             return spec
         return replace(
             spec,
-            # What a case builds or names is its own; the profile's image is for cases that say nothing.
+            # The case's own image or Dockerfile has precedence; the profile's image is for cases without one.
             image=None if needs.dockerfile is not None else needs.image or settings.image,
             dockerfile=needs.dockerfile,
             compose=needs.compose,
@@ -68,9 +68,9 @@ class Sandboxes:
         )
 
     def container(self, image: str, settings: SandboxSettings, cli: str | None = None) -> SandboxSpec:
-        """Return a container of that image with the network and the limits of the settings, whatever type they say.
+        """Return a container of that image with the network and the limits of the settings, regardless of their type.
 
-        `cli` is as in SandboxSpec. Raises UnavailableError, with what to do, where there is no such engine here.
+        `cli` is as in SandboxSpec. Raises UnavailableError with the remedy if the engine is unavailable.
         """
         from pytest_agentbench.workspaces.containers.daemon import docker_problem
 
@@ -81,7 +81,7 @@ class Sandboxes:
         return SandboxSpec("docker", image=image, network=network, limits=_limits(settings), cli=cli)
 
     def may_ask(self, spec: SandboxSpec) -> bool:
-        """Return whether the spec's engine may be asked: any program is started for that but docker's daemon."""
+        """Return whether the spec's engine may be queried: docker's daemon, and others with `starts_engines`."""
         return spec.cli is None or self._starts_engines
 
     def _engine_problem(self, cli: str) -> str | None:
@@ -90,47 +90,50 @@ class Sandboxes:
         return engine_problem(cli) if self._starts_engines else missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Have what is slow to be had on this machine, before anything is paid: the image.
+        """Pull or build the image before any paid request.
 
-        Raises UnavailableError where it cannot be pulled, SandboxError where it cannot be built.
+        Raises UnavailableError if it cannot be pulled, SandboxError if it cannot be built.
         """
         await self._of(spec).prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
-        """Say that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
+        """Announce that `runs` runs will need such a sandbox soon, so that containers are made ahead."""
         self._of(spec).expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec | None, case_id: str) -> Workspace:
-        """Return a fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
+        """Return a new workspace for a run. `spec` is the sandbox that it may start, or None."""
         ready = None if spec is None else self._of(spec).workspace(spec)
         return ready or self.workspaces.create(case_id)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
-        """Return what a sandbox that was started is."""
+        """Return the facts about a started sandbox."""
         return await self._of(spec).describe(spec)
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """Return the sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now.
+        """Return the sandbox for the run of this workspace. Raises SandboxError if it cannot be started.
 
-        One that is `beside` is a further one, and never the container that was made with the workspace.
+        `beside`: an additional sandbox, never the container that was made with the workspace.
         """
         return await self._of(spec).start(spec, workspace, beside=beside)
 
     def release(self, workspace: Workspace) -> None:
-        """Say that the run which has the workspace has ended: what was made for it and never started is removed."""
+        """Report that the run of this workspace has ended. Its unused container is removed."""
         for session in tuple(self._opened.values()):
             session.release(workspace)
 
     async def close(self) -> None:
-        """End what was made and never used, all of it: what a plugin's sandboxes raise leaves no container behind."""
+        """Remove everything that was made and not used. An error of one session does not keep the others from
+        closing.
+        """
         async with AsyncExitStack() as ends:
             for session in self._opened.values():
                 ends.push_async_callback(session.close)
 
     def _of(self, spec: SandboxSpec) -> SandboxSession:
-        """Return what this session has of such sandboxes, opened when first asked for."""
+        """Return this session's state for such sandboxes, opened at first use."""
         key = (spec.kind, spec.cli)
-        with self._opening:  # runs ask from several threads, and what is opened twice is closed once
+        # Runs call this in several threads. Of two sessions for one key, `close` would miss one
+        with self._opening:
             if key not in self._opened:
                 self._opened[key] = self._open(spec)
             return self._opened[key]
@@ -151,7 +154,7 @@ class HostSandboxes(SandboxSession):
         self._watchdog = watchdog
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
-        """Return a sandbox; nothing runs in it yet."""
+        """Return a sandbox without any process yet."""
         if spec.kind == "local":
             from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 
@@ -162,7 +165,7 @@ class HostSandboxes(SandboxSession):
 
 
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
-    """Raise UnavailableError where none of the kinds that would do is to be had."""
+    """Return the kind of the run's sandbox. Raises UnavailableError if no suitable kind is available."""
     kinds: tuple[SandboxKind, ...] = ("docker", "bubblewrap") if settings.type == "auto" else (settings.type,)
     if needs != _NO_NEEDS:
         if "docker" not in kinds:
@@ -184,7 +187,7 @@ def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
 
 
 def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:
-    """Return why the run cannot have such a sandbox, with what to do."""
+    """Return why such a sandbox is unavailable and the remedy, or None."""
     if kind == "local":
         return None
     if kind == "bubblewrap":

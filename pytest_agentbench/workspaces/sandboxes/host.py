@@ -1,4 +1,4 @@
-"""Sandboxes that start programs on this machine; the local one gives limits and a clean end, but no isolation."""
+"""Sandboxes that start programs on this machine. The local one has limits and a clean end, but no isolation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _logger = logging.getLogger(__name__)
 
 
 class HostSandbox(SharedFolder, ABC):
-    """A sandbox of which every command is a program of its own on this machine, looked after by the watchdog."""
+    """A sandbox whose commands are processes of this machine, supervised by the watchdog.
+
+    The event loop owns `_live`. The watchdog's thread reads copies of it and calls `_kill_all`.
+    """
 
     kind: SandboxKind
 
@@ -49,9 +52,9 @@ class HostSandbox(SharedFolder, ABC):
 
     @abstractmethod
     def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
-        """Start `argv` with that descriptor as its stdin and a pipe for its output. Raises SandboxError.
+        """Start `argv` with the descriptor `stdin` and a pipe for its output. Raises SandboxError.
 
-        `stderr` is subprocess.STDOUT, or subprocess.PIPE for a pipe of its own.
+        `stderr` is subprocess.STDOUT, or subprocess.PIPE for a separate pipe.
         """
 
     async def exec(
@@ -63,17 +66,17 @@ class HostSandbox(SharedFolder, ABC):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """Run a command to its end. Daemons that it started are killed too, when it ends or is ended."""
-        given = open_input(stdin, self.workspace.owner)
+        """Run a command to its end. Daemons that it started are killed when it ends."""
+        descriptor = open_input(stdin, self.workspace.owner)
         try:
-            program = self._start_watched(argv, given, environment)
+            program = self._start_watched(argv, descriptor, environment)
         finally:
-            os.close(given)
+            os.close(descriptor)
         try:
             result = await collect_output(program, seconds=seconds, output_limit=output_limit)
         finally:
             self._drop_program(program)
-        # The watchdog looks every 0.1 s at best: a short command may have filled the workspace between two looks.
+        # The watchdog checks every 0.1 s at best, so a short command may have filled the workspace between two checks
         if result.killed is None and await asyncio.to_thread(exceeds_disk, self.workspace.path, self.limits):
             result = replace(result, exit_code=None, killed="disk")
         if result.killed is not None:
@@ -84,10 +87,10 @@ class HostSandbox(SharedFolder, ABC):
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """Start a command that stays, with its streams open."""
+        """Start a program with open streams."""
         reads, writes = os.pipe()
         try:
-            # Without it a program that runs as another user could not open /dev/stdin.
+            # Without ownership a program of another user cannot open /dev/stdin
             give_ownership(reads, self.workspace.owner)
             program = self._start_watched(argv, reads, environment, _STDERR[stderr])
         except BaseException:
@@ -98,7 +101,7 @@ class HostSandbox(SharedFolder, ABC):
         return PipedProcess(program, writes, self._drop_program)
 
     async def stop(self) -> None:
-        """End all that still runs."""
+        """Kill all running programs."""
         self._kill_all(SandboxError("the sandbox was stopped while a command ran in it"))
         for program in tuple(self._live):
             try:
@@ -137,9 +140,9 @@ _END_SECONDS = 8.0
 
 
 class LocalSandbox(HostSandbox):
-    """Runs commands in the workspace with a scrubbed environment, resource limits and a sure end.
+    """Runs commands in the workspace with a clean environment and resource limits, and ends all their descendants.
 
-    It is no isolation: a command has this user's rights to files, network and other processes.
+    There is no isolation: a command has this user's rights to files, network and other processes.
     """
 
     kind: SandboxKind = "local"
@@ -156,7 +159,7 @@ class LocalSandbox(HostSandbox):
 
 
 class LocalProgram(Program):
-    """A launcher with its command; its stdin is what holds it: closed, it ends all that the command started."""
+    """A launcher with its command. When the launcher's stdin is closed, it ends all descendants of the command."""
 
     @property
     def root(self) -> int:
@@ -164,7 +167,7 @@ class LocalProgram(Program):
         return self.process.pid
 
     def kill(self) -> None:
-        """Kill the command with all that it started."""
+        """Kill the command with all its descendants."""
         self.process.send_signal(signal.SIGTERM)
 
     async def _end(self) -> None:
@@ -176,7 +179,7 @@ class LocalProgram(Program):
             self.process.kill()
         finally:
             self.process.wait()
-            if self.process.returncode < 0:  # the launcher was killed, by its command for one: do its work
+            if self.process.returncode < 0:  # the launcher itself was killed, perhaps by its command: do its work here
                 await asyncio.to_thread(kill_session, self.process.pid)
 
 
@@ -190,9 +193,9 @@ def start_program(
     stderr: int = subprocess.STDOUT,
     keep: Sequence[int] = (),
 ) -> LocalProgram:
-    """Run `argv` in a folder, with a descriptor as its stdin and `keep` open too. Raises SandboxError.
+    """Run `argv` in a folder, with the descriptor `stdin`, and with `keep` inherited. Raises SandboxError.
 
-    Of this process's environment it has the PATH only: no key can be in it but those given.
+    Of this process's environment it gets the PATH only, so that it sees no API keys except those in `environment`.
     """
     plan = json.dumps({**asdict(limits), "stdin": stdin})
     try:
@@ -204,7 +207,7 @@ def start_program(
             stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=(stdin, *keep),
-            # A session of its own: what the launcher lost sight of is still found by the session's id.
+            # A new session: its id finds processes that the launcher has lost.
             start_new_session=True,
             bufsize=0,
         )

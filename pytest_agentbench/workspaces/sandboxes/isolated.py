@@ -1,4 +1,4 @@
-"""Programs of the evaluation itself, such as hooks, apart from all else: each runs once for one result, or stays."""
+"""Run programs of the evaluation, such as hooks, in isolation: once for one result, or until stopped."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
 
 MAX_RESULT_BYTES = 2**20
-"""The longest result that is read."""
+"""Maximum bytes of a result."""
 
-_FIRST_DESCRIPTOR = 10  # a shell's redirections know the ones below
+_FIRST_DESCRIPTOR = 10  # shell redirections use lower numbers
 _LAST_RESULT_SECONDS = 5.0
 _FOLDER = "/tmp"  # noqa: S108 - the sandbox's own
-_watchdog, _watchdog_of_those_that_stay = Watchdog(), Watchdog(look_seconds=1.0)
+_watchdog, _slow_watchdog = Watchdog(), Watchdog(look_seconds=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Place where a program runs: in an empty folder of its own.
+    """Isolation of a program in an empty folder.
 
-    `kind` bubblewrap: that folder is the only one that it can write; of this machine it sees the system's folders, the
-    running Python, and `readable`, files and folders at their own places. Where this process is root it runs as a user
-    that nothing else belongs to, and yet may read all of that. local: no isolation, it may whatever this user may.
+    `kind` bubblewrap: the program can write only that folder. Of this machine it sees the system's folders, the running
+    Python, and `readable`, files and folders at their own paths. If this process is root, the program runs as an unused
+    user id, and may still read all visible files. local: no isolation, the program has this user's rights.
     """
 
     kind: Literal["bubblewrap", "local"]
@@ -48,7 +48,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class IsolatedResult:
-    """End of a program, and what it gave as its result; None where that is longer than MAX_RESULT_BYTES."""
+    """The end of a program and its result, None for a result longer than MAX_RESULT_BYTES."""
 
     ended: ExecResult
     result: bytes | None
@@ -57,11 +57,11 @@ class IsolatedResult:
 async def run_isolated(
     argv: Sequence[str], isolation: Isolation, *, seconds: float, stdin: bytes = b"", output_limit: int = 64_000
 ) -> IsolatedResult:
-    """Run a program to its end. It gets one more argument: the number of a descriptor that it writes its result to.
+    """Run a program to its end. It gets one more argument: the number of the descriptor for its result.
 
-    Raises SandboxError where that cannot be had.
+    Raises SandboxError if it cannot be started.
     """
-    workspaces = Workspaces()  # of its own: removed by the next session where this one is killed
+    workspaces = Workspaces()  # separate ones: if this process is killed, the next session removes them
     try:
         return await _run(argv, isolation, workspaces.create("isolated"), seconds, stdin, output_limit)
     finally:
@@ -72,13 +72,13 @@ async def run_isolated(
 async def open_isolated(
     argv: Sequence[str], isolation: Isolation, environment: Mapping[str, str]
 ) -> AsyncIterator[Process]:
-    """Start a program that stays until the block's end, its stderr apart. Raises SandboxError where that cannot be had.
+    """Run a program until the block's end, with separate stderr. Raises SandboxError if it cannot be started.
 
-    What it takes of this machine is looked at once a second only.
+    The watchdog checks it once a second only.
     """
     workspaces = Workspaces()
     try:
-        box = _IsolatedProgram(isolation, workspaces.create("isolated"), watchdog=_watchdog_of_those_that_stay)
+        box = _IsolatedProgram(isolation, workspaces.create("isolated"), watchdog=_slow_watchdog)
         process = await box.open(argv, environment=environment, stderr="apart")
         try:
             yield process
@@ -96,7 +96,7 @@ async def _run(
     try:
         await asyncio.get_running_loop().connect_read_pipe(lambda: result, os.fdopen(reads, "rb", 0))
         ended = await box.exec([*argv, str(writes)], seconds=seconds, stdin=stdin, output_limit=output_limit)
-        with suppress(TimeoutError):  # held by what the local sandbox cannot find
+        with suppress(TimeoutError):  # a process that the local sandbox cannot find may hold the pipe open
             async with asyncio.timeout(_LAST_RESULT_SECONDS):
                 await result.ended.wait()
     finally:
@@ -106,7 +106,7 @@ async def _run(
 
 
 class _IsolatedProgram(HostSandbox):
-    """Sandbox of one program, with the writing end of the pipe for its result, where it has one."""
+    """Sandbox of one program, with the writing end of the pipe for its result, if any."""
 
     def __init__(
         self, isolation: Isolation, workspace: Workspace, result: int | None = None, watchdog: Watchdog = _watchdog
@@ -133,7 +133,7 @@ class _IsolatedProgram(HostSandbox):
             return local.start_program(
                 argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr, keep=keep
             )
-        finally:  # the program has it now: were it open here too, the pipe would never end
+        finally:  # the program has inherited it: if it stayed open here, the pipe would never end
             self.close_result()
 
     def _view(self) -> SandboxView:
@@ -145,14 +145,14 @@ class _IsolatedProgram(HostSandbox):
             _FOLDER,
             self.workspace.owner,
             path=python_path(),
-            reads_all=True,  # what it is shown may be root's alone
+            reads_all=True,  # only root may be allowed to read the shown files
             network=self._isolation.network,
             limits=self.limits,
         )
 
 
 class _ResultPipe(asyncio.Protocol):
-    """Result that comes through a pipe."""
+    """A result that arrives through a pipe."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -160,11 +160,11 @@ class _ResultPipe(asyncio.Protocol):
         self._pipe: asyncio.BaseTransport | None = None
 
     def content(self) -> bytes | None:
-        """Return all of it, None where that is too long."""
+        """Return the whole result, or None if it is too long."""
         return bytes(self._content) if len(self._content) <= MAX_RESULT_BYTES else None
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._pipe is not None:
             self._pipe.close()
 
@@ -172,7 +172,7 @@ class _ResultPipe(asyncio.Protocol):
         self._pipe = transport
 
     def data_received(self, data: bytes) -> None:
-        # One byte more than allowed is kept: it tells `content` that there was too much.
+        # One byte more than allowed is stored, so that `content` can detect the excess.
         room = MAX_RESULT_BYTES + 1 - len(self._content)
         self._content += data[:room]
 
@@ -181,7 +181,7 @@ class _ResultPipe(asyncio.Protocol):
 
 
 def _make_result_pipe() -> tuple[int, int]:
-    """Make a pipe whose writing end has a number that no shell's redirection can take from it."""
+    """Return a pipe whose writing end has a number that shell redirections do not use."""
     reads, writes = os.pipe()
     try:
         return reads, fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)

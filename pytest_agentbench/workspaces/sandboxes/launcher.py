@@ -1,10 +1,10 @@
-"""Runs one command under limits and leaves nothing of it behind. A program of its own: standard library only.
+"""Runs one command under limits and ends all its descendants. A script that uses the standard library only.
 
     python -I -S launcher.py PLAN_JSON ARGV...
 
-The plan holds the limits, and `stdin`, the descriptor that the command shall read. The launcher adopts whatever the
-command leaves behind (a "child subreaper"), so that daemons are found too, and kills all of it when the command ends,
-when it is told to by SIGTERM, or when its own stdin is closed: by the caller at a time limit, or by the caller's death.
+The plan contains the limits, and `stdin`, the descriptor that the command reads. The launcher is a "child subreaper":
+it adopts daemons of the command. It kills all descendants when the command ends, at SIGTERM, or when its own stdin is
+closed. The caller closes that at a time limit, and the kernel closes it if the caller dies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 
 SPARE_PROCESSES = 8
-"""How many more than its limit a command can start, so that the watchdog sees that it has too many, and ends it."""
+"""Processes above its limit that a command can start, so that the watchdog sees the excess and ends the command."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -27,18 +27,19 @@ _KILL_SECONDS = 5.0
 
 
 def main(plan: dict[str, int], argv: list[str]) -> int:
-    """Run `argv` and return its exit code, 128 + n for signal n, 127 where it cannot be started."""
+    """Run `argv` and return its exit code, 128 + n for signal n, 127 if it cannot be started."""
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake, wakened = os.pipe()
     os.set_blocking(wakened, False)
     signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+    # A handler, because an ignored SIGCHLD would not write to the wakeup descriptor
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    told = False
+    terminated = False
 
     def end(*_: object) -> None:
-        nonlocal told
-        told = True
+        nonlocal terminated
+        terminated = True
 
     signal.signal(signal.SIGTERM, end)
     command = os.fork()
@@ -46,7 +47,7 @@ def main(plan: dict[str, int], argv: list[str]) -> int:
         _become(argv, plan)
     os.close(plan["stdin"])
     status = None
-    while status is None and not told and 0 not in select.select([0, wake], [], [])[0]:
+    while status is None and not terminated and 0 not in select.select([0, wake], [], [])[0]:
         os.read(wake, 4096)
         status = _reap(command)
     _kill_descendants(command)
@@ -55,13 +56,13 @@ def main(plan: dict[str, int], argv: list[str]) -> int:
 
 
 def kill_session(session: int) -> None:
-    """Kill what is left of a session whose launcher is gone, and see it gone."""
+    """Kill the processes of a session whose launcher is gone, and wait until they have ended."""
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:
-        left = [pid for pid, _, found in _processes() if found == session]
-        if not left:
+        pids = [pid for pid, _, of_session in _processes() if of_session == session]
+        if not pids:
             return
-        for pid in left:
+        for pid in pids:
             _kill(pid)
         time.sleep(0.001)
 
@@ -85,36 +86,37 @@ def _become(argv: list[str], plan: dict[str, int]) -> None:
 
 
 def _restrict(limits: dict[str, int]) -> None:
-    # RLIMIT_AS would stop programs that only reserve address space (node, java, go); RLIMIT_DATA counts what they use
+    # RLIMIT_AS would stop programs that only reserve address space (node, java, go). RLIMIT_DATA counts used
+    # memory.
     memory = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-    wanted = {
+    values = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: limits["cpu_seconds"],
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         memory: limits["memory_bytes"],
     }
     if sys.platform == "linux":
-        wanted[resource.RLIMIT_NPROC] = _own_threads() + limits["processes"] + SPARE_PROCESSES
-    for limit, value in wanted.items():
+        values[resource.RLIMIT_NPROC] = _own_threads() + limits["processes"] + SPARE_PROCESSES
+    for limit, value in values.items():
         hard = resource.getrlimit(limit)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
 
 
 def _own_threads() -> int:
-    """Return how many threads this user has: the kernel counts them all towards the limit of processes."""
+    """Return the number of this user's threads. The kernel counts all of them towards the limit of processes."""
     threads, user = 0, os.getuid()
     for pid, _, _ in _processes():
         try:
             if os.stat(f"/proc/{pid}").st_uid == user:
                 threads += len(os.listdir(f"/proc/{pid}/task"))
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has ended
             continue
     return threads
 
 
 def _reap(command: int) -> int | None:
-    """Collect all that ended, and return the status of `command` if it is among them."""
+    """Collect all ended children. Return the status of `command` if it is one of them."""
     status = None
     while True:
         try:
@@ -128,14 +130,14 @@ def _reap(command: int) -> int | None:
 
 
 def _kill_descendants(command: int) -> None:
-    """Kill until no child is left: whoever loses a parent becomes a child of this process.
+    """Kill all descendants. A process that loses its parent becomes a child of this process.
 
-    All are stopped first, for as long as more are found: what forks faster than it is killed would never be gone.
+    All are stopped first, until no new ones appear: a process could otherwise fork faster than it is killed.
     """
     deadline = time.monotonic() + _KILL_SECONDS
     try:
         os.killpg(command, signal.SIGKILL)
-    except OSError:  # none left in it
+    except OSError:  # the group is empty
         _reap(command)
     stopped: set[int] = set()
     while time.monotonic() < deadline:
@@ -144,13 +146,13 @@ def _kill_descendants(command: int) -> None:
                 continue
         except ChildProcessError:
             return
-        found = set(_descendants())
-        for pid in found - stopped:
+        alive = set(_descendants())
+        for pid in alive - stopped:
             _kill(pid, signal.SIGSTOP)
-        if found <= stopped:
-            for pid in found:
+        if alive <= stopped:
+            for pid in alive:
                 _kill(pid)
-        stopped = found
+        stopped = alive
         time.sleep(0.001)
 
 
@@ -158,16 +160,16 @@ def _descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent, _ in _processes():
         children.setdefault(parent, []).append(pid)
-    found, frontier = [], [os.getpid()]
+    descendants, frontier = [], [os.getpid()]
     while frontier:
         below = children.get(frontier.pop(), [])
-        found += below
+        descendants += below
         frontier += below
-    return found
+    return descendants
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Yield pid, parent and session of every process; nothing where there is no /proc."""
+    """Yield pid, parent and session of every process; nothing on a machine without /proc."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -177,7 +179,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended
                 continue
             yield int(name), int(fields[1]), int(fields[3])
 
@@ -185,7 +187,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 def _kill(pid: int, number: int = signal.SIGKILL) -> None:
     try:
         os.kill(pid, number)
-    except OSError:  # it ended meanwhile, or became another user's
+    except OSError:  # it has ended, or has another user now
         return
 
 

@@ -1,4 +1,4 @@
-"""A program that a sandbox started on this machine: its output, its input, its end and that of all it began."""
+"""Programs that a sandbox started on this machine: output, input, and the end of all descendants."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _LAST_BYTES = 16_384
 
 
 class OutputTail:
-    """End of what a program writes to stderr: 16 KiB at most."""
+    """The last 16 KiB of a program's stderr."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Add what came next."""
+        """Append data."""
         self._kept += data
         del self._kept[:-_LAST_BYTES]
 
     def text(self) -> str:
-        """Return all that is kept."""
+        """Return the stored text."""
         return self._kept.decode("utf-8", "replace")
 
 
 class Capture(asyncio.Protocol):
-    """Beginning and end of a stream, `limit` bytes together; what lies between is only counted.
+    """Beginning and end of a stream, `limit` bytes together. The bytes between are only counted.
 
-    `closed` is set at the stream's end, `enough` there or when its writer counts as endless.
+    `closed` is set at the stream's end, `enough` at the end or when the stream counts as endless.
     """
 
     def __init__(self, limit: int) -> None:
@@ -53,15 +53,15 @@ class Capture(asyncio.Protocol):
 
     @property
     def endless(self) -> bool:
-        """Return whether so much came that there was no use in waiting for the end."""
+        """Return whether there was so much output that waiting for the end is pointless."""
         return self.left_out > _ENDLESS_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the pipe, to be closed in the end."""
+        """Store the pipe, which `_await_end` closes."""
         self.pipe = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what is first, and what is last so far."""
+        """Store the first and the last bytes."""
         room = self._half - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -78,7 +78,7 @@ class Capture(asyncio.Protocol):
         self.closed.set()
 
     def text(self) -> str:
-        """Return what was kept, with a note where something is missing."""
+        """Return the stored bytes as text, with a note in place of missing ones."""
         if not self.left_out:
             return (self._head + self._tail).decode("utf-8", "replace")
         end = " and then it was stopped" if self.endless else ""
@@ -92,11 +92,10 @@ _LAST_OUTPUT_SECONDS = 5.0
 
 
 class Program(ABC):
-    """Program that runs one command of a sandbox. `process` is what this process started; its stdout is a pipe.
+    """A program that runs one command of a sandbox. `process` is the started process; its stdout is a pipe.
 
-    Its stderr goes there too, or is a pipe of its own.
-
-    `broken` is set by whoever kills it, and says why; a command that just takes too long needs none.
+    Its stderr goes into the same pipe, or into a separate one. Callers of `kill` set `broken` to the reason, except
+    after a time limit. `kill` may be called in any thread; everything else belongs to the event loop.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -108,39 +107,40 @@ class Program(ABC):
     @property
     @abstractmethod
     def root(self) -> int | None:
-        """Return the pid below which all that the command starts is found, once it is known."""
+        """Return the pid of the ancestor of all the command's processes, or None while it is unknown."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Begin to end it, from any thread; may come late or twice."""
+        """Start to kill it, in any thread. May be called late or twice."""
 
     async def end(self) -> None:
-        """Kill what is left of it and of all that it started, and see it gone. May be called twice.
+        """Kill the program and all its descendants, and wait until they have ended. May be called twice.
 
-        Raises SandboxError where it cannot be killed.
+        Raises SandboxError if they cannot be killed.
         """
         async with self._ending:
-            # Whoever waits for the command and whoever stops the sandbox may both come here.
+            # `collect_output` and `stop` of the sandbox may call this at the same time.
             if not self._ended:
                 self._ended = True
                 await self._end()
 
     def exit_code(self) -> int:
-        """Return the command's exit code, once it has ended: 128 + n for signal n.
+        """Return the exit code of the ended command: 128 + n for signal n.
 
-        Raises SandboxError where it was never started.
+        Raises SandboxError if it was never started.
         """
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
     @abstractmethod
     async def _end(self) -> None:
-        """Do so; called once, by `end`."""
+        """Kill it and all descendants. Called once, by `end`."""
 
 
 async def collect_output(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
-    """Return the output of a command and how it ended, after at most `seconds`; nothing of it is left then, also if
-    cancelled.
+    """Return the output and the end of a command, after at most `seconds`.
+
+    On return or cancellation all its processes have ended.
     """
     began = time.perf_counter()
     capture = Capture(output_limit)
@@ -155,12 +155,12 @@ async def collect_output(program: Program, *, seconds: float, output_limit: int)
         await _await_end(program, capture)
     if isinstance(program.broken, SandboxError):
         raise program.broken
-    # A limit that was broken says more than the time-out or the flood of output that came of it.
+    # A broken limit has precedence: it may be the cause of the time-out or the flood of output.
     killed = program.broken or ("output" if capture.endless else killed)
     try:
         exit_code = None if killed else program.exit_code()
     except SandboxError as error:
-        raise SandboxError(f"{error}: {capture.text().strip() or 'it says no more'}") from error
+        raise SandboxError(f"{error}: {capture.text().strip() or 'it wrote no output'}") from error
     return ExecResult(
         exit_code=exit_code,
         output=capture.text(),
@@ -174,7 +174,7 @@ async def _await_end(program: Program, capture: Capture) -> None:
     try:
         await program.end()
         if capture.pipe is not None:
-            with suppress(TimeoutError):  # held by what nobody can find: the local sandbox isolates nothing
+            with suppress(TimeoutError):  # without isolation a process that nobody can find may hold the pipe open
                 async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await capture.closed.wait()
     finally:
@@ -186,10 +186,10 @@ async def _await_end(program: Program, capture: Capture) -> None:
 
 
 class PipedProcess:
-    """A program that stays, as the protocol `Process` says. What it writes waits in the pipe until it is read."""
+    """A running program, an implementation of `Process`. Its output stays in the pipe until it is read."""
 
     def __init__(self, program: Program, stdin: int, ended: Callable[[Program], None]) -> None:
-        """Take over `stdin`, the writing end of the pipe that the program reads; `ended` is told of its end."""
+        """Take over `stdin`, the writing end of the program's input. `ended` is called when the program has ended."""
         assert program.process.stdout is not None
         self._program = program
         self._stdin = stdin
@@ -203,13 +203,13 @@ class PipedProcess:
 
     async def write(self, data: bytes) -> None:
         """Write to its input."""
-        left = memoryview(data)
-        while left:
+        rest = memoryview(data)
+        while rest:
             if self._input_ended:
                 raise BrokenPipeError("the program was stopped")
             try:
-                # A pipe takes what it has room for: the rest waits until the program has read.
-                left = left[os.write(self._stdin, left) :]
+                # A pipe accepts only as much as it has room for. The rest waits until the program has read.
+                rest = rest[os.write(self._stdin, rest) :]
             except BlockingIOError:
                 self._writable.clear()
                 asyncio.get_running_loop().add_writer(self._stdin, self._wake_writer)
@@ -223,7 +223,7 @@ class PipedProcess:
             os.close(self._stdin)
 
     async def read(self) -> bytes:
-        """Return the output since the last call, at least one byte; nothing at its end."""
+        """Wait for output and return it: at least one byte, or b"" at the end."""
         while not self._stopped:
             try:
                 return os.read(self._stdout, _CHUNK)
@@ -234,11 +234,11 @@ class PipedProcess:
         return b""
 
     def errors(self) -> str:
-        """Return the end of its stderr so far, where that is kept apart."""
+        """Return the end of its stderr if that is separate."""
         return "" if self._errors is None else self._errors.text()
 
     async def stop(self) -> None:
-        """End it with all that it started."""
+        """Kill it with all its descendants."""
         if self._stopped:
             return
         self._stopped = True
@@ -263,7 +263,7 @@ class PipedProcess:
 
 
 class _StderrTail:
-    """A pipe for a program's stderr, emptied as it fills: the program never waits for a reader."""
+    """A pipe for a program's stderr. It is read at once, so that the program never waits for a reader."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._words = pipe, OutputTail()
@@ -272,20 +272,20 @@ class _StderrTail:
 
     def text(self) -> str:
         """Return the end of all that was written so far."""
-        # Bounded: a program that writes faster than this reads would hold it for ever.
+        # Bounded, because a program may write faster than this loop reads
         for _ in range(_LAST_CHUNKS):
             if self._pipe.closed or not self._hear():
                 break
         return self._words.text()
 
     def close(self) -> None:
-        """Take what is still in the pipe; nothing more is read."""
+        """Read the rest of the pipe and close it."""
         self.text()
         asyncio.get_running_loop().remove_reader(self._pipe.fileno())
         self._pipe.close()
 
     def _hear(self) -> bool:
-        """Read once, and return whether there was something."""
+        """Read once, and return whether there was data."""
         try:
             data = os.read(self._pipe.fileno(), _CHUNK)
         except BlockingIOError:
@@ -297,7 +297,7 @@ class _StderrTail:
 
 
 def open_input(content: bytes, owner: int | None) -> int:
-    """Return a descriptor to read the content from, of a file that is `owner`'s own: it can open /dev/stdin too."""
+    """Return a descriptor of a file with the content. The file belongs to `owner`, who can open it as /dev/stdin."""
     if not content:
         return os.open(os.devnull, os.O_RDONLY)
     with tempfile.TemporaryFile(buffering=0) as file:

@@ -1,4 +1,4 @@
-"""The watchdog: measures from outside what a sandbox takes of this machine, and ends one that takes too much."""
+"""The watchdog: measures a sandbox's use of this machine from outside, and ends a sandbox that exceeds a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
 
 _ENTRY_BYTES = 1024
 _LOOKS = 5
-"""How often a folder is looked for that has another name whenever it is to be opened."""
+"""Maximum walks for a folder that is renamed before it can be opened."""
 
 _BLOCK = 512
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -32,9 +32,9 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """Bytes of files that have no name any more, but are held open: on the workspace's file system, and in memory.
+    """Bytes of deleted files that processes hold open: on the workspace's file system, and in memory.
 
-    `hidden`: a process of this user's does not let itself be looked into, so nobody knows what it holds.
+    `hidden`: a process of this user does not allow inspection, so its files are unknown.
     """
 
     disk: int
@@ -43,7 +43,7 @@ class OpenFiles:
 
 
 class Processes:
-    """Processes of this machine as they were a moment ago; none where there is no /proc."""
+    """A snapshot of this machine's processes, empty on a machine without /proc."""
 
     def __init__(self) -> None:
         self._tasks = {task.pid: task for task in _read_tasks()}
@@ -53,52 +53,53 @@ class Processes:
 
     def below(self, roots: Iterable[int]) -> list[int]:
         """Return the pids of these processes and of all that descend from them."""
-        found: dict[int, None] = {}
+        pids: dict[int, None] = {}
         frontier = [pid for pid in roots if pid in self._tasks]
         while frontier:
             pid = frontier.pop()
-            if pid not in found:
-                found[pid] = None
+            if pid not in pids:
+                pids[pid] = None
                 frontier += self._children.get(pid, [])
-        return list(found)
+        return list(pids)
 
     def threads(self, pids: Iterable[int]) -> int:
-        """Return how many threads they have together; a process with one thread counts one."""
+        """Return the number of threads of the processes together."""
         return sum(self._tasks[pid].threads for pid in pids)
 
     def resident(self, pids: Iterable[int]) -> int:
-        """Return the bytes of memory that they have in use.
+        """Return the bytes of memory in use.
 
-        What they share counts for each: at least as much as they take.
+        Shared memory counts for each process, so the sum is an upper bound.
         """
         return sum(self._tasks[pid].resident_bytes for pid in pids)
 
 
 def memory_bytes(pids: Iterable[int], nameless: int = 0) -> int:
-    """Return memory and swap of these processes: what several share is counted once, files' pages are not.
+    """Return memory and swap of these processes. Shared memory counts once, and pages of files do not count.
 
-    `nameless` are bytes of files in memory that they hold open, and may have mapped too.
+    `nameless` is the size of deleted files in memory that they hold open, and may have mapped too.
     """
     own, shared = 0, 0
     for pid in pids:
-        found = _read_memory_rollup(pid)
-        own += found.get(b"Pss_Anon", 0) + found.get(b"SwapPss", 0)
-        shared += found.get(b"Pss_Shmem", 0)
-    # A nameless file in memory that is mapped as well is in both sums: the larger one counts it once.
+        sums = _read_memory_rollup(pid)
+        own += sums.get(b"Pss_Anon", 0) + sums.get(b"SwapPss", 0)
+        shared += sums.get(b"Pss_Shmem", 0)
+    # A deleted file in memory that is mapped as well is in both sums, so the larger sum counts it once
     return own + max(shared, nameless)
 
 
 def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
-    """Return the bytes of files without a name that the processes hold open, or mapped; `device` is the workspace's."""
+    """Return the bytes of deleted files that the processes hold open or mapped. `device` is the workspace's."""
     sizes: dict[tuple[int, int], int] = {}
     hidden = False
     for pid in pids:
         try:
-            # Sizes by stat win over those of mappings, which may cover a part of the file, or one part twice.
+            # Sizes by stat have precedence over those of mappings, which may cover a part of a file, or one
+            # part twice.
             sizes = _mapped_files(pid) | sizes
-            for found in _open_files(pid):
-                if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
-                    sizes[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+            for status in _open_files(pid):
+                if status.st_nlink == 0 and stat.S_ISREG(status.st_mode):
+                    sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
         except PermissionError:
             hidden = hidden or _is_hidden(pid)
     disk = sum(size for (where, _), size in sizes.items() if where == device)
@@ -108,13 +109,13 @@ def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
 def folder_bytes(path: str, enough: int) -> int:
     """Return the bytes that a folder's files take on disk, and 1 KiB for each entry. Counting ends above `enough`.
 
-    A file with several names counts once. Folders that cannot be looked into, are nested deeper than the system can
-    reach, or have another name each time they are opened count as more than enough: anything may be in them.
+    A file with several names counts once. A folder that cannot be read, is nested too deeply for the system, or is
+    renamed each time before it is opened counts as more than enough, because its content is unknown.
     """
     always: set[int] | None = None
     for _ in range(_LOOKS):
         total, missed = _count_once(path, enough)
-        # A folder that is renamed during the walk is missed once; one that is missed at every look is moved to hide it.
+        # A folder that is renamed during one walk is missed once. If every walk misses it, a program is hiding it
         always = missed if always is None else always & missed
         if total > enough or not always:
             return total
@@ -122,7 +123,7 @@ def folder_bytes(path: str, enough: int) -> int:
 
 
 def _count_once(path: str, enough: int) -> tuple[int, set[int]]:
-    """Return what one walk through it finds, and the inodes of folders that had another name when they were opened."""
+    """Walk the folder once. Return the bytes, and the inodes of folders that were renamed before they were opened."""
     total, linked, folders, missed = 0, set[tuple[int, int]](), [(path, 0)], set[int]()
     while folders and total <= enough:
         folder, inode = folders.pop()
@@ -133,14 +134,14 @@ def _count_once(path: str, enough: int) -> tuple[int, set[int]]:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, entry.inode()))
                         continue
-                    found = entry.stat(follow_symlinks=False)
-                    if found.st_nlink == 1 or (found.st_dev, found.st_ino) not in linked:
-                        total += found.st_blocks * _BLOCK
-                    if found.st_nlink > 1:
-                        linked.add((found.st_dev, found.st_ino))
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_nlink == 1 or (status.st_dev, status.st_ino) not in linked:
+                        total += status.st_blocks * _BLOCK
+                    if status.st_nlink > 1:
+                        linked.add((status.st_dev, status.st_ino))
                     if total > enough:
                         break
-        except (FileNotFoundError, NotADirectoryError):  # changed meanwhile: removed as a rule
+        except (FileNotFoundError, NotADirectoryError):  # renamed, or usually removed
             missed.add(inode)
         except OSError:
             return enough + 1, missed
@@ -156,9 +157,9 @@ def _read_tasks() -> Iterator[_Task]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                    # The command's name may hold blanks and parentheses: only the last one ends it.
+                    # The command's name may contain blanks and parentheses, so only the last one ends it
                     fields = file.read().rpartition(b")")[2].split()
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended
                 continue
             yield _Task(int(name), int(fields[1]), int(fields[17]), int(fields[21]) * _PAGE)
 
@@ -168,9 +169,9 @@ def _read_memory_rollup(pid: int) -> dict[bytes, int]:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             lines = file.readlines()[1:]
-    except PermissionError:  # nobody may look into it: the least that is known is too much
+    except PermissionError:  # not inspectable: count its whole resident memory
         return {b"Pss_Anon": _resident_bytes(pid)} if _is_hidden(pid) else {}
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended
         return {}
     return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(b":") for line in lines)}
 
@@ -180,7 +181,7 @@ def _open_files(pid: int) -> Iterator[os.stat_result]:
         numbers = os.listdir(f"/proc/{pid}/fd")
     except PermissionError:
         raise
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended
         return
     for number in numbers:
         try:
@@ -190,8 +191,9 @@ def _open_files(pid: int) -> Iterator[os.stat_result]:
 
 
 def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
-    """Return the bytes of nameless files that a process has mapped, by device and inode: their descriptors may be
-    closed.
+    """Return the bytes of deleted files that a process has mapped, by device and inode.
+
+    Their descriptors may be closed.
     """
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
@@ -200,17 +202,18 @@ def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
         return {}
     sizes: dict[tuple[int, int], int] = {}
     for addresses, _, _, device, inode, _ in lines:
-        first, last = (int(each, 16) for each in addresses.split(b"-"))
-        major, minor = (int(each, 16) for each in device.split(b":"))
+        first, last = (int(number, 16) for number in addresses.split(b"-"))
+        major, minor = (int(number, 16) for number in device.split(b":"))
         which = os.makedev(major, minor), int(inode)
         sizes[which] = sizes.get(which, 0) + last - first
     return sizes
 
 
 def _is_hidden(pid: int) -> bool:
-    """Return whether a process that lets nobody look into it lives, and is this user's: others' never do.
+    """Return whether an uninspectable process is alive and belongs to this user.
 
-    Nothing that is root's runs in a sandbox, but for a moment of a container's start.
+    A process of another user is never inspectable, so it does not count.
+    Processes of root do not run in a sandbox, except for a moment while a container starts.
     """
     if os.getuid() == 0:
         return False
@@ -237,7 +240,7 @@ _LOOK_SECONDS = 0.1
 _SHARE_OF_TIME = 10
 _IDLE_SECONDS = 5.0
 _HIDDEN_LOOKS = 3
-"""As many in a row are no accident: what starts a command in a container is not to be looked into for a moment."""
+"""Consecutive checks with a hidden process that are no accident: a starting container is hidden for a moment."""
 
 _RESERVE_BYTES = 64 * 2**20
 _RESERVE_SHARE = 20
@@ -245,11 +248,10 @@ _RESERVE_SHARE = 20
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """A sandbox that is looked after. `roots` gives the pids whose descendants, and they, are what runs in it.
+    """A supervised sandbox. `roots` returns the pids of its first processes. They and their descendants run in it.
 
-    `kill` ends all of that, at once, and is told why: a limit that is broken, or that this machine is short of space.
-    It is called from the watchdog's thread, and may be called again. `hidden_looks` counts looks in a row at which a
-    process did not let itself be looked into.
+    `kill` ends all of them at once. Its argument is the reason: a broken limit, or this machine's lack of space. The
+    watchdog's thread calls it, perhaps more than once. `hidden_looks` counts consecutive checks with a hidden process.
     """
 
     folder: Path
@@ -260,10 +262,10 @@ class Watch:
 
 
 class Watchdog:
-    """Looks after the sandboxes of one session, from one thread, which lives while there is anything to look after.
+    """Supervises the sandboxes of one session in one thread, which runs while there is a sandbox.
 
-    Looks at a sandbox after 0.2 s and then every `look_seconds`, less often where looking takes long: a tenth of the
-    time at most.
+    A sandbox is checked after 0.2 s and then every `look_seconds`, or less often, so that checks take at most a tenth
+    of the time. `_changed` guards `_due` and `_thread`. Checks and kills run outside of the lock.
     """
 
     def __init__(self, look_seconds: float = _LOOK_SECONDS) -> None:
@@ -273,7 +275,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def begin(self, watch: Watch) -> None:
-        """Begin to look after a sandbox."""
+        """Start to supervise a sandbox."""
         with self._changed:
             self._due[watch] = time.monotonic() + _FIRST_LOOK_SECONDS
             if self._thread is None:
@@ -282,7 +284,7 @@ class Watchdog:
             self._changed.notify()
 
     def end(self, watch: Watch) -> None:
-        """Stop looking after it; do nothing where it never began."""
+        """Stop supervising a sandbox. Does nothing for an unknown one."""
         with self._changed:
             self._due.pop(watch, None)
 
@@ -297,10 +299,10 @@ class Watchdog:
             self._again(watches, ended + max(self._look_seconds, _SHARE_OF_TIME * (ended - began)))
 
     def _wait(self) -> list[Watch] | None:
-        """Wait for the next sandboxes to look at, and return them; None where nothing was looked after for long."""
+        """Wait for the next sandboxes to check, and return them; None after a long time without any."""
         with self._changed:
             while True:
-                # `_due` is asked a second time: `begin` may have come between the time-out and the lock.
+                # `_due` is read a second time, because `begin` may have run between the time-out and the lock
                 if not self._due and not self._changed.wait(_IDLE_SECONDS) and not self._due:
                     self._thread = None
                     return None
@@ -312,31 +314,32 @@ class Watchdog:
 
     def _again(self, watches: list[Watch], due: float) -> None:
         with self._changed:
-            # What `end` has taken out while it was looked at stays out.
+            # A sandbox that `end` removed during the check stays removed.
             self._due.update({watch: due for watch in watches if watch in self._due})
 
 
 def exceeds_disk(folder: Path, limits: ResourceLimits) -> bool:
-    """Return whether the files that lie in a workspace take more than it may hold."""
+    """Return whether a workspace's files exceed its limit."""
     return folder_bytes(str(folder), limits.workspace_bytes) > limits.workspace_bytes
 
 
 def _find_broken_limit(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
-    """Return which limit a sandbox has broken. A failure to look is a reason to end it: nothing else would."""
+    """Return the limit that a sandbox has broken, or None. A failed check is a reason to end it, too."""
     try:
         return _check_limits(watch, processes)
-    except Exception as error:  # noqa: BLE001  whatever it is, the sandbox cannot be looked after
-        return SandboxError(f"a sandbox could not be looked after, so it was ended: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  with any error the sandbox is unsupervised
+        return SandboxError(f"a sandbox could not be checked, so it was ended: {type(error).__name__}: {error}")
 
 
 def _check_limits(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
     limits, roots = watch.limits, watch.roots()
     pids = processes.below(roots)
-    # Each root is the sandbox's own process, one for each command, and none of the agent's.
+    # Each root is the sandbox's own process, one for each command, so roots do not count as the agent's.
     if processes.threads(pids) - len(roots) > limits.processes:
         return "processes"
     nameless = nameless_files(pids, os.stat(watch.folder).st_dev)
-    # smaps_rollup makes the kernel walk all page tables: it is read only where the cheap upper bound is near the limit.
+    # smaps_rollup makes the kernel walk all page tables. It is read only if the cheap upper bound is near the
+    # limit.
     roughly = processes.resident(pids) + nameless.memory
     if 2 * roughly > limits.memory_bytes and memory_bytes(pids, nameless.memory) > limits.memory_bytes:
         return "memory"
@@ -348,9 +351,9 @@ def _check_limits(watch: Watch, processes: Processes) -> Broken | SandboxError |
 
 
 def _short_of_space(folder: Path) -> SandboxError | None:
-    found = os.statvfs(folder)
-    reserve = min(_RESERVE_BYTES, found.f_blocks * found.f_frsize // _RESERVE_SHARE)
-    free = found.f_bavail * found.f_frsize
+    status = os.statvfs(folder)
+    reserve = min(_RESERVE_BYTES, status.f_blocks * status.f_frsize // _RESERVE_SHARE)
+    free = status.f_bavail * status.f_frsize
     if free >= reserve:
         return None
     return SandboxError(
