@@ -1,7 +1,7 @@
-"""Limits that the daemon does not hold by itself: of the containers of a build, and of what services write.
+"""Limits that the daemon does not enforce: processes and bytes of builds, and bytes that services write.
 
-It takes no limit of processes for a build, and most storage drivers take none of bytes. So containers are looked at
-from here, by a thread for each build and for the services of each run, and killed where they took too much.
+The daemon takes no limit of processes for a build, and most storage drivers take none of bytes. A thread for each
+build, and one for the services of each run, checks containers from here and kills those that exceed a limit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ SERVICE = "pytest-agentbench.service"
 
 _LOOK_SECONDS = 0.05
 _SHARE_OF_TIME = 3
-_NOWHERE = "0.0.0.0"  # noqa: S104 - nothing listens there: it is what a name leads to
+_NOWHERE = "0.0.0.0"  # noqa: S104 - nothing listens there: it is the address of a name
 _ALIVE = ["created", "running"]
 _logger = logging.getLogger(__name__)
 
 
 def pids_file(pid: int, container_id: str) -> Path | None:
-    """Return what lists the pids of a container, one of which is given; None where this process cannot see them."""
+    """Return the file that lists the pids of a container, or None if this process cannot see it. `pid` is one of
+    them.
+    """
     try:
         groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii")
     except OSError:
@@ -46,7 +48,7 @@ def pids_file(pid: int, container_id: str) -> Path | None:
 
 
 class Bounds(ABC):
-    """Look after containers from `begin` to `end`. `broken` says which limit was broken first."""
+    """Supervision of containers from `begin` to `end`, by a thread. `broken` is the first broken limit, as text."""
 
     def __init__(self, daemon: Daemon, limits: ResourceLimits) -> None:
         self._daemon, self._limits = daemon, limits
@@ -55,11 +57,11 @@ class Bounds(ABC):
         self.broken: str | None = None
 
     def begin(self) -> None:
-        """Look from now on."""
+        """Start checking."""
         self._thread.start()
 
     def end(self) -> None:
-        """Look no longer. May be called twice."""
+        """Stop checking. May be called twice."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -70,17 +72,17 @@ class Bounds(ABC):
             began = time.monotonic()
             try:
                 self._look()
-            except Exception as error:  # noqa: BLE001 - a container may end while it is asked for
-                _logger.debug("docker: containers could not be looked after: %s", error)
-            # The busier the daemon, the longer a look: no more than a quarter of the time goes into looks.
+            except Exception as error:  # noqa: BLE001 - a container may end during the check
+                _logger.debug("docker: containers could not be checked: %s", error)
+            # A check takes longer on a busy daemon. Checks take at most a quarter of the time
             pause = max(_LOOK_SECONDS, _SHARE_OF_TIME * (time.monotonic() - began))
 
     @abstractmethod
     def _look(self) -> None:
-        """Kill what took too much. What it raises is tried again at the next look."""
+        """Kill containers that exceed a limit. After an exception the next check tries again."""
 
     def _listed(self, **filters: Any) -> list[dict[str, Any]]:
-        """Return containers that live, with the bytes that each has written to its own file system."""
+        """Return running containers, with the bytes that each has written to its own file system."""
         return list(self._daemon.client.api.containers(all=True, size=True, filters={"status": _ALIVE, **filters}))
 
     def _break(self, why: str, *containers: str) -> None:
@@ -94,10 +96,10 @@ class Bounds(ABC):
 
 
 class BuildBounds(Bounds):
-    """Bound one build: what its layers hold together with what its command is writing, and each command's processes.
+    """Bounds of one build: the bytes of its layers and of the running command, and each command's processes.
 
-    `extra_hosts` is to be given to the build: by that name, which nobody else has, the container of a RUN is found
-    before it starts, as a rule, and gets the limit of processes that the builder does not take.
+    The build has to get `extra_hosts`. By that unique name the container of a RUN is found, usually before it starts.
+    It then gets the limit of processes that the builder does not take.
     """
 
     def __init__(self, daemon: Daemon, limits: ResourceLimits) -> None:
@@ -109,25 +111,25 @@ class BuildBounds(Bounds):
 
     @property
     def extra_hosts(self) -> dict[str, str]:
-        """Return a name that only the containers of this build know."""
+        """Return a unique host name, which identifies the containers of this build."""
         return {self._mark: _NOWHERE}
 
     def begin(self) -> None:
-        """Look from now on. Returns once nothing that is made escapes it."""
-        made = {"type": "container", "event": "create"}
-        self._made = self._daemon.client.api.events(filters=made, decode=True)
+        """Start following events and checking. Every container that is created after the return is seen."""
+        filters = {"type": "container", "event": "create"}
+        self._made = self._daemon.client.api.events(filters=filters, decode=True)
         threading.Thread(target=self._follow_events, name="agentbench-bounds", daemon=True).start()
         super().begin()
 
     def end(self) -> None:
-        """Look no longer, at what is made neither."""
+        """Stop checking, and stop following events."""
         self._made.close()
         super().end()
 
     def count(self, layer: str) -> bool:
-        """Count a layer that was made, by what it has more than the one below. Return whether there is room."""
+        """Count the bytes that a new layer adds. Return whether the limit still holds."""
         images = self._daemon.client.images
-        with suppress(Exception):  # a command's own words
+        with suppress(Exception):  # the line may be a command's output instead of a layer
             about = images.get(layer).attrs
             below = images.get(about["Parent"]).attrs["Size"] if about.get("Parent") else about["Size"]
             self._layers[about["Id"]] = about["Size"] - below
@@ -136,39 +138,39 @@ class BuildBounds(Bounds):
         return self.broken is None
 
     def _follow_events(self) -> None:
-        with suppress(Exception):  # the end of the stream is that of a connection which was cut
+        with suppress(Exception):  # `end` cuts the connection, which ends the stream with an exception
             for event in self._made:
-                with suppress(Exception):  # another's, which may be gone already
+                with suppress(Exception):  # the container of another build, which may be gone already
                     self._limit_processes(event["id"])
 
     def _limit_processes(self, container: str) -> None:
-        """Give a container of this build the limit of processes, which the SDK's `update_container` does not know."""
+        """Limit the processes of a container of this build. The SDK's `update_container` lacks that field."""
         api, most = self._daemon.client.api, self._limits.processes
         hosts = api.inspect_container(container)["HostConfig"].get("ExtraHosts") or ()
         if not any(host.startswith(f"{self._mark}:") for host in hosts):
             return
         url = f"{api.base_url}/v{api.api_version}/containers/{container}/update"
         api.post(url, json={"PidsLimit": most}).raise_for_status()
-        self._written[container] = 0  # from now on its bytes are looked at
-        if len(api.top(container)["Processes"]) > most:  # it was faster, where it runs already
+        self._written[container] = 0  # from now on its bytes are checked
+        if len(api.top(container)["Processes"]) > most:  # it may have started before the limit was set
             self._break(f"a command started more than {most} processes (processes)", container)
 
     def _look(self) -> None:
         for container in tuple(self._written):
             alive = self._listed(id=container)
-            if not alive:  # what it wrote is a layer now, and counted as one
+            if not alive:  # its bytes are a layer now, which `count` adds
                 del self._written[container]
-            for found in alive:
-                self._written[container] = found.get("SizeRw") or 0
+            for info in alive:
+                self._written[container] = info.get("SizeRw") or 0
                 if sum((*self._written.values(), *self._layers.values())) > self._limits.workspace_bytes:
                     self._break(f"a command wrote {self._megabytes}", container)
 
 
 class ServiceBounds(Bounds):
-    """Bound the services of one run, each: what it wrote outside of volumes, which have limits of their own.
+    """Bounds of each service of one run: the bytes that it wrote outside of volumes, which have limits already.
 
-    Files that it deleted and holds open are counted where this process may look into it. All containers with the
-    labels are killed together: the run has no use without its services.
+    Deleted files that are still open count if this process may inspect the service. All containers with the labels are
+    killed together, because the run cannot continue without its services.
     """
 
     def __init__(self, daemon: Daemon, limits: ResourceLimits, labels: Mapping[str, str]) -> None:
@@ -177,23 +179,24 @@ class ServiceBounds(Bounds):
         self._pids: dict[str, Path | None] = {}
 
     def check(self) -> None:
-        """Raise SandboxError where a service took too much."""
+        """Raise SandboxError if a service has exceeded its limit."""
         if self.broken is not None:
             raise SandboxError(f"compose: {self.broken}, the limit of the run profile's sandbox")
 
     def _look(self) -> None:
-        for found in self._listed(label=[*self._labels, SERVICE]):
-            written = (found.get("SizeRw") or 0) + self._deleted_bytes(found["Id"])
+        for service in self._listed(label=[*self._labels, SERVICE]):
+            written = (service.get("SizeRw") or 0) + self._deleted_bytes(service["Id"])
             if written > self._limits.workspace_bytes:
                 everything = self._daemon.client.api.containers(filters={"label": self._labels})
-                why = f"the service {found['Labels'][SERVICE]!r} wrote {self._megabytes}"
-                self._break(why, *(each["Id"] for each in everything))
+                why = f"the service {service['Labels'][SERVICE]!r} wrote {self._megabytes}"
+                self._break(why, *(container["Id"] for container in everything))
 
     def _deleted_bytes(self, container: str) -> int:
-        """Return what deleted files hold that are open: no listing of the daemon counts them."""
+        """Return the bytes of deleted files that are still open. The daemon's listings do not count them."""
         if self._pids.get(container) is None:
             state = self._daemon.client.api.inspect_container(container)["State"]
             self._pids[container] = pids_file(state["Pid"], container) if state["Running"] else None
-        listed = self._pids[container]
-        pids = [] if listed is None or not listed.exists() else map(int, listed.read_text(encoding="ascii").split())
-        return nameless_files(pids, device=-1).memory
+        file = self._pids[container]
+        if file is None or not file.exists():
+            return 0
+        return nameless_files(map(int, file.read_text(encoding="ascii").split()), device=-1).memory

@@ -1,4 +1,4 @@
-"""Images made for later sessions, by whichever engine a user has."""
+"""Build images for later sessions, with any container engine."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pytest_agentbench.workspaces.containers.engines import find_engine
 from pytest_agentbench.workspaces.containers.images import BUILD_SECONDS, MADE_HERE, follow_build, pull_image
 
 CHECK_SECONDS = 120
-"""The longest that a program in the image may take."""
+"""Maximum seconds of a program in the image."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image that the engine has, under the id that the engine gave it."""
+    """An image of the engine, with the engine's id."""
 
     image_id: str
     labels: Mapping[str, str]
 
 
 def image_builder(engine: str) -> ImageBuilder:
-    """Return the builder of an engine: `docker` by its daemon, others (podman, a path) as `docker_cli` names them.
+    """Return the builder of an engine: `docker` with its daemon, or another one (podman, a path) as in `docker_cli`.
 
-    Raises UnavailableError where no daemon answers, or the program has no use.
+    Raises UnavailableError if no daemon answers, or the program is unsuitable.
     """
     if engine != "docker":
         find_engine(engine)
@@ -39,31 +39,32 @@ def image_builder(engine: str) -> ImageBuilder:
 
 
 class ImageBuilder:
-    """Images of one daemon. Every method raises SandboxError where the daemon fails."""
+    """Images of one daemon. Every method raises SandboxError if the daemon fails."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
     def find(self, name: str) -> LocalImage | None:
-        """Return the image of that name, None where the engine has none. Nothing is pulled."""
-        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
+        """Return the local image of that name, or None. Nothing is pulled."""
+        from docker.errors import NotFound  # podman's message is not one that the SDK maps to ImageNotFound
 
         with self._daemon.errors():
             try:
-                found = self._daemon.client.images.get(name)
+                image = self._daemon.client.images.get(name)
             except NotFound:
                 return None
-            # podman's program gives ids without it, and images say by such a one what they were built on
-            image_id = str(found.id).removeprefix("sha256:") if self._daemon.is_podman else str(found.id)
-            return LocalImage(image_id, found.labels)
+            # podman's program shows ids without this prefix, and labels of images name their bases by such
+            # ids
+            image_id = str(image.id).removeprefix("sha256:") if self._daemon.is_podman else str(image.id)
+            return LocalImage(image_id, image.labels)
 
     def pull(self, name: str) -> None:
-        """Get the image of that name from its registry. Raises UnavailableError where it is not to be had."""
+        """Pull the image of that name from its registry. Raises UnavailableError if that fails."""
         with self._daemon.errors():
             pull_image(self._daemon, name)
 
     def build(self, folder: Path, name: str, labels: Mapping[str, str], *, network: bool = False) -> None:
-        """Build the folder's Dockerfile from images that the engine has, with the engine's network or with none."""
+        """Build the folder's Dockerfile from local images, with the engine's network or without."""
         with self._daemon.errors():
             lines = self._daemon.client.api.build(
                 path=str(folder),
@@ -110,7 +111,7 @@ class ImageBuilder:
 
     def remove(self, name: str) -> None:
         """Take the name away, and the image with its last one. No such image is no error."""
-        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
+        from docker.errors import NotFound  # podman's message is not one that the SDK maps to ImageNotFound
 
         with self._daemon.errors(), suppress(NotFound):
             self._daemon.client.api.remove_image(name)

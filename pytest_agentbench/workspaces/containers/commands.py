@@ -1,8 +1,7 @@
-"""Commands in a container: the scripts that run around each, for the `sh` of its image, and their streams.
+"""Commands in a container: the shell scripts around them, and their streams.
 
-A script reports on stderr that it has begun and how it went, where the command itself has no part: its stderr goes
-where its stdout goes. Processes of other users, which keep the container alive, cannot be killed by it, nor by the
-command.
+A script reports its start and the command's end on stderr. The command cannot write there, because its stderr goes to
+stdout. A command and its script cannot kill the processes that keep the container alive: those have another user.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ _CHUNK_BYTES = 2**16
 _START_SECONDS = 60
 
 KEEP_ALIVE_SECONDS = 2147483647
-"""Seconds that a container waits for commands. In the command of its first process, by which scripts know it."""
+"""Seconds that a container waits for commands. Scripts recognise the container's first process by this number."""
 
-# `kill -9 -1` is for a process namespace of our own: where the first process is not our keeper, only the script's
-# session is killed. A process's name may hold blanks and brackets, so the fields of `stat` are counted from its last
-# one on. Of memory that ran out cgroup v2 tells in `memory.events`, v1 in `memory.oom_control`.
+# `kill -9 -1` is safe only in a separate process namespace. If the first process is not the keeper, only the
+# script's session is killed. A process's name may contain blanks and brackets, so the fields of `stat` are
+# counted from the last bracket. Memory shortages are counted in `memory.events` (cgroup v2) or
+# `memory.oom_control` (v1).
 _FUNCTIONS = f"""
 sweep() {{
     if [ "$1" = all ]; then
@@ -50,26 +50,26 @@ report() {{
 """
 
 RUN_ALONE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\nreport $code'
-"""Run the arguments, kill all else, and report the exit code and how often memory ran out in the container."""
+"""Run the arguments, then kill all other processes. Report the exit code and how often memory ran out."""
 
 RUN_BESIDE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\nreport $code'
-"""Do the same, but kill only what is left of the command's own session: there are programs that are to stay."""
+"""As RUN_ALONE, but at its end only the command's own session is killed, because other programs are running."""
 
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
 """Report the number of the session, and become the arguments."""
 
 STAY_APART = 'echo $$ >&2\nexec "$@"'
-"""Do the same, but keep their stderr apart: it follows the number's line."""
+"""As STAY, but with a separate stderr, which follows the number's line."""
 
 END = f'{_FUNCTIONS}echo $$ >&2\nsweep "$1" 2>/dev/null\nreport 0'
 """Kill a session, or `all`."""
 
 
 class ExecStream:
-    """A started script. What it writes comes in frames: 1 byte stream, 3 bytes 0, 4 bytes length, payload.
+    """A started script. Its output comes in frames: 1 byte stream, 3 bytes 0, 4 bytes length, payload.
 
-    Format: "Attach to a container", section "Stream format", of the Docker Engine API. Spoken here and not through the
-    SDK, whose sockets block, and which loses what comes in one packet with the response's header.
+    Format: "Attach to a container", section "Stream format", of the Docker Engine API. Implemented here because the
+    SDK's sockets block, and because the SDK loses data that comes in one packet with the response's header.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,12 +94,12 @@ class ExecStream:
             yield found
 
     async def write(self, data: bytes) -> None:
-        """Send to its stdin. Raises OSError where it no longer reads."""
+        """Write to its stdin. Raises OSError if it no longer reads."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def finish(self, data: bytes) -> None:
-        """Send to its stdin, and end that. A script that does not read it is none of the caller's business."""
+        """Write to its stdin and close it. A script that does not read is no error."""
         try:
             await self.write(data)
             self._writer.write_eof()
@@ -107,7 +107,7 @@ class ExecStream:
             return
 
     async def close(self) -> None:
-        """End the connection, with what was not sent: nobody may be there to take it. The script may go on."""
+        """Abort the connection and drop unsent data, because nobody may read it. The script may continue."""
         self._writer.transport.abort()
         try:
             await self._writer.wait_closed()
@@ -116,7 +116,7 @@ class ExecStream:
 
 
 async def start_exec(socket_path: str, api_version: str, exec_id: str) -> ExecStream:
-    """Start what was created as `exec_id`. Raises SandboxError where the daemon refuses."""
+    """Start the exec `exec_id`. Raises SandboxError if the daemon refuses."""
     body = json.dumps({"Detach": False, "Tty": False}).encode()
     request = (
         f"POST /v{api_version}/exec/{exec_id}/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"

@@ -1,4 +1,4 @@
-"""Services that run beside a run's container: a validated compose file, started for one run and removed after it."""
+"""Services of a run: a validated compose file, started for one run and removed after it."""
 
 from __future__ import annotations
 
@@ -36,44 +36,44 @@ _READY_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _SHOWN_LINES = 20
 _NO_GATEWAY = {"com.docker.network.bridge.inhibit_ipv4": "true"}
-"""This machine has no address in the network, at which what listens here could be reached."""
-# What is passed on as the file has it; all else is said here, or is no field of ComposeService and was refused.
-_KEPT = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
-_KEPT_TOO = ("tmpfs", "read_only", "init")
+"""Option that gives this machine no address in the network. Otherwise services could reach its listening programs."""
+# Fields that are passed on unchanged. All others are set here, or are unknown to ComposeService and refused.
+_UNCHANGED = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
+_UNCHANGED_IN_MEMORY = ("tmpfs", "read_only", "init")
 _KEEPER_BYTES = 64 * 2**20
 
 
 def compose_problem() -> str | None:
-    """Return why services cannot be run here, with what to do; None where they can. Asked once."""
+    """Return why services cannot run here and the remedy, or None. Checked once."""
     if _program() is None:
         return "neither `docker compose` nor `docker-compose` works here; install the compose plugin of docker"
     return None
 
 
 def compose_digest(path: Path, *, network: bool) -> str:
-    """Return the SHA-256 of what the services are, with what their images are built from. Raises ConfigError."""
+    """Return the SHA-256 of the services and the build folders of their images. Raises ConfigError."""
     file = load_compose(path)
-    built = {name: build_digest(found, network=network) for name, found in _dockerfiles(path, file).items()}
-    return hashlib.sha256(json.dumps([file.model_dump(), built], sort_keys=True).encode()).hexdigest()
+    builds = {name: build_digest(dockerfile, network=network) for name, dockerfile in _dockerfiles(path, file).items()}
+    return hashlib.sha256(json.dumps([file.model_dump(), builds], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Services of one run. `labels` are on all that is made for them, and on nothing else."""
+    """The services of one run. All their objects at the daemon have these `labels`, and no others have them."""
 
     name: str
     labels: Mapping[str, str]
 
     @property
     def network(self) -> str:
-        """Return the network that its services are in."""
+        """Return the name of the services' network."""
         return f"{self.name}_default"
 
 
 def service_images(images: Images, spec: SandboxSpec) -> dict[str, Image]:
-    """Return the image of each service of `spec.compose`, on this machine. For threads: it may take minutes.
+    """Pull or build the image of each service of `spec.compose`. For threads: it may take minutes.
 
-    Raises ConfigError for a file that asks for too much, UnavailableError, SandboxError.
+    Raises ConfigError for a file that exceeds limits, UnavailableError, SandboxError.
     """
     assert spec.compose is not None
     file = load_compose(spec.compose)
@@ -87,61 +87,66 @@ def service_images(images: Images, spec: SandboxSpec) -> dict[str, Image]:
 def start_services(
     daemon: Daemon, images: Images, spec: SandboxSpec, project: Project, bounds: ServiceBounds, ended: threading.Event
 ) -> None:
-    """Start the services of `spec.compose`; they are ready when this returns. For threads: it may take minutes.
+    """Start the services of `spec.compose`, and return when they are ready. For threads: it may take minutes.
 
-    Raises ConfigError for a file that asks for too much, UnavailableError and SandboxError for what cannot be started,
-    and where `ended` is set meanwhile. What was started by then is there, under the project's labels.
+    Raises ConfigError for a file that exceeds limits, UnavailableError and SandboxError if a service cannot be started,
+    and SandboxError if `ended` is set in the meantime. Containers that were started have the project's labels.
     """
     assert spec.compose is not None
     program = _program()
     if program is None:
         raise SandboxError(f"compose: {compose_problem()}")
     file = load_compose(spec.compose)
-    given = service_images(images, spec)
-    volumes = _volumes(file, given, project)
+    of_services = service_images(images, spec)
+    volumes = _volumes(file, of_services, project)
     if volumes:
-        # The keeper is a container of the run's own image, which is here already.
+        # The keeper is a container of the run's own image, which is local already
         own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
-        _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
+        _make_volumes(
+            daemon, own, spec.limits, project, {name for by_path in volumes.values() for name in by_path.values()}
+        )
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
-        made = _document(file, given, volumes, spec, project, daemon.info["NCPU"], write_seccomp_profile(Path(folder)))
+        profile = write_seccomp_profile(Path(folder))
+        content = _document(file, of_services, volumes, spec, project, daemon.info["NCPU"], profile)
         document = Path(folder, "compose.json")
-        document.write_text(json.dumps(made), encoding="utf-8")
+        document.write_text(json.dumps(content), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
         command = [*program, *options, "up", "--detach", "--no-color"]
         try:
             _up(command, _environment(daemon, Path(folder)), bounds, ended)
             _wait(daemon, project, bounds, ended)
         except SandboxError:
-            bounds.check()  # rather than how the one that was killed for it ended
+            bounds.check()  # a broken limit has precedence over the exit of the service that was killed for it
             raise
 
 
 def _volumes(file: ComposeFile, images: Mapping[str, Image], project: Project) -> dict[str, dict[str, str]]:
-    """Return the volume at each path of each service: those that it names, and those that its image wants."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the volumes of each service by path: those of the file, and those of the service's image."""
+    volumes: dict[str, dict[str, str]] = {}
     for name, service in file.services.items():
         places = {path: f"{project.name}_{volume}" for volume, path, _ in _named(service)}
         in_memory = (service.tmpfs,) if isinstance(service.tmpfs, str) else service.tmpfs
-        taken = {*places, *(normpath(each.partition(":")[0]) for each in in_memory)}
-        wanted = sorted({normpath(path) for path in images[name].volumes} - taken)
-        places |= {path: f"{project.name}_{name}.{number}" for number, path in enumerate(wanted)}
+        taken = {*places, *(normpath(entry.partition(":")[0]) for entry in in_memory)}
+        of_image = sorted({normpath(path) for path in images[name].volumes} - taken)
+        places |= {path: f"{project.name}_{name}.{number}" for number, path in enumerate(of_image)}
         if places:
-            found[name] = places
-    return found
+            volumes[name] = places
+    return volumes
 
 
 def _named(service: ComposeService) -> Iterator[tuple[str, str, bool]]:
-    """Yield the name of each volume that it names, its path, and whether it is only read."""
+    """Yield name and path of each volume of the service's file, and whether it is read-only."""
     for volume in service.volumes:
         name, path, *mode = volume.replace("$$", "$").split(":")
         yield name, normpath(path), mode == ["ro"]
 
 
 def _make_volumes(daemon: Daemon, image: Image, limits: ResourceLimits, project: Project, names: set[str]) -> None:
-    """Make volumes in memory, each of the size that a workspace may have, and what keeps them until the run's end.
+    """Create volumes in memory, each as large as a workspace may be, and a container that keeps them until the run's
+    end.
 
-    One that nobody holds forgets all: what an image puts there, what one service leaves for the next.
+    A volume in memory is emptied when no container uses it. It would lose the image's files and those of earlier
+    services.
     """
     from docker.types import Mount
 
@@ -184,10 +189,10 @@ def _document(
     return {
         "services": {
             name: {
-                **_given(service),
+                **_unchanged(service),
                 **_bounds(spec.limits, cpus, profile),
                 **alone,
-                "image": images[name].name,  # never `build`: what is built here is bounded
+                "image": images[name].name,  # never `build`, because only this package bounds builds
                 "labels": {**labels, SERVICE: name},
                 "volumes": [
                     {
@@ -202,30 +207,32 @@ def _document(
             for name, service in file.services.items()
         },
         "volumes": {
-            volume: {"external": True, "name": volume} for each in volumes.values() for volume in each.values()
+            volume: {"external": True, "name": volume} for by_path in volumes.values() for volume in by_path.values()
         },
         "networks": {"default": {**network, "labels": labels}},
     }
 
 
 def _literal(text: str) -> str:
-    """Return the text so that Compose takes it as it is."""
+    """Return the text with `$` escaped, so that Compose inserts no variables."""
     return text.replace("$", "$$")
 
 
-def _given(service: ComposeService) -> dict[str, Any]:
-    return service.model_dump(include={*_KEPT, *_KEPT_TOO}, exclude_none=True, exclude_defaults=True, mode="json")
+def _unchanged(service: ComposeService) -> dict[str, Any]:
+    return service.model_dump(
+        include={*_UNCHANGED, *_UNCHANGED_IN_MEMORY}, exclude_none=True, exclude_defaults=True, mode="json"
+    )
 
 
 def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str, Any]:
     return {
         "restart": "no",
         "security_opt": ["no-new-privileges:true", *([] if profile is None else [f"seccomp={profile}"])],
-        # Not all of them: images of databases start as root, give their files away and become another user.
+        # Not all capabilities: images of databases start as root, give their files away and switch the user
         "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
         "cpus": min(limits.cpus, cpus),  # docker refuses more than there are
         "mem_limit": limits.memory_bytes,
-        "memswap_limit": limits.memory_bytes,  # of both together: no swap
+        "memswap_limit": limits.memory_bytes,  # the sum of both, so no swap
         "pids_limit": limits.processes,
         "ulimits": {"core": 0, "fsize": limits.file_bytes},
         "logging": {"driver": "json-file", "options": {"max-size": "1m"}},
@@ -235,30 +242,29 @@ def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str
 def _dockerfiles(path: Path, file: ComposeFile) -> dict[str, Path]:
     """Return the Dockerfiles of the services that are built, by their names."""
     builds = {name: service.build for name, service in file.services.items() if service.build is not None}
-    given = {
-        name: build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
-        for name, build in builds.items()
-    }
-    folder = path.resolve().parent
-    return {name: (folder / build.context).resolve() / build.dockerfile for name, build in given.items()}
+    folder, dockerfiles = path.resolve().parent, {}
+    for name, build in builds.items():
+        full = build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
+        dockerfiles[name] = (folder / full.context).resolve() / full.dockerfile
+    return dockerfiles
 
 
 def _environment(daemon: Daemon, folder: Path) -> dict[str, str]:
-    """Return what compose gets, which would fill it into the file: nothing of this process's but where programs are.
+    """Return the environment of compose: PATH, HOME, the daemon, and an empty configuration.
 
-    Its configuration is an empty one: the user's names proxies, with passwords, that services would be given.
+    Compose inserts its environment into the file, and the user's configuration may contain proxies with passwords.
     """
-    kept = {name: value for name in ("PATH", "HOME") if (value := os.environ.get(name)) is not None}
+    own = {name: value for name in ("PATH", "HOME") if (value := os.environ.get(name)) is not None}
     configured = Path(os.environ.get("DOCKER_CONFIG") or Path("~/.docker").expanduser())
     (folder / "docker").mkdir()
     (folder / "docker/cli-plugins").symlink_to(configured.absolute() / "cli-plugins")
-    return kept | {"DOCKER_HOST": f"unix://{daemon.socket_path}", "DOCKER_CONFIG": str(folder / "docker")}
+    return own | {"DOCKER_HOST": f"unix://{daemon.socket_path}", "DOCKER_CONFIG": str(folder / "docker")}
 
 
 def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBounds, ended: threading.Event) -> None:
     deadline = time.monotonic() + _UP_SECONDS
     with (
-        # No pipe: nobody reads it while compose runs, which would stop where it is full.
+        # No pipe, because nobody reads while compose runs, and compose would block on a full pipe
         tempfile.TemporaryFile() as written,
         subprocess.Popen(
             command,
@@ -284,7 +290,7 @@ def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBound
 
 
 def _go_on(bounds: ServiceBounds, ended: threading.Event) -> None:
-    """Wait a moment. Raises SandboxError where the session has ended, or a service took too much."""
+    """Wait a moment. Raises SandboxError if the session has ended, or a service has exceeded a limit."""
     if ended.wait(_LOOK_SECONDS):
         raise SandboxError("the session ended")
     bounds.check()
@@ -304,10 +310,10 @@ def _wait(daemon: Daemon, project: Project, bounds: ServiceBounds, ended: thread
 
 
 def _is_ready(container: Container) -> bool:
-    """Return whether it runs, and is healthy where it says what that is. Raises SandboxError where it failed."""
+    """Return whether a service is running, and healthy if it has a health check. Raises SandboxError if it failed."""
     container.reload()
     state = container.attrs["State"]
-    if state["Status"] == "exited" and state["ExitCode"] == 0:  # it had something to set up, and is done
+    if state["Status"] == "exited" and state["ExitCode"] == 0:  # a service that only sets something up
         return True
     if state["Status"] in ("exited", "dead"):
         last = container.logs(tail=_SHOWN_LINES).decode("utf-8", "replace").strip()

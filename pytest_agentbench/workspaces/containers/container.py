@@ -1,4 +1,4 @@
-"""One container of a run: what it is made of, how it is started, and what a sandbox does with it."""
+"""One container of a run: its settings, its start, and the calls of its sandbox."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ from pytest_agentbench.workspaces.sessions import host_mark
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
 
 NO_RESOLVER = ("127.0.0.1",)
-"""Beside services: all other names end inside. Docker before 26 asks this machine's resolver for them, which leaks."""
+"""Resolver of containers with services: unknown names fail inside. Docker before 26 would ask this machine's
+resolver, which leaks data.
+"""
 
 OWN_PROCESSES = 16
-"""What the container's own processes and the start of a command take of the limit of processes."""
+"""Processes for the container's own programs and the start of a command, in addition to the limit."""
 
 SESSION = "pytest-agentbench.session"
 HOST = "pytest-agentbench.host"
 RUN = "pytest-agentbench.run"
-"""Labels of all that a session makes at the daemon, by which the next one knows what a dead one left there."""
+"""Labels of everything that a session creates at the daemon. Later sessions find the remains of dead ones by them."""
 
 _KEEPERS = (65534, 65533)
-"""Users of the process that keeps the container alive: the agent's, which is another, cannot signal it."""
+"""Users of the process that keeps the container alive. The agent has another user, so it cannot signal it."""
 
 _NO_SOURCE = "bind source path does not exist"
 _NO_SHELL = re.compile("executable file.* not found")
-_TMP = "/tmp"  # noqa: S108 - the container's, which is the run's private one
+_TMP = "/tmp"  # noqa: S108 - in the container, where it is the run's private folder
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container to be made. `labels` are on all that is made for it."""
+    """A container to create. All objects that are created for it get the `labels`."""
 
     name: str
     sandbox: SandboxSpec
@@ -53,21 +55,21 @@ class ContainerSpec:
 
 
 def run_labels(workspace: Workspace) -> dict[str, str]:
-    """Return the labels of what ends with a run. The session's folder among them tells whether it lives."""
+    """Return the labels of objects that end with a run. The session's folder shows whether the session is alive."""
     return {SESSION: str(workspace.path.parent), HOST: host_mark(), RUN: workspace.path.name}
 
 
 def user_of(workspace: Workspace) -> str:
-    """Return whose rights a command in the container has: the workspace's owner's."""
+    """Return the user of commands in the container: the workspace's owner, as `uid:gid`."""
     owner = workspace.owner
     return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
 
 
 class Container:
-    """A container that runs. `starts` counts how often it was started again.
+    """A running container. `starts` counts its restarts.
 
-    Scripts run as `user`; `remove` removes it, with what is beside it. `services` are the bounds of those that run
-    beside it, None where there are none.
+    Scripts run as `user`. `remove` removes the container with its services. `services` are the bounds of the services,
+    or None.
     """
 
     def __init__(
@@ -85,29 +87,29 @@ class Container:
         self._found_pids_at = -1
 
     def processes(self) -> list[int]:
-        """Return the pids on this machine of all that runs in it; none where this process cannot see them. For threads.
+        """Return this machine's pids of all processes in it, or [] if this process cannot see them. For threads.
 
-        They are read from the cgroup, which is looked up once a start: what is executed in a container does not descend
-        from its first process.
+        They are read from the cgroup, which is looked up once a start. Executed commands are not descendants of the
+        container's first process.
         """
         if self._found_pids_at != self.starts:
             self._found_pids_at, self._pids = self.starts, self._find_pids()
         try:
             return [] if self._pids is None else list(map(int, self._pids.read_text(encoding="ascii").split()))
-        except OSError:  # it is dead
+        except OSError:  # the container has ended
             return []
 
     async def run(
         self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
     ) -> ExecStream:
-        """Start a script of the container's shell. A dead container is started again.
+        """Start a script of the container's shell. An ended container is restarted.
 
-        Raises SandboxError where that cannot be.
+        Raises SandboxError if that fails.
         """
         if self._services is not None:
             self._services.check()
         command = ["sh", "-c", script, "sh", *argv]
-        # A command may have killed its container: to start the next one is the way to find out.
+        # A command may have killed its container. Starting the next command is the way to find out
         try:
             return await self._start(command, environment, with_stdin)
         except SandboxError:
@@ -118,16 +120,16 @@ class Container:
             raise cannot_run(str(error)) from error
 
     async def kill(self) -> None:
-        """Kill all that runs in it. Never raises: one that is dead or gone is found out at the next start."""
+        """Kill all its processes. Never raises: the next start reports a container that is gone."""
         with suppress(SandboxError):
             await self._daemon.call(self._kill)
 
     def kill_soon(self) -> None:
-        """Do the same, for any thread, without waiting."""
+        """Kill all its processes without waiting, in any thread."""
         self._daemon.submit(self._kill)
 
     def remove(self) -> Future[None]:
-        """Remove it, and what was made beside it, without waiting; for any thread. The future has no exception."""
+        """Remove it and its services without waiting, in any thread. The future has no exception."""
         return self._daemon.submit(self._remove)
 
     async def _start(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> ExecStream:
@@ -157,15 +159,15 @@ class Container:
 
 
 def cannot_run(why: str) -> SandboxError:
-    """Return what to say of a container in which nothing can be started."""
+    """Return the error for a container in which no command can be started."""
     needed = "`sh` and `sleep`, for this machine's architecture"
     return SandboxError(f"the container runs no commands, for which its image needs {needed}: {why.strip()}")
 
 
 def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: str) -> str:
-    """Make a container that waits for commands, start it, and return its id.
+    """Create a container that waits for commands, start it, and return its id.
 
-    Raises SandboxError where the daemon cannot see the workspace, docker.errors.APIError for all else.
+    Raises SandboxError if the daemon cannot see the workspace, docker.errors.APIError for all other errors.
     """
     from docker.errors import APIError
 
@@ -181,9 +183,9 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
             labels=dict(spec.labels),
             environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
             working_dir=WORKSPACE,
-            healthcheck={"test": ["NONE"]},  # the image's own would run beside the agent, within its limits
+            healthcheck={"test": ["NONE"]},  # the image's own would count towards the agent's limits
             stop_signal="SIGKILL",
-            use_config_proxy=sandbox.network and not daemon.is_podman,  # its address may hold a password
+            use_config_proxy=sandbox.network and not daemon.is_podman,  # its address may contain a password
             host_config=host,
         )
     except APIError as error:
@@ -206,7 +208,9 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
 
 
 def security_options() -> list[str]:
-    """Return docker's options: no new rights, and our list of system calls, or its own where there is none."""
+    """Return docker's options: no new privileges, and the package's list of system calls, or docker's own without
+    one.
+    """
     profile = seccomp_profile()
     return ["no-new-privileges", *([] if profile is None else [f"seccomp={profile}"])]
 
@@ -219,11 +223,11 @@ def _host_config(daemon: Daemon, spec: ContainerSpec, image: Image, network: str
     config: dict[str, Any] = daemon.client.api.create_host_config(
         network_mode=network,
         dns=None if sandbox.network or sandbox.compose is None else list(NO_RESOLVER),
-        log_config=types.LogConfig(type="none"),  # its first process writes nothing, and disk is not to be filled by it
+        log_config=types.LogConfig(type="none"),  # the first process writes nothing, and a log could fill the disk
         cap_drop=["ALL"],
         security_opt=security_options(),
         read_only=True,
-        init=True,  # collects what daemons of the agent leave, which would count as processes
+        init=True,  # reaps the zombies of the agent's daemons, which would count as processes
         ipc_mode="private",
         mounts=[types.Mount(m.target, str(m.source), type="bind", read_only=not writable) for m, writable in mounts],
         tmpfs=dict.fromkeys(_volumes_in_memory(image, sandbox), ""),
@@ -244,31 +248,35 @@ def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:
         "memswap_limit": limits.memory_bytes,  # the sum of both: no swap
         "nano_cpus": int(min(limits.cpus, daemon.info["NCPU"]) * 1e9),
         "pids_limit": limits.processes + OWN_PROCESSES,
-        # Not `nproc`, which counts all processes of the user on this machine, those of other runs too.
+        # Not `nproc`, which counts all processes of the user on this machine, those of other runs too
         "ulimits": [Ulimit(name=name, soft=most, hard=most) for name, most in ulimits.items()],
     }
 
 
 def _keeper_of(daemon: Daemon, workspace: Workspace) -> str:
-    """Return whose rights the process has that keeps its container alive."""
+    """Return the user of the process that keeps the container alive."""
     taken = user_of(workspace)
-    if daemon.is_podman and podman.is_rootless(daemon.info):  # an ordinary user may have no second one to give
+    if daemon.is_podman and podman.is_rootless(daemon.info):  # an ordinary user may have no second user id
         return taken
-    return next(user for user in (f"{each}:{each}" for each in _KEEPERS) if user.split(":")[0] != taken.split(":")[0])
+    keeper = next(user for user in _KEEPERS if str(user) != taken.split(":")[0])
+    return f"{keeper}:{keeper}"
 
 
 def _mounts(workspace: Workspace, mounts: Sequence[Mount]) -> Iterator[tuple[Mount, bool]]:
-    """Yield the mounts of a container, and whether it may write there: the workspace, and those given."""
+    """Yield the mounts of a container, and whether each is writable: the workspace's, then `mounts`."""
     private = workspace.private_tmp()
     yield Mount(workspace.path, WORKSPACE), True
     yield Mount(private, _TMP), True
-    # where it lies too: a link put in its place would be followed, outside, when the container starts again
+    # Also inside the workspace: a program could put a link in its place, which would be followed outside at a
+    # restart
     yield Mount(private, f"{WORKSPACE}/{PRIVATE_TMP}"), True
     for mount in mounts:
         yield mount, False
 
 
 def _volumes_in_memory(image: Image, spec: SandboxSpec) -> list[str]:
-    """Return where the image wants volumes, which would have no limit: it gets memory there, but not over mounts."""
+    """Return the paths at which the image wants volumes, except mounts. It gets memory there, because volumes have
+    no limit.
+    """
     mounted = {WORKSPACE, _TMP, *(mount.target for mount in spec.mounts)}
     return [path for path in image.volumes if normpath(path) not in mounted]

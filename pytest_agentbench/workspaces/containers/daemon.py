@@ -1,4 +1,4 @@
-"""The daemon that makes containers: whether one answers, and calls to it off the event loop."""
+"""Find and call the daemon of containers, off the event loop."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ _PODMAN_HEADER = "Libpod-Api-Version"
 
 
 def docker_problem() -> str | None:
-    """Return why there are no containers here, with what to do; None where a daemon answers. Asked once an address."""
+    """Return why no daemon answers and the remedy, or None. Checked once an address."""
     return _problem(_docker_address())
 
 
 class Daemon:
-    """A way to one daemon: threads that call it through the docker SDK, started as they are needed.
+    """Access to one daemon: threads that call it through the docker SDK, started as needed.
 
-    The SDK is imported, and the daemon asked, at the first call; that of `program`, where it is given, is podman's or
-    docker's as `engines` finds it. Safe in any thread. The end of the process waits for none of the threads.
+    The first call imports the SDK and connects. With `program` the daemon is that of podman or docker, found by
+    `engines`. Safe in any thread. The threads are daemons, so the process does not wait for them at its end.
+
+    `_connecting` guards the connection and the service, `_threads_changing` the numbers of threads and calls. Work goes
+    through the queue `_calls`.
     """
 
     def __init__(self, program: str | None = None) -> None:
@@ -55,17 +58,17 @@ class Daemon:
 
     @property
     def client(self) -> DockerClient:
-        """Return the SDK's client. Raises SandboxError where no daemon answers, UnavailableError without a program."""
+        """Return the SDK's client. Raises SandboxError if no daemon answers, UnavailableError without a program."""
         return self._connect()[0]
 
     @property
     def is_podman(self) -> bool:
-        """Return whether podman's service answers, whatever the program or the socket is called. Raises as `client`."""
+        """Return whether podman's service answers, under any name of program or socket. Raises as `client`."""
         return self._connect()[1]
 
     @property
     def socket_path(self) -> str:
-        """Return where the daemon listens, once `client` has been asked for."""
+        """Return the path of the daemon's socket. Only valid after `client`."""
         return self._address.removeprefix("unix://")
 
     @property
@@ -75,7 +78,7 @@ class Daemon:
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
-        """Return what the daemon says of itself: `NCPU`, the processors that containers can have, and more."""
+        """Return the daemon's description of itself: `NCPU`, the processors for containers, and more."""
         found: Mapping[str, Any] = self.client.info()
         return found
 
@@ -85,10 +88,10 @@ class Daemon:
         return self._threads > 0
 
     def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
-        """Call a function that waits, on one of the threads. What the SDK raises comes as SandboxError."""
+        """Call a blocking function in one of the threads. Exceptions of the SDK become SandboxError."""
         future: Future[T] = Future()
         self._calls.put(partial(self._work, future, function, args))
-        # As many threads as calls under way: in a pool of fixed size a command would wait behind others' images.
+        # As many threads as running calls: in a pool of fixed size a command would wait for the images of others
         with self._threads_changing:
             self._busy += 1
             if self._busy <= self._threads:
@@ -98,12 +101,12 @@ class Daemon:
         return future
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Do the same and await it. It runs to its end, though its caller be cancelled."""
+        """Submit a function and await it. It runs to its end even if the caller is cancelled."""
         return await asyncio.wrap_future(self.submit(function, *args))
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise SandboxError for what the SDK raises within, for who calls it in a thread of their own."""
+        """Convert exceptions of the SDK in the block to SandboxError, for callers in their own threads."""
         try:
             yield
         except Exception as error:
@@ -112,10 +115,10 @@ class Daemon:
             raise failure from error
 
     def close(self) -> None:
-        """End connections, idle threads, and a service that was started here. A later call begins anew."""
+        """End connections, idle threads, and a service that was started here. A later call reconnects."""
         with self._threads_changing:
-            ended, self._threads = self._threads, 0
-        for _ in range(ended):
+            threads, self._threads = self._threads, 0
+        for _ in range(threads):
             self._calls.put(None)
         with self._connecting:
             connection, self._connection = self._connection, None
@@ -155,11 +158,11 @@ class Daemon:
             return
         try:
             future.set_result(function(*args))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the future is told
+        except BaseException as error:  # noqa: BLE001 - the future passes it on
             future.set_exception(self._as_failure(error))
 
     def _as_failure(self, error: BaseException) -> BaseException:
-        """Return SandboxError for what the SDK raises, and any other exception as it is."""
+        """Return SandboxError for an exception of the SDK, and any other exception unchanged."""
         from docker.errors import APIError, DockerException
 
         if isinstance(error, APIError):
@@ -174,7 +177,7 @@ def _docker_address() -> str:
 
 
 def _connect(path: str) -> tuple[DockerClient, bool]:
-    """Return a client, and whether it is podman's service that answers it. Raises SandboxError."""
+    """Return a client, and whether podman's service answers it. Raises SandboxError."""
     from http.client import HTTPException
 
     from docker import DockerClient
@@ -185,22 +188,22 @@ def _connect(path: str) -> tuple[DockerClient, bool]:
         head = _ping(path)
     except (OSError, HTTPException) as error:
         raise SandboxError(f"the docker daemon at {path} does not answer: {error}") from error
-    spoken = head.getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
-    # Never newer than the SDK was written for: its calls would lack what the newer interface demands.
-    version = spoken if version_lt(spoken, DEFAULT_DOCKER_API_VERSION) else DEFAULT_DOCKER_API_VERSION
+    offered = head.getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
+    # Never newer than the SDK's own version: its calls would lack fields that the newer interface requires
+    version = offered if version_lt(offered, DEFAULT_DOCKER_API_VERSION) else DEFAULT_DOCKER_API_VERSION
     client = DockerClient(f"unix://{path}", version=version, timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
-    client.api.trust_env = False  # to iterate over the environment fails where another thread changes it
+    client.api.trust_env = False  # iterating over the environment fails if another thread changes it
     return client, head.getheader(_PODMAN_HEADER) is not None
 
 
 def _ping(path: str) -> HTTPResponse:
     """Return the head of the daemon's answer. Raises OSError, http.client.HTTPException."""
-    from http.client import HTTPResponse  # 10 ms that a session without containers does not pay
+    from http.client import HTTPResponse  # takes 10 ms, and most sessions have no containers
 
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ASK_SECONDS)
         connection.connect(path)
-        # 1.0, so that the daemon ends the connection and sends no chunks.
+        # HTTP 1.0, so that the daemon closes the connection and sends no chunks
         connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
         with HTTPResponse(connection) as response:
             response.begin()

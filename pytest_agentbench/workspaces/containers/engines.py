@@ -1,4 +1,4 @@
-"""Container engines that a run profile names by their program, such as podman: tried, and brought to a socket."""
+"""Container engines that a run profile names by their program, such as podman: check them, and start their services."""
 
 from __future__ import annotations
 
@@ -20,59 +20,58 @@ from pytest_agentbench.errors import SandboxError, UnavailableError
 _ANSWER_SECONDS = 20
 _START_SECONDS = 30.0
 _END_SECONDS = 0.5
-"""How long podman's service may take to end by itself, as it may with nothing left to do; 2 s have been measured."""
+"""Seconds that podman's service gets to end by itself. An idle service was measured to take up to 2 s."""
 
 _LOOK_SECONDS = 0.01
 _SHOWN_CHARACTERS = 2_000
 _SHOWN_NAME = 200
 _LONGEST_SOCKET = 107
-"""Bytes that the path of a unix socket may have (sockaddr_un)."""
+"""Maximum bytes of the path of a unix socket (sockaddr_un)."""
 
 _SERVE = '{ "$@"; kill 0; } & read -r _; rm -rf "$0"; kill 0'
-"""Keeps a service for as long as this process holds the other end of stdin, `kill -9` of it included.
+"""Script that runs a service until this process closes its stdin, or dies, even by `kill -9`.
 
-`$0` is the service's folder. `kill 0` reaches the whole process group, which is theirs alone: unlike the service's pid,
-its number cannot have gone to somebody else meanwhile. A service that ends by itself ends its keeper.
+`$0` is the service's folder. `kill 0` reaches the script's own process group. The service's pid would not do, because
+another process may have got it. If the service ends by itself, the script ends.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine's program that answers. Its calls are for threads."""
+    """A working program of an engine. Its methods block, so call them in threads."""
 
     program: str
     is_podman: bool
 
     def find_address(self) -> str | None:
-        """Return where its daemon listens; None for a podman without one, whose service is still to be started.
+        """Return the address of its daemon, or None for a podman whose service has to be started first.
 
-        Raises SandboxError where docker's program does not say.
+        Raises SandboxError if docker's program does not return an address.
         """
         if self.is_podman:
             return os.environ.get("CONTAINER_HOST") or None
-        asked = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-        done = _run(self.program, *asked)
+        done = _run(self.program, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
         if done.returncode:
             raise SandboxError(f"{self.program} context inspect: {_last_words(done)}")
         return done.stdout.strip()
 
 
 def find_engine(program: str) -> Engine:
-    """Return the engine of a program, which is tried once. Raises UnavailableError, with what to do, for no use."""
-    found = _try(program)
-    if isinstance(found, str):
-        raise UnavailableError(found)
-    return found
+    """Return the engine of a program. It is tried once. Raises UnavailableError with the remedy if it is unsuitable."""
+    result = _try(program)
+    if isinstance(result, str):
+        raise UnavailableError(result)
+    return result
 
 
 def engine_problem(program: str) -> str | None:
-    """Return why a program gives no containers, with what to do; None where it answers. Asked once a program."""
-    found = _try(program)
-    return found if isinstance(found, str) else None
+    """Return why a program is unsuitable and the remedy, or None. It is tried once."""
+    result = _try(program)
+    return result if isinstance(result, str) else None
 
 
 def missing_engine(program: str) -> str | None:
-    """Return why there is no such program, with what to do; None where there is one. It is not started."""
+    """Return that a program is missing and the remedy, or None if it exists. It is not started."""
     if shutil.which(program) is not None:
         return None
     return (
@@ -82,12 +81,12 @@ def missing_engine(program: str) -> str | None:
 
 
 class Service:
-    """Podman's service on a socket of its own, in a folder that is this user's alone. It ends with this process."""
+    """Podman's service on a socket in a private folder of this user. It ends with this process."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
         self._program, self._folder = engine.program, folder
         self._socket, self._log = folder / "sock", folder / "log"
-        # podman would have systemd look after the health of containers, by timers that outlive this session
+        # podman would check the health of containers by systemd timers, which outlive this session
         environment = engine_environment() | {"DISABLE_HC_SYSTEMD": "true"}
         served = [engine.program, "system", "service", "--time=0", self.address]
         with self._log.open("wb") as log:
@@ -97,17 +96,17 @@ class Service:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                cwd=folder,  # where conmon leaves a file `oom` for each command that ran out of memory
-                start_new_session=True,  # Ctrl-C is this process's: what is under way is removed by it
+                cwd=folder,  # conmon writes a file `oom` there for each command that ran out of memory
+                start_new_session=True,  # so that Ctrl-C reaches this process only, which then cleans up
             )
 
     @property
     def address(self) -> str:
-        """Return where it listens."""
+        """Return its address."""
         return f"unix://{self._socket}"
 
     def wait(self) -> None:
-        """Wait until it listens. Raises SandboxError, with its last words, where it does not."""
+        """Wait until it listens. Raises SandboxError with the end of its log if it does not."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._listens():
             has_ended = self._keeper.poll() is not None
@@ -118,15 +117,15 @@ class Service:
             raise SandboxError(f"{self._program} system service: {self._read_end_of_log() or why}")
 
     def end(self) -> None:
-        """End it, with what it is about. Never raises. Its containers are no children of its and stay."""
+        """Stop it, also during a call. Never raises. Its containers are not its children and continue."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         deadline = time.monotonic() + _END_SECONDS
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_SECONDS)
-        with suppress(ProcessLookupError, PermissionError):  # the group is empty, or what is left of it is not ours
+        with suppress(ProcessLookupError, PermissionError):  # the group is empty, or belongs to another user
             while time.monotonic() < deadline:
-                os.killpg(self._keeper.pid, 0)  # raises once nobody of the group lives
+                os.killpg(self._keeper.pid, 0)  # raises once the group is empty
                 time.sleep(_LOOK_SECONDS)
             os.killpg(self._keeper.pid, signal.SIGKILL)
         self._keeper.wait()
@@ -145,7 +144,7 @@ class Service:
 
 
 def start_service(engine: Engine) -> Service:
-    """Start podman's service, and return it when it listens. Raises SandboxError where it does not."""
+    """Start podman's service, and return it when it listens. Raises SandboxError if it does not."""
     service = Service(engine, _make_folder())
     try:
         service.wait()
@@ -156,11 +155,11 @@ def start_service(engine: Engine) -> Service:
 
 
 def _make_folder() -> Path:
-    """Make a folder of mode 0700 whose sockets' paths are short enough."""
-    made = tempfile.mkdtemp(prefix="agentbench-podman-")
-    if len(os.fsencode(made)) + len("/sock") <= _LONGEST_SOCKET:
-        return Path(made)
-    os.rmdir(made)
+    """Create a folder of mode 0700 whose path leaves room for a socket's name."""
+    folder = tempfile.mkdtemp(prefix="agentbench-podman-")
+    if len(os.fsencode(folder)) + len("/sock") <= _LONGEST_SOCKET:
+        return Path(folder)
+    os.rmdir(folder)
     return Path(tempfile.mkdtemp(prefix="agentbench-podman-", dir="/tmp"))
 
 
@@ -172,25 +171,25 @@ def _try(program: str) -> Engine | str:
         done = _run(program, "version")
         if done.returncode:
             return f"the container engine {program!r} does not work here: `{program} version` says: {_last_words(done)}"
-        # known by `--version`: in what `version` says there may be no name, or that of docker's daemon
-        named = _run(program, "--version").stdout.strip()
+        # `--version` shows the name. The output of `version` may contain no name, or that of docker's daemon
+        name = _run(program, "--version").stdout.strip()
     except SandboxError as error:
         return f"the container engine {program!r} does not work here: {error}"
-    if named.lower().startswith(("podman", "docker")):
-        return Engine(program, named.lower().startswith("podman"))
+    if name.lower().startswith(("podman", "docker")):
+        return Engine(program, name.lower().startswith("podman"))
     return (
-        f"the container engine {program!r} has no use here: `{program} --version`: found {named[:_SHOWN_NAME]!r}, "
+        f"the container engine {program!r} has no use here: `{program} --version`: found {name[:_SHOWN_NAME]!r}, "
         "expected podman or docker; another engine that serves docker's API is used by its socket, as DOCKER_HOST"
     )
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why a call failed, in the program's words."""
+    """Return the end of a failed call's output."""
     return (done.stderr.strip() or done.stdout.strip())[-_SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
 
 
 def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Call a program. Raises SandboxError where it cannot be called, or does not end."""
+    """Call a program. Raises SandboxError if it cannot be called, or does not end."""
     try:
         return subprocess.run(
             [program, *arguments],

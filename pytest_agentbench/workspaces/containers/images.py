@@ -1,4 +1,4 @@
-"""Images of containers: named ones, pulled where they are missing, and those built from a case's Dockerfile."""
+"""Images of containers: named ones, pulled if they are missing, and those built from a case's Dockerfile."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from docker.models.images import Image as DockerImage
 
 MADE_HERE = {"pytest-agentbench": "1"}
-"""The label of what is kept for later sessions."""
+"""The label of images that later sessions reuse."""
 
 BUILD_SECONDS = 1800
-"""The longest that a pull or a build may take."""
+"""Maximum seconds of a pull or a build."""
 
 _LOCAL = "localhost/"
-"""What names of images begin with that are made on this machine, and are in no registry."""
+"""Prefix of image names that are built on this machine and are in no registry."""
 
 _BUILD_BYTES = 4 * 2**30
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
-"""What files begin with that are gzip, bzip2, xz and zstd."""
+"""First bytes of gzip, bzip2, xz and zstd files."""
 
 _SHOWN_LINES = 20
 _SHOWN_CHARACTERS = 8_000
 _LAYER = re.compile(r" ---> ([0-9a-f]{12})\n")
-"""What the builder writes once a step's layer is there. A command may forge it: what it names is counted too."""
+"""The builder's line for a finished layer. A command may print such a line, too: the layer that it names is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that the daemon has. `volumes` are the paths at which it wants volumes."""
+    """A local image. `volumes` are the paths at which it declares volumes."""
 
     name: str
     image_id: str
@@ -57,12 +57,12 @@ class Image:
 
 
 def is_local(name: str) -> bool:
-    """Return whether an image of that name is made on this machine, and never pulled."""
+    """Return whether images of that name are built on this machine and never pulled."""
     return name.startswith(_LOCAL)
 
 
 def not_built(name: str, program: str = "docker") -> UnavailableError:
-    """Return what to say of a local image that is missing."""
+    """Return the error for a missing local image."""
     builders: Iterable[Callable[[str], str]] = load_extensions("image").values()
     ways = "".join(f"{tell(program)}, or " for tell in builders)
     return UnavailableError(
@@ -71,7 +71,9 @@ def not_built(name: str, program: str = "docker") -> UnavailableError:
 
 
 def has_image(name: str) -> bool:
-    """Return whether docker has an image of that name. Nothing is pulled. Raises SandboxError where it does not say."""
+    """Return whether docker has an image of that name. Nothing is pulled. Raises SandboxError if docker does not
+    answer.
+    """
     from docker.errors import NotFound
 
     daemon = Daemon()
@@ -85,15 +87,16 @@ def has_image(name: str) -> bool:
 
 
 def pull_image(daemon: Daemon, name: str) -> None:
-    """Get the image of that name from its registry. Raises UnavailableError where it is not to be had."""
+    """Pull the image of that name from its registry. Raises UnavailableError if that fails."""
     from docker.errors import APIError
     from docker.utils import parse_repository_tag
 
     repository, tag = parse_repository_tag(name)
-    # not by `images.pull`, which drops what the daemon says once it has begun: podman's is all said there
+    # Not by `images.pull`, which drops messages after the start of the transfer; podman reports errors only
+    # there
     try:
-        said = list(daemon.client.api.pull(repository, tag or "latest", stream=True, decode=True))
-        problem = next((str(line["error"]) for line in said if "error" in line), None)
+        lines = list(daemon.client.api.pull(repository, tag or "latest", stream=True, decode=True))
+        problem = next((str(line["error"]) for line in lines if "error" in line), None)
     except APIError as error:
         problem = error.explanation or str(error)
     if problem is not None:
@@ -104,36 +107,37 @@ def pull_image(daemon: Daemon, name: str) -> None:
 
 
 class Images:
-    """Images of one session: each is looked up, pulled or built once. For threads: its methods may take minutes."""
+    """The images of one session. Each is looked up, pulled or built once. For threads: `get` may take minutes."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._lock = threading.Lock()
         self._locks: dict[object, threading.Lock] = {}
-        self._found: dict[object, Image | UnavailableError | SandboxError] = {}
+        self._results: dict[object, Image | UnavailableError | SandboxError] = {}
 
     def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool, limits: ResourceLimits) -> Image:
-        """Return the image of that name, or of the Dockerfile, whose commands are held to the limits.
+        """Return the image of that name, or of the Dockerfile. The limits apply to the build's commands.
 
-        Raises UnavailableError for one that cannot be pulled, SandboxError for one that cannot be built, ConfigError
-        for a build folder that holds too much.
+        Raises UnavailableError if it cannot be pulled, SandboxError if it cannot be built, ConfigError for a build
+        folder that is too large.
         """
         key = (image, dockerfile, build_network)
-        # A lock for each image: one that takes minutes keeps nobody from another.
+        # A lock for each image, so that a slow one does not block the others
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self._found:
+            if key not in self._results:
                 try:
-                    made = self._built(dockerfile, build_network, limits) if dockerfile else self._named(image or "")
+                    if dockerfile:
+                        self._results[key] = self._built(dockerfile, build_network, limits)
+                    else:
+                        self._results[key] = self._named(image or "")
                 except (UnavailableError, SandboxError) as error:
-                    self._found[key] = error  # for all other runs too, which would wait as long for the same
-                else:
-                    self._found[key] = made
-            found = self._found[key]
-        if isinstance(found, Image):
-            return found
-        raise found.with_traceback(None)  # one exception for many runs, which would gather the frames of all
+                    self._results[key] = error  # other runs get it, too, instead of a second long attempt
+            result = self._results[key]
+        if isinstance(result, Image):
+            return result
+        raise result.with_traceback(None)  # many runs raise this exception, and it would collect all their frames
 
     def _named(self, name: str) -> Image:
         from docker.errors import NotFound
@@ -150,10 +154,10 @@ class Images:
         from docker.errors import NotFound
         from filelock import FileLock
 
-        if not network and (found := list_downloads(dockerfile)):
+        if not network and (downloads := list_downloads(dockerfile)):
             raise ConfigError(
-                f"{dockerfile}: found {found[0]!r}, expected a plain path of its folder: the build has no network; put "
-                "the file there, or set build_network: allow in the run profile's sandbox"
+                f"{dockerfile}: found {downloads[0]!r}, expected a plain path of its folder: the build has no network; "
+                "put the file there, or set build_network: allow in the run profile's sandbox"
             )
         if (added := list_additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
             raise ConfigError(
@@ -161,7 +165,7 @@ class Images:
                 "and nothing limits what is in them; COPY it, and unpack it with RUN"
             )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
-        # Sessions and workers beside this one build it once together.
+        # Concurrent sessions and workers build it only once
         lock = Path(tempfile.gettempdir(), f"agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock")
         with FileLock(lock):
             try:
@@ -169,7 +173,7 @@ class Images:
             except NotFound:
                 return _image(tag, self._build(dockerfile, tag, network, limits))
             finally:
-                lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image
+                lock.unlink(missing_ok=True)  # safe, because waiting and later processes find the image
 
     def _build(self, dockerfile: Path, tag: str, network: bool, limits: ResourceLimits) -> DockerImage:
         from docker.errors import APIError
@@ -188,7 +192,7 @@ class Images:
                 forcerm=True,
                 timeout=BUILD_SECONDS,
                 container_limits={"memory": _BUILD_BYTES, "memswap": _BUILD_BYTES},
-                use_config_proxy=network,  # its address may hold a password
+                use_config_proxy=network,  # its address may contain a password
                 decode=True,
             )
             problem, last = follow_build(lines, bounds.count)
@@ -198,7 +202,7 @@ class Images:
             bounds.end()
         if problem is None and bounds.broken is None:
             return self._daemon.client.images.get(tag)
-        if problem is None:  # built to its end, though it took too much: nobody is to find it
+        if problem is None:  # built completely, but over a limit, so it must not be reused
             self._daemon.client.images.remove(tag, force=True)
         if bounds.broken is not None:
             problem = f"{bounds.broken}, the limit of the run profile's sandbox"
@@ -206,25 +210,25 @@ class Images:
 
 
 def build_digest(dockerfile: Path, *, network: bool) -> str:
-    """Return the SHA-256 of what an image is built from: the Dockerfile's folder, and whether it has network.
+    """Return the SHA-256 of an image's sources: the Dockerfile's folder, and whether the build has network.
 
-    Raises ConfigError for a folder that holds too much.
+    Raises ConfigError for a folder that is too large.
     """
     folder = dockerfile.parent
     try:
-        found = digest_snapshot(take_snapshot(str(folder)))
+        content = digest_snapshot(take_snapshot(str(folder)))
     except TreeError as error:
         raise ConfigError(f"{folder}: too much to build an image from: {error}; give it a folder of its own") from error
-    return hashlib.sha256(f"{found} {dockerfile.name} {network}".encode()).hexdigest()
+    return hashlib.sha256(f"{content} {dockerfile.name} {network}".encode()).hexdigest()
 
 
 def _archive_in(folder: Path) -> str | None:
-    """Return a file of the folder that the daemon would unpack; None where there is none."""
-    for found in walk_tree(str(folder), []):
-        if found.kind == "file":
-            with open(open_file(found.folder, found.names[-1], linked=True), "rb") as file:
+    """Return a file of the folder that the daemon would unpack, or None."""
+    for entry in walk_tree(str(folder), []):
+        if entry.kind == "file":
+            with open(open_file(entry.folder, entry.names[-1], linked=True), "rb") as file:
                 if _is_archive(file.read(tarfile.BLOCKSIZE)):
-                    return found.path
+                    return entry.path
     return None
 
 
@@ -238,22 +242,22 @@ def _is_archive(head: bytes) -> bool:
     return True
 
 
-def _image(name: str, found: DockerImage) -> Image:
-    volumes: dict[str, Any] = found.attrs["Config"].get("Volumes") or {}
-    return Image(name, str(found.id), tuple(volumes))
+def _image(name: str, image: DockerImage) -> Image:
+    volumes: dict[str, Any] = image.attrs["Config"].get("Volumes") or {}
+    return Image(name, str(image.id), tuple(volumes))
 
 
 def follow_build(log: Generator[dict[str, Any]], count: Callable[[str], bool] | None = None) -> tuple[str | None, str]:
-    """Return why a build failed, None where it did not, and the last it wrote; it may write without end.
+    """Return why a build failed, or None, and the end of its output, which may be endless.
 
-    `count` is told the id of each layer that was made; where it says no, the build is given up before its next step.
+    `count` gets the id of each new layer. If it returns False, the build is aborted before its next step.
     """
     deadline = time.monotonic() + BUILD_SECONDS
     last, problem = "", None
-    for line in log:  # to its end, or its connection stays open
-        said = str(line.get("stream", ""))
-        last = (last + said)[-_SHOWN_CHARACTERS:]
-        if count is not None and (layer := _LAYER.fullmatch(said)) and not count(layer[1]):
+    for line in log:  # read to its end, otherwise its connection stays open
+        text = str(line.get("stream", ""))
+        last = (last + text)[-_SHOWN_CHARACTERS:]
+        if count is not None and (layer := _LAYER.fullmatch(text)) and not count(layer[1]):
             log.close()
             return "it is too large", ""
         if "error" in line:

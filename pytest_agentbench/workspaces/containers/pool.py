@@ -1,4 +1,4 @@
-"""The containers of one session at one daemon: made ahead of need, one for each run, and removed on every path."""
+"""The containers of one session at one daemon: created ahead, one for each run, and removed in every case."""
 
 from __future__ import annotations
 
@@ -38,19 +38,22 @@ from pytest_agentbench.workspaces.sessions import Workspaces, host_mark, session
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _MOST_READY = 16
-"""How many containers wait for runs at most."""
+"""Maximum containers that wait for runs."""
 
 _CLOSE_SECONDS = 4.0
-"""How long a session's end waits for containers that are being made."""
+"""Maximum seconds that a session's end waits for containers that are being created."""
 
 
 _logger = logging.getLogger(__name__)
 
 
 class ContainerPool(SandboxSession):
-    """All containers of one session at one daemon. None serves two runs, and its workspace's folder is made with it.
+    """All containers of one session at one daemon. Each serves one run, and is created with the run's workspace.
 
-    Everything but the coroutines may be called in any thread. `program` is as in Daemon.
+    Everything except the coroutines may be called in any thread. `program` is as in Daemon.
+
+    Threads of the daemon create and remove containers. `_state` guards `_making`, `_made` and `_is_used`. `_ready` and
+    `_handed_out` need no lock, because `deque.popleft` and `dict.pop` are atomic.
     """
 
     def __init__(self, program: str | None, workspaces: Workspaces, watchdog: Watchdog) -> None:
@@ -66,7 +69,7 @@ class ContainerPool(SandboxSession):
         self._closed = threading.Event()
 
     async def prepare(self, spec: SandboxSpec) -> None:
-        """Have the image of such a container on this machine, and those of its services.
+        """Pull or build the image of such a container, and the images of its services.
 
         Raises UnavailableError, SandboxError, ConfigError.
         """
@@ -78,8 +81,8 @@ class ContainerPool(SandboxSession):
         return SandboxUsed(kind=spec.kind, image=image.name, image_id=image.image_id)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
-        """Make containers for runs to come. Raises SandboxError where there is no room for their workspaces."""
-        if spec.compose is not None:  # its services are the run's own, and dear
+        """Create containers for later runs. Raises SandboxError if there is no space for their workspaces."""
+        if spec.compose is not None:  # services belong to one run, and are expensive
             return
         ready = self._ready.setdefault(spec, deque())
         while len(ready) < min(runs, _MOST_READY):
@@ -87,16 +90,16 @@ class ContainerPool(SandboxSession):
             ready.append((workspace, self._daemon.submit(self._make, spec, workspace)))
 
     def workspace(self, spec: SandboxSpec) -> Workspace | None:
-        """Return the folder of a container that was made ahead, None where there is none."""
-        ready = self._ready.get(spec)
-        if not ready:
+        """Return the folder of a container that was made ahead, or None."""
+        try:
+            workspace, making = self._ready[spec].popleft()
+        except (KeyError, IndexError):  # caught and not checked before, because several threads may take the last one
             return None
-        workspace, making = ready.popleft()
         self._handed_out[workspace.path] = making
         return workspace
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> ContainerSandbox:
-        """Return the container of the run that has the workspace, or a further one `beside` it.
+        """Return the container for the run of this workspace, or an additional one (`beside`).
 
         Raises SandboxError, UnavailableError.
         """
@@ -104,26 +107,26 @@ class ContainerPool(SandboxSession):
         making = made or self._daemon.submit(self._make, spec, workspace)
         try:
             container = await asyncio.wrap_future(making)
-        except asyncio.CancelledError:  # the thread makes it all the same
+        except asyncio.CancelledError:  # the thread cannot be cancelled and creates it anyway
             making.add_done_callback(_remove_unused)
             raise
         return ContainerSandbox(container, workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
-        """Say that the run which has the workspace has ended, and may have started no container."""
+        """Report that the run of this workspace has ended. It may have started no container."""
         making = self._handed_out.pop(workspace.path, None)
         if making is not None:
             making.add_done_callback(_remove_unused)
 
     async def close(self) -> None:
-        """Remove every container that is left."""
-        left = self._refuse_more()
+        """Remove all remaining containers."""
+        removals = self._refuse_more()
         if self._daemon.is_used:
-            await asyncio.gather(*(self._daemon.call(remove) for remove in left))
+            await asyncio.gather(*(self._daemon.call(remove) for remove in removals))
             await self._daemon.call(self._end)
 
     def _find_images(self, spec: SandboxSpec) -> Image:
-        """Return the image of a container, with those of its services here too."""
+        """Return the image of a container. Pull or build those of its services, too."""
         if (spec.image is None or spec.compose is not None) and self._daemon.is_podman:
             podman.refuse_builds(self._daemon.program)
         if spec.compose is not None:
@@ -131,18 +134,18 @@ class ContainerPool(SandboxSession):
         return self._images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
 
     def _make(self, sandbox: SandboxSpec, workspace: Workspace) -> Container:
-        """Return a container that runs, unless the session ends meanwhile."""
+        """Return a running container. Raises SandboxError if the session ends in the meantime."""
         is_first = self._begin_making()
         spec = ContainerSpec(f"agentbench-{secrets.token_hex(8)}", sandbox, workspace, run_labels(workspace))
         remove = partial(self._remove, spec)
         try:
-            if is_first:  # where there is a daemon, that is: a session without containers asks none
+            if is_first:  # here and not at the session's start, because a session without containers needs no daemon
                 remove_orphans(self._daemon)
             image = self._find_images(sandbox)
             try:
                 container = self._start(spec, image, remove)
                 with self._state:
-                    if self._closed.is_set():  # while it was made: nobody else knows of it
+                    if self._closed.is_set():  # closed in the meantime, and `close` did not see this container
                         raise SandboxError("the session ended")
                     self._made[spec.name] = remove
             except BaseException:
@@ -155,7 +158,7 @@ class ContainerPool(SandboxSession):
                 self._state.notify_all()
 
     def _start(self, spec: ContainerSpec, image: Image, remove: Callable[[], None]) -> Container:
-        """Start a container, and its services before it. What was made where this raises has its labels and name."""
+        """Start the services and the container. After an exception all created objects have its labels and name."""
         sandbox, bounds = spec.sandbox, None
         network = "bridge" if sandbox.network else "none"
         if sandbox.compose is not None:
@@ -168,7 +171,7 @@ class ContainerPool(SandboxSession):
         return Container(self._daemon, container_id, user_of(spec.workspace), remove, bounds)
 
     def _begin_making(self) -> bool:
-        """Return whether it is the session's first container that is being made from now on."""
+        """Count a container that is being created. Return whether it is the session's first."""
         with self._state:
             if self._closed.is_set():
                 raise SandboxError("the session ended")
@@ -179,60 +182,60 @@ class ContainerPool(SandboxSession):
         return is_first
 
     def _remove(self, spec: ContainerSpec) -> None:
-        """Remove a container, and all that was made beside it. Never raises: what stays is an orphan."""
+        """Remove a container and its services. Never raises: the rest is removed as orphans later."""
         if (bounds := self._bounds.pop(spec.name, None)) is not None:
             bounds.end()
         try:
             _remove_one(self._daemon.client.api.remove_container, spec.name, v=True, force=True)
             if spec.sandbox.compose is not None:
                 _remove_all(self._daemon, spec.labels, list)
-        except Exception as error:  # noqa: BLE001 - the daemon may be gone, and why is said by who needs it
+        except Exception as error:  # noqa: BLE001 - the daemon may be gone, which the next call reports
             _logger.warning("%s: could not remove what was made for a run: %s", self._daemon.program, error)
         with self._state:
             self._made.pop(spec.name, None)
 
     def _close_late(self) -> None:
-        """Close at the end of a process that did not: no thread can be started any more."""
+        """Close at the end of a process that did not call `close`. No thread can be started any more."""
         for remove in self._refuse_more():
             remove()
         self._end()
 
     def _refuse_more(self) -> list[Callable[[], None]]:
-        """Return what removes the containers that there are. From now on none is made."""
+        """Refuse new containers from now on. Return functions that remove the existing ones."""
         atexit.unregister(self._close_late)
         with self._state:
             self._closed.set()
             return list(self._made.values())
 
     def _end(self) -> None:
-        """Wait for the containers that were being made, which are removed then, and end the way to the daemon."""
+        """Wait for containers that are being created, which remove themselves, and close the daemon."""
         with self._state:
             self._state.wait_for(lambda: not self._making, _CLOSE_SECONDS)
         self._daemon.close()
 
 
 def remove_orphans(daemon: Daemon) -> None:
-    """Remove what dead sessions of this user on this machine left. Nothing of others: their sessions may live."""
+    """Remove the objects of dead sessions of this user on this machine. Other users' sessions may be alive."""
     _remove_all(daemon, {HOST: host_mark()}, _of_dead)
 
 
 def _remove_all(
     daemon: Daemon, labels: Mapping[str, str], chosen: Callable[[Iterable[Any]], list[dict[str, Any]]]
 ) -> None:
-    """Remove those containers, networks and volumes that have the labels and are `chosen`."""
+    """Remove the containers, networks and volumes with the labels that `chosen` selects."""
     api = daemon.client.api
     filters = {"label": [f"{name}={value}" for name, value in labels.items()]}
-    for found in chosen(api.containers(all=True, filters=filters)):
-        _remove_one(api.remove_container, found["Id"], v=True, force=True)
-    for found in chosen(api.networks(filters=filters)):
-        _remove_one(api.remove_network, found["Id"])
-    for found in chosen(api.volumes(filters=filters)["Volumes"] or ()):
-        _remove_one(api.remove_volume, found["Name"])
+    for container in chosen(api.containers(all=True, filters=filters)):
+        _remove_one(api.remove_container, container["Id"], v=True, force=True)
+    for network in chosen(api.networks(filters=filters)):
+        _remove_one(api.remove_network, network["Id"])
+    for volume in chosen(api.volumes(filters=filters)["Volumes"] or ()):
+        _remove_one(api.remove_volume, volume["Name"])
 
 
-def _of_dead(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    marked = ((each, (each["Labels"] or {}).get(SESSION)) for each in found)
-    return [each for each, folder in marked if folder and isabs(folder) and session_is_dead(folder)]
+def _of_dead(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    marked = ((item, (item["Labels"] or {}).get(SESSION)) for item in objects)
+    return [item for item, folder in marked if folder and isabs(folder) and session_is_dead(folder)]
 
 
 def _remove_one(function: Any, name: str, **options: Any) -> None:
@@ -244,7 +247,7 @@ def _remove_one(function: Any, name: str, **options: Any) -> None:
     except NotFound:
         return
     except APIError as error:
-        if error.status_code == 409:  # another session, or the daemon itself, is about to
+        if error.status_code == 409:  # another session, or the daemon itself, is removing it
             return
         _logger.warning("docker: could not remove %s: %s", name, error.explanation)
     except (DockerException, RequestException) as error:

@@ -1,4 +1,4 @@
-"""A run's container as its sandbox: the commands in it, and what ends them."""
+"""A run's container as its sandbox: commands in it, and their ends."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SWEEP_SECONDS = 10.0
 _REPORT_BYTES = 4096
 _OVER = "the program has ended"
 _KILLED_CODE = 128 + 9
-"""Of a command whose script was killed, which it can do itself: nobody knows its own."""
+"""Exit code of a command that killed its own script, so that its real exit code is unknown."""
 
 
 @dataclass(slots=True)
 class _Command:
-    """A command under way. `report` is what its script says of its end, `killed` why it was ended before."""
+    """A running command. `report` is its script's report of the end. `killed` is the reason if it was killed before."""
 
     capture: Capture
     report: bytearray = field(default_factory=bytearray)
@@ -50,9 +50,12 @@ class _Command:
 
 
 class ContainerSandbox(SharedFolder):
-    """One container, used by one run. One command at a time; programs that stay may run beside it.
+    """One container, used by one run. It runs one command at a time, and any number of programs next to it.
 
-    A time limit or a broken limit kills the whole container; the next command starts it again.
+    A time limit or a broken limit kills the whole container. The next command restarts it.
+
+    The event loop owns the state. Only `_break` is called in the watchdog's thread. `_lock` serialises commands,
+    because the end of a command may kill all processes of the container.
     """
 
     kind: SandboxKind = "docker"
@@ -75,22 +78,22 @@ class ContainerSandbox(SharedFolder):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """Run a command in the container, alone but for programs that stay."""
+        """Run a command in the container, with no other command at the same time."""
         async with self._lock:
-            for _ in range(2):  # where programs that stay took all processes there may be, a new start makes room
+            for _ in range(2):  # other programs may have used up the limit of processes: a restart makes room
                 command = _Command(Capture(output_limit))
-                begun = time.perf_counter()
+                began = time.perf_counter()
                 code = await self._run(command, argv, seconds, stdin, environment)
                 text, truncated = command.capture.text(), command.capture.left_out > 0
                 if command.killed is not None or code is not None:
-                    return ExecResult(code, text, command.killed, truncated, time.perf_counter() - begun)
+                    return ExecResult(code, text, command.killed, truncated, time.perf_counter() - began)
                 await self._kill()
         raise cannot_run(text)
 
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """Start a program that stays, in a session of its own."""
+        """Start a program in a new session of the container."""
         script = STAY if stderr == "merged" else STAY_APART
         async with self._lock:
             for _ in range(2):
@@ -107,7 +110,7 @@ class ContainerSandbox(SharedFolder):
         raise cannot_run(early.decode("utf-8", "replace"))
 
     async def stop(self) -> None:
-        """Remove the container with all that runs in it."""
+        """Remove the container with all its processes."""
         self._watchdog.end(self._watch)
         for process in tuple(self._programs):
             await process.close()
@@ -116,7 +119,7 @@ class ContainerSandbox(SharedFolder):
     async def _run(
         self, command: _Command, argv: Sequence[str], seconds: float, stdin: bytes, environment: Mapping[str, str]
     ) -> int | None:
-        """Return the exit code; None for what was killed, and for what the container could not start."""
+        """Return the exit code, or None if the command was killed or could not be started."""
         script = RUN_BESIDE if self._programs else RUN_ALONE
         stream = await self._container.run(script, argv, environment, with_stdin=bool(stdin))
         self._broken = None
@@ -138,7 +141,9 @@ class ContainerSandbox(SharedFolder):
         return code
 
     async def _read_end(self, command: _Command) -> int | None:
-        """Return the exit code of what nothing here ended, None where it never began. Sets `killed` for a limit."""
+        """Return the exit code of a command that was not killed here, or None if it never began. Sets `killed` for a
+        limit.
+        """
         if isinstance(self._broken, SandboxError):
             raise self._broken
         if self._broken is not None:
@@ -147,7 +152,7 @@ class ContainerSandbox(SharedFolder):
         if not command.report:
             return None
         code, ooms = _parse_report(command.report) or (_KILLED_CODE, await self._sweep("all"))
-        # The kernel counts on from command to command, and from nothing again where the container was started anew.
+        # The kernel's counter continues from command to command, and restarts at 0 with the container
         if (self._container.starts, ooms) > self._ooms:
             self._ooms = (self._container.starts, ooms)
             command.killed = "memory" if ooms else None
@@ -155,31 +160,31 @@ class ContainerSandbox(SharedFolder):
             command.killed = "disk"
         return code
 
-    async def _sweep(self, what: str) -> int:
-        """Kill all processes or a session's, else the whole container, and return how often memory ran out.
+    async def _sweep(self, session: str) -> int:
+        """Kill all processes (`all`) or those of a session, else the container. Return how often memory ran out.
 
-        Raises SandboxError where there is no container any more, or none that can be started.
+        Raises SandboxError if the container is gone or cannot be started.
         """
-        for _ in range(2):  # a new start tells whether the container is still there
+        for _ in range(2):  # the second start reports whether the container still exists
             report = bytearray()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SWEEP_SECONDS):
-                    stream = await self._container.run(END, [what], NO_VARIABLES)
+                    stream = await self._container.run(END, [session], NO_VARIABLES)
                     try:
                         await _follow(stream, Capture(0), report)
                     finally:
                         await stream.close()
-            if (ended := _parse_report(report)) is not None:
-                return ended[1]
+            if (result := _parse_report(report)) is not None:
+                return result[1]
             await self._kill()
         return 0
 
     async def _end(self, process: ContainerProcess) -> None:
-        """Kill a program that stays, with all that it started."""
+        """Kill a program with its descendants."""
         if process not in self._programs:
             return
         self._programs.discard(process)
-        with suppress(SandboxError):  # what is gone has ended
+        with suppress(SandboxError):  # the container is gone, and the program with it
             if self._programs or self._lock.locked():
                 await self._sweep(str(process.session))
                 return
@@ -203,9 +208,9 @@ class ContainerSandbox(SharedFolder):
 
 
 class ContainerProcess:
-    """A program that stays in a container. `session` is its session there, `has_ended` that it is over.
+    """A program in a container. `session` is its session there. `has_ended` is true once it is over.
 
-    `early` is what came of its stdout before the number of that session, `errors` what came of its stderr with it.
+    `early` is output on stdout before the number of the session, `errors` output on stderr that came with that number.
     """
 
     def __init__(
@@ -222,8 +227,8 @@ class ContainerProcess:
         self._errors.add(errors)
 
     async def write(self, data: bytes) -> None:
-        """Send to its stdin. Raises BrokenPipeError where it has ended."""
-        if self.has_ended:  # the daemon would take it, and wait for somebody to read it
+        """Write to its stdin. Raises BrokenPipeError if it has ended."""
+        if self.has_ended:  # the daemon would accept the data and block
             raise BrokenPipeError(_OVER)
         try:
             await self._stream.write(data)
@@ -235,7 +240,7 @@ class ContainerProcess:
         await self._stream.finish(b"")
 
     async def read(self) -> bytes:
-        """Return its output since the last call. What comes on its stderr meanwhile is kept."""
+        """Wait for output on stdout and return it. Output on stderr in the meantime is stored."""
         if self._early:
             piece, self._early = self._early, b""
             return piece
@@ -251,19 +256,19 @@ class ContainerProcess:
         return self._errors.text()
 
     async def stop(self) -> None:
-        """Kill it with all that it started."""
+        """Kill it with its descendants."""
         await self._end(self)
         await self.close()
 
     async def close(self) -> None:
-        """End the connection to it."""
+        """Close the connection to it."""
         await self._stream.close()
 
 
 async def _read_session(stream: ExecStream) -> tuple[bytes, bytes]:
-    """Return what came on stdout until the script reported its session on stderr, and that report if it came.
+    """Return stdout until the script reported its session on stderr, and that report if it came.
 
-    They are two pipes: what was written first may come last.
+    The two are separate pipes, so their order is not preserved.
     """
     early = b""
     while True:
@@ -274,7 +279,7 @@ async def _read_session(stream: ExecStream) -> tuple[bytes, bytes]:
 
 
 async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin: bytes) -> None:
-    """Feed and read a command to its end, or to its limit of time or output. Cancelled, it counts as killed."""
+    """Write stdin and read output until the command's end, or a limit of time or output. Cancelled counts as killed."""
     sending = asyncio.ensure_future(stream.finish(stdin)) if stdin else None
     command.killed = "time-out"
     try:
@@ -289,9 +294,9 @@ async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin:
 
 
 async def _follow(stream: ExecStream, capture: Capture, report: bytearray) -> None:
-    """Read to the end, or until so much came that the command counts as endless."""
+    """Read to the end, or until the output counts as endless."""
     async for source, piece in stream.pieces():
-        if source != STDOUT:  # the script's report, and whatever a program found a way to write there
+        if source != STDOUT:  # the script's report; a program may have found a way to write there, too
             report += piece[: _REPORT_BYTES - len(report)]
             continue
         capture.data_received(piece)
@@ -301,7 +306,7 @@ async def _follow(stream: ExecStream, capture: Capture, report: bytearray) -> No
 
 def _parse_report(report: bytearray) -> tuple[int, int] | None:
     """Return the exit code and how often memory ran out, as the scripts report them in their last line."""
-    for line in reversed(report.decode("ascii", "replace").splitlines()):  # a program between may add words of its own
+    for line in reversed(report.decode("ascii", "replace").splitlines()):  # a program may have added lines
         code, _, ooms = line.partition(" ")
         if code.isdigit() and ooms.isdigit():
             return int(code), int(ooms)
