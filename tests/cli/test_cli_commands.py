@@ -104,7 +104,7 @@ def test_a_sound_tree_is_valid(tree, run):
         ("cases/one/demo.yaml", "schema_version: 1\nreplies: [{contant: x}]\n", "cases/one/demo.yaml:2:12: replies"),
     ],
 )
-def test_what_is_wrong_is_printed_with_its_place(tree, run, name, text, expected):
+def test_errors_are_printed_with_their_places(tree, run, name, text, expected):
     root = tree(GOOD | {name: text})
     code, lines, _ = run("validate")
     assert code == 1
@@ -127,7 +127,7 @@ def test_one_bad_file_does_not_hide_the_others(tree, run):
     assert (code, len(lines)) == (1, 4)
 
 
-def test_what_may_not_be_meant_is_a_warning(tree, run):
+def test_doubtful_names_and_checks_are_warnings(tree, run):
     case = CASE.format(id="one").replace("llm_probe", "my_runner") + (
         "  - check_id: report\n    declarative: {kind: file_exists, path: report.md}\n"
         "  - check_id: text\n    declarative: {kind: file_contains, path: report.md, text: Done}\n"
@@ -218,7 +218,7 @@ def test_no_control_character_reaches_the_terminal(tree, run):
         ("", ["nothing"]),
     ],
 )
-def test_a_case_says_what_decides_it(tree, run, more, expected):
+def test_list_shows_the_checks_of_a_case(tree, run, more, expected):
     tree({"test.yaml": CASE.format(id="one").split("deterministic_checks")[0] + more})
     _, lines, _ = run("list", "--json")
     assert json.loads("\n".join(lines))[0]["decided_by"] == expected
@@ -240,7 +240,7 @@ def test_schemas_are_printed_and_written(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_a_command_goes_to_stderr(run, tmp_path):
+def test_errors_of_a_command_go_to_stderr(run, tmp_path):
     assert run("schema", "siute") == (1, [], ["there is no schema 'siute'; did you mean 'suite'?"])
     code, lines, errors = run("validate", tmp_path / "gone")
     assert (code, lines) == (1, [])
@@ -298,7 +298,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other(tree, capsys, command):
 AGENT = "schema_version: 1\nagent_id: writer\ntitle: Writer\n"
 
 
-def test_an_agents_workspace_that_no_run_can_copy_is_told(tree, run):
+def test_an_agents_workspace_that_cannot_be_copied_is_an_error(tree, run):
     root = tree({"agents/writer/agent.yaml": AGENT, "agents/writer/workspace/AGENTS.md": "# Mine\n"})
     assert run("validate")[0] == 0
     os.mkfifo(root / "agents/writer/workspace/pipe")
@@ -309,7 +309,7 @@ def test_an_agents_workspace_that_no_run_can_copy_is_told(tree, run):
     )
 
 
-def test_an_agent_that_is_declared_twice_is_told(tree, run):
+def test_two_agents_with_one_id_are_an_error(tree, run):
     root = tree({f"agents/writer/agent.{suffix}": AGENT for suffix in ("yaml", "yml")})
     (root / "agents/writer/workspace").mkdir()
     code, lines, _ = run("validate")
@@ -317,7 +317,7 @@ def test_an_agent_that_is_declared_twice_is_told(tree, run):
     assert "agents/writer/agent.yaml:2:11: agent_id: 'writer' is ambiguous" in lines[0]
 
 
-def test_an_agents_workspace_that_is_too_large_is_told(tree, run):
+def test_an_agents_workspace_that_is_too_large_is_an_error(tree, run):
     root = tree({"agents/writer/agent.yaml": AGENT, "agents/writer/workspace/AGENTS.md": "# Mine\n"})
     with open(root / "agents/writer/workspace/huge", "wb") as file:
         file.truncate(2**40)
@@ -327,7 +327,7 @@ def test_an_agents_workspace_that_is_too_large_is_told(tree, run):
     assert "this workspace template is too large" in lines[0]
 
 
-def test_overlapping_assignments_are_told(tree, run):
+def test_overlapping_assignments_are_an_error(tree, run):
     suite = (
         "schema_version: 1\nsuite_id: s\ntitle: S\nopenclaw:\n  agent_assignments:\n"
         "    - {agent_id: writer, case_selection: {include_tags: [smoke]}}\n"

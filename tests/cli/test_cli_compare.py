@@ -62,7 +62,7 @@ def test_the_other_way_round_it_is_better(worse, capsys):
     assert "failed:" not in out
 
 
-def test_json_is_what_report_json_has(worse, capsys):
+def test_json_equals_the_comparison_of_report_json(worse, capsys):
     code, out, _ = printed(capsys, *worse, "--json")
     found = json.loads(out)
     COMPARISON.validate(found)
@@ -135,7 +135,7 @@ def test_a_report_needs_only_its_runs(worse, folder, capsys):
         ("text.json", "text.json: is no JSON"),
     ],
 )
-def test_what_is_no_report_is_said(folder, capsys, name, said):
+def test_a_file_that_is_no_report_is_an_error(folder, capsys, name, said):
     saved(folder, "a.json", "passed")
     (folder / "text.json").write_text("<html>")
     code, out, err = printed(capsys, "a.json", name)
@@ -154,7 +154,7 @@ def test_markdown_and_page_are_written(worse, folder, capsys):
     assert (folder / "out" / "page.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
-def test_a_place_that_cannot_be_written_is_said(worse, folder, capsys):
+def test_a_path_that_cannot_be_written_is_an_error(worse, folder, capsys):
     (folder / "file").write_text("")
     code, _, err = printed(capsys, *worse, "--markdown", "file/comment.md")
     assert code == 1

@@ -27,7 +27,7 @@ def test_equal_values_and_only_they_have_no_differences(a, b):
 
 
 @given(st.lists(st.integers(0, 2), max_size=8), st.lists(st.integers(0, 2), max_size=8))
-def test_elements_that_are_left_out_or_added_are_told_alone(common, added):
+def test_only_removed_or_added_elements_are_listed(common, added):
     found = list(find_differences(common, [*common, *added]))
     assert [each.b for each in found] == added
     assert all(each.a is ABSENT for each in found)

@@ -129,7 +129,7 @@ def test_where_nothing_is_needed_nothing_is_missing(project):
 
 
 @pytest.mark.slow
-def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
+def test_a_case_that_would_be_skipped_is_named_with_a_remedy(project):
     project.case("plain")
     project.case("shell", "exec_shell")
     project.profile(type="docker", image="some:1")
@@ -142,7 +142,7 @@ def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
 
 
 @pytest.mark.slow
-def test_sandboxes_of_other_distributions_are_named_with_what_they_isolate(project, tmp_path):
+def test_sandboxes_of_other_distributions_are_named_with_their_isolation(project, tmp_path):
     info = tmp_path / "site" / "farms-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: farms\nVersion: 1.0\n")
@@ -163,7 +163,7 @@ def test_sandboxes_of_other_distributions_are_named_with_what_they_isolate(proje
 
 
 @pytest.mark.slow
-def test_a_folder_without_cases_is_told(project):
+def test_a_folder_without_cases_is_reported(project):
     assert line(project.doctor(**NO_DOCKER), "files").startswith("-        files: none to look at below ")
 
 
@@ -195,7 +195,7 @@ def test_a_judge_that_answers(project):
 
 
 @pytest.mark.slow
-def test_a_judge_whose_key_is_wrong(project):
+def test_a_judge_with_a_wrong_key_is_missing(project):
     with endpoint() as base_url:
         project.judge(base_url)
         done = project.doctor("--live", JUDGE_KEY="another-key-0815")
@@ -366,7 +366,7 @@ def test_agents_that_are_not_here(project):
 
 @needs_docker
 @pytest.mark.slow
-def test_an_agent_whose_image_is_still_to_be_built(project):
+def test_an_agent_without_its_image_is_missing(project):
     project.agent("mine", "mine")
     project.case("one", runner="agent", agent="mine")
     said = "there is no image of mine here; build it: agentbench agents image mine"

@@ -203,7 +203,7 @@ def test_few_tokens_are_as_few_as_the_protocol_takes(project: Path, capsys: pyte
     assert "max_output_tokens has no effect: 17 tokens came" in capsys.readouterr().out
 
 
-def test_what_an_endpoint_teaches_is_told_and_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_probes_find_are_printed_and_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(like_reasoning_models) as (base_url, requests):
         path = declare(project, base_url)
         assert probe("--yes", "--json", "--write") == 0
@@ -219,7 +219,7 @@ def test_what_an_endpoint_teaches_is_told_and_written(project: Path, capsys: pyt
     assert (entry.requested_model, entry.base_url) == ("small", base_url)
 
 
-def test_what_an_endpoint_does_wrong_is_a_no(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_probe_is_a_no(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def careless(request: dict[str, Any]) -> Answer:
         if request.get("stream"):
             return said("4")
@@ -277,7 +277,7 @@ def test_the_profiles_parameters_are_tried(project: Path, capsys: pytest.Capture
     ("entry", "problem"),
     [({"scripted": True}, "it is scripted"), ({"api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY is not set")],
 )
-def test_a_model_that_cannot_be_probed_is_told(
+def test_a_model_that_cannot_be_probed_is_an_error(
     project: Path, capsys: pytest.CaptureFixture[str], entry: dict[str, Any], problem: str
 ) -> None:
     declare(project, "http://127.0.0.1:9/v1", **entry)

@@ -51,7 +51,7 @@ def write(path, content):
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
 
 
-def test_table_of_what_was_right(evaluate):
+def test_the_table_counts_right_answers(evaluate):
     status, out, err = evaluate(RIGHT | {"jp": "Kyoto"})
     assert (status, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
@@ -297,7 +297,7 @@ def test_file_does_not_steer_the_terminal(evaluate, here):
     assert "missing: a\\x1b[31m" in out
 
 
-def test_descriptor_says_what_is_asked(evaluate, here):
+def test_the_descriptors_metrics_are_used(evaluate, here):
     write(
         here / "dataset.yaml",
         "schema_version: 1\nname: capitals\ndescription: Four capitals\nfiles: [rows.jsonl]\n"

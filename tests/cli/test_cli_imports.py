@@ -75,7 +75,7 @@ def test_the_help_of_a_packs_command_imports_its_own_module_alone(command: str) 
 
 
 @pytest.mark.slow
-def test_a_list_of_one_case_imports_what_reads_it(tmp_path: Path) -> None:
+def test_a_list_of_one_case_imports_only_its_readers(tmp_path: Path) -> None:
     make_project(tmp_path)
     found = imported(["list", str(tmp_path / "one")], expected="sum\t")
     assert not found & (HEAVY - {"pydantic", "regex", "yaml"})

@@ -111,7 +111,7 @@ def test_question_and_answer_are_found(init, capsys, rows, fields):
     assert validated(capsys)[0] == 0
 
 
-def test_what_is_not_sure_is_said(init, tmp_path):
+def test_an_uncertain_guess_is_marked(init, tmp_path):
     rows = [*many(id="same", body="the longest of all {n}", answers=["a"]), {"id": "x", "body": "no answer"}]
     _, printed, descriptor = init(rows)
     assert "question   body (not sure: no field has a usual name; this one has the longest texts)" in printed
@@ -143,7 +143,7 @@ def test_rows_behind_the_first_200_decide_the_numbering_too(init):
     assert "3 is no index from 0 into 3 choices" in printed
 
 
-def test_without_an_answer_it_says_so(init, capsys):
+def test_a_missing_answer_is_reported(init, capsys):
     code, printed, descriptor = init(many(question="q{n}", url="http://x/{n}"))
     assert (code, "metrics" in descriptor) == (0, False)
     assert "answer     none found: name it in fields.answer, or let a judge decide" in printed
@@ -201,7 +201,7 @@ def test_choices_are_shown_and_reach_the_metric(init, capsys, row, prompt, field
         ({"question": "q{n}"}, None),
     ],
 )
-def test_what_a_question_is_about_is_in_the_prompt(init, capsys, row, prompt):
+def test_the_context_of_a_question_is_in_the_prompt(init, capsys, row, prompt):
     descriptor = init(many(answer="a", **row))[2]
     assert descriptor.get("prompt") == prompt
     assert validated(capsys)[0] == 0
@@ -273,7 +273,7 @@ def test_the_output_may_lie_elsewhere(init, tmp_path, capsys):
         ('{"question": "q"}\n', "a.jsonl", ("--output", "x/dataset.yaml"), "there is no folder"),
     ],
 )
-def test_what_cannot_be_described_is_a_clear_error(init, text, name, argv, expected):
+def test_rows_without_a_question_are_a_clear_error(init, text, name, argv, expected):
     code, printed, descriptor = init(text, *argv, name=name)
     assert (code, descriptor) == (1, None)
     assert expected in printed
@@ -311,7 +311,7 @@ values = st.recursive(
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(keys, values, max_size=6), min_size=1, max_size=6), st.text(min_size=1, max_size=10))
-def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):
+def test_any_keys_make_a_valid_descriptor(rows, file):
     rows = [row | {"problem\n: {}": f"q{at}"} for at, row in enumerate(rows)]
     guess = guess_dataset(rows)
     assert guess is not None
@@ -321,7 +321,7 @@ def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):
     DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
 
 
-def test_a_prompt_never_shows_what_the_answer_is_part_of():
+def test_a_prompt_never_shows_an_object_with_the_answer():
     rows = [{"problem": f"Is {n} even?", "question": {"answer": n % 2 == 0}} for n in range(4)]
     guess = guess_dataset(rows)
     assert {name: found.field for name, found in guess.parts.items()} == {

@@ -156,7 +156,7 @@ def test_the_schemas_are_those_that_the_command_renews(begun, capsys):
     assert {path.name: path.read_text() for path in (folder / ".schemas").iterdir()} == before
 
 
-def test_it_says_what_it_made_and_what_to_do_next(begun):
+def test_it_prints_the_files_and_the_next_steps(begun):
     folder, printed = begun
     made = [name for name in files(folder) if not name.startswith(".schemas/")]
     assert all(f"  {name}\n" in printed for name in made)
@@ -171,7 +171,7 @@ def test_its_own_agent_is_a_comment_away(begun):
     compile(path.read_text(), "conftest.py", "exec")
 
 
-def test_an_existing_folder_keeps_what_it_has(tmp_path, monkeypatch, capsys):
+def test_an_existing_folder_keeps_its_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "README.md").write_text("mine")
     assert main(["init", "."]) == 0
@@ -183,7 +183,7 @@ def test_an_existing_folder_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
-def test_a_project_within_a_repository_is_told_where_github_looks(tmp_path, monkeypatch, capsys):
+def test_a_project_within_a_repository_gets_a_note_on_the_workflows_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     assert main(["init", "."]) == 0
@@ -226,7 +226,7 @@ def test_a_folder_may_be_called_dataset(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("argv", [["bench", "rows.jsonl"], ["bench", "--output", "x"]])
-def test_what_belongs_to_a_dataset_is_refused_elsewhere(tmp_path, monkeypatch, capsys, argv):
+def test_options_of_a_dataset_are_refused_elsewhere(tmp_path, monkeypatch, capsys, argv):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as raised:
         main(["init", *argv])

@@ -292,7 +292,7 @@ def test_the_right_answers_are_right(tmp_path, monkeypatch, rows):
     ],
     ids=["mixed", "hotpotqa", "sharegpt", "nq"],
 )
-def test_what_an_expert_would_ask_about_is_said(tmp_path, monkeypatch, capsys, rows, said):
+def test_doubts_of_an_expert_are_reported(tmp_path, monkeypatch, capsys, rows, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     assert main(["init", "dataset", "rows.jsonl"]) == 0

@@ -90,7 +90,7 @@ def test_schemas_and_json_are_whole(project: Project, run: Run) -> None:
     assert json.dumps(schema).replace(" ", "") in text
 
 
-def test_a_file_says_of_every_server_how_it_is(project: Project, run: Run) -> None:
+def test_the_state_of_every_server_of_a_file_is_printed(project: Project, run: Run) -> None:
     file = project.servers(
         Good=project.server(),
         Unset=project.server(env_from=["NOT_SET_ANYWHERE"]),
@@ -143,7 +143,7 @@ def test_the_servers_of_a_client_are_listed(project: Project, run: Run) -> None:
     assert "servers.Off.disabled: found true, so the server is left out" in error
 
 
-def test_a_file_without_a_server_that_can_run_says_why(project: Project, run: Run) -> None:
+def test_a_file_without_a_runnable_server_gives_the_reasons(project: Project, run: Run) -> None:
     (project.path / "mcp.json").write_text('{"mcpServers": {"Off": {"command": "x", "disabled": true}}}')
     _, _, error = run("tools", "mcp.json")
     assert "mcp.json:1:1: found no servers" in error
@@ -194,7 +194,9 @@ def test_keys_of_a_server_are_not_shown(project: Project, run: Run, monkeypatch:
         (("tools", "other.json"), "found no servers"),
     ],
 )
-def test_wrong_words_are_told_with_what_to_do(project: Project, run: Run, words: tuple[str, ...], said: str) -> None:
+def test_wrong_arguments_are_reported_with_a_remedy(
+    project: Project, run: Run, words: tuple[str, ...], said: str
+) -> None:
     project.servers(Test=project.server())
     project.write("empty.yaml", {"schema_version": 1})
     (project.path / "other.json").write_text('{"scripts": {}}')

@@ -146,7 +146,7 @@ def test_sessions_without_a_run_in_common_follow_each_other(merge):
     assert joint["session"]["versions"] == {"python": "3.11, 3.12"}
 
 
-def test_shards_of_several_sessions_are_told_apart(merge):
+def test_shards_of_several_sessions_are_grouped_by_session(merge):
     others = [row(f"c{n}", model="qwen") for n in range(7)]
     code, joint, _ = merge(*shards(ROWS, 2), *shards(others, 3, digest="cd" * 32))
     assert code == 1
@@ -163,7 +163,7 @@ def test_a_missing_shard_is_refused_unless_asked_for(merge):
     assert "warning: 8 of 12 shards are missing" in shown
 
 
-def test_different_selections_are_told(merge):
+def test_different_selections_are_an_error(merge):
     code, joint, shown = merge(shards(ROWS, 2)[0], shards(ROWS[:-1], 2, digest="cd" * 32)[1])
     assert (code, joint) == (1, None)
     assert "different selections, of cases, models or repetitions: a.json (7 runs), b.json (6 runs)" in shown
@@ -241,7 +241,7 @@ def test_completion_is_gated_over_all(merge):
     assert merge(*shards(rows, 2, fail_under=0.5), args=["--min-completion", "0.7"])[0] == 0
 
 
-def test_what_went_wrong_beside_the_cases_fails_the_gate(merge):
+def test_faults_outside_of_cases_fail_the_gate(merge):
     good = [row("a"), row("b")]
     first, second = shards(good, 2, fail_under=0.5, faults=["1 collection errors."])
     first["session"]["faults"] = ["1 collection errors.", "2 tests that are not cases failed."]
@@ -253,7 +253,7 @@ def test_what_went_wrong_beside_the_cases_fails_the_gate(merge):
     ]
 
 
-def test_what_no_shard_could_read_is_told_once(merge):
+def test_unreadable_files_are_listed_once(merge):
     problems = [{"file": "cases/bad/test.yaml", "line": 3, "message": "titel"}]
     first, second, third = shards([row("a"), row("b"), row("c")], 3, uncollected=problems)
     del third["session"]["uncollected"]
@@ -274,13 +274,13 @@ def test_a_run_that_no_shard_has_fails_the_session(merge):
     assert "warning: 1 of 4 selected runs are in no report." in shown
 
 
-def test_a_run_that_no_shard_has_is_told_where_parts_are_enough(merge):
+def test_a_missing_run_is_a_warning_of_a_partial_merge(merge):
     code, joint, shown = merge(*shards([row("a"), row("b"), row("c")], 2, total=4), args=["--partial"])
     assert (code, joint["session"]["faults"]) == (0, [])
     assert "warning: 1 of 4 selected runs are in no report." in shown
 
 
-def test_shards_of_different_case_files_are_told(merge):
+def test_shards_of_different_case_files_are_a_warning(merge):
     first, second, third = shards([row("a"), row("b"), row("c")], 3)
     third["session"]["selection"]["inputs"] = "cd" * 32
     code, joint, _ = merge(first, second, third)
@@ -304,7 +304,7 @@ def test_the_exit_status_is_that_of_one_session(statuses, fail_under, expected):
     assert joint["session"]["exit_status"] == expected
 
 
-def test_what_one_session_paid_is_unknown_where_a_shard_does_not_know(merge):
+def test_the_cost_is_unknown_if_a_shards_is(merge):
     first, second = shards(ROWS, 2)
     second["totals"]["spent_usd"]["run"] = None
     assert merge(first, second)[1]["totals"]["spent_usd"] == {"run": None, "judge": 0.0}

@@ -151,7 +151,7 @@ def test_of_two_sessions_at_once_the_report_that_is_there_counts(report, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_report_of_an_older_version_gets_what_it_lacks(report, tmp_path):
+def test_a_report_of_an_older_version_is_completed(report, tmp_path):
     path = tmp_path / "outputs" / "report.json"
     found = stored(path, ROWS)
     for each in found["runs"]:
@@ -165,7 +165,7 @@ def test_a_report_of_an_older_version_gets_what_it_lacks(report, tmp_path):
     assert code == 0
 
 
-def test_what_was_compared_stays(report, tmp_path):
+def test_a_stored_comparison_stays(report, tmp_path):
     path = tmp_path / "outputs" / "report.json"
     found = stored(path, ROWS)
     found["comparison"] = json.loads(
@@ -185,13 +185,13 @@ def test_a_broken_part_of_a_report_is_named(report, tmp_path, part, broken):
     assert (code, shown.startswith(f"outputs/report.json: {part}: ")) == (1, True)
 
 
-def test_a_gate_of_which_little_is_told_is_shown(report, tmp_path):
+def test_a_gate_with_few_fields_is_shown(report, tmp_path):
     nothing = dict.fromkeys(("pass_rate", "completion", "fail_under", "min_completion"))
     stored(tmp_path / "outputs" / "report.json", ROWS, gate={"passed": True, "reasons": [], **nothing})
     assert "gate passed: pass rate unknown, completion unknown" in report()[1]
 
 
-def test_what_went_wrong_beside_the_runs_is_said_once(report, tmp_path):
+def test_faults_outside_of_runs_are_shown_once(report, tmp_path):
     faults = ["2 collection errors.", "The session stopped early: the budget is used up."]
     warnings = ["the budget is used up; 3 runs were not started"]
     stored(tmp_path / "outputs" / "report.json", ROWS, faults=faults, warnings=warnings)
@@ -260,7 +260,7 @@ def test_no_file_is_written_twice_or_over_the_report(report, args, said):
         (("--human", "nowhere.jsonl"), "nowhere.jsonl: "),
     ],
 )
-def test_what_cannot_be_read_or_written_is_said(report, tmp_path, args, said):
+def test_unreadable_and_unwritable_paths_are_errors(report, tmp_path, args, said):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.json").write_text("{}", encoding="utf-8")
     code, shown = report(*args)

@@ -152,7 +152,7 @@ def test_each_answer_is_a_label_of_its_run(review):
         assert label["comment"] == "so"
 
 
-def test_what_it_shows_is_the_task_the_measure_and_the_work(review):
+def test_it_shows_the_task_the_criteria_and_the_work(review):
     _, printed = review(answers(6))
     assert "Write a line about good." in printed
     assert "must: It is one line." in printed
@@ -279,7 +279,7 @@ def test_skipped_runs_are_asked_again_and_q_ends(review):
     assert "5 runs to review" in printed
 
 
-def test_what_is_no_answer_is_asked_again(review):
+def test_an_invalid_answer_is_asked_again(review):
     _, printed = review("yes\nP\nten\n11\n9,5\n\n", "--annotator", "ann")
     [label] = labels()
     assert label["score"] == 9.5
@@ -328,7 +328,7 @@ def test_a_judged_anew_run_is_asked_anew(review):
     assert (human["labels"], human["counted"], human["left_out"]["other_rubric"]) == (8, 6, 2)
 
 
-def test_a_missing_run_is_said(review):
+def test_a_missing_run_is_reported(review):
     for path in Path("outputs/runs").rglob("*/bad/run_*.json"):
         path.unlink()
     _, printed = review(answers(6))
@@ -358,7 +358,7 @@ def test_a_sample_is_a_number(review, capsys, number):
     assert f"found '{number}', expected a whole number from 1" in capsys.readouterr().err
 
 
-def test_a_report_without_a_judged_run_says_so(review):
+def test_a_report_without_a_judged_run_is_reported(review):
     path = Path("outputs/report.json")
     report = json.loads(path.read_text())
     report["runs"] = [row for row in report["runs"] if "judged" not in row]
@@ -429,7 +429,7 @@ def test_a_changed_judge_leaves_the_labels_out(review):
     assert human["judges"][0]["stale"] == 6
 
 
-def test_what_does_not_judge_does_not_make_labels_stale(review):
+def test_settings_that_do_not_judge_keep_labels_valid(review):
     review(answers(6), "--annotator", "ann")
     path = Path("cases/evaluation_profiles/judged.yaml")
     edited = {**yaml.safe_load(path.read_text()), "title": "Another title", "metrics": [{"name": "exact_match"}]}

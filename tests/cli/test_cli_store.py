@@ -179,7 +179,7 @@ def test_a_name_of_several_runs_or_none_is_refused(shop, store):
     assert "found 'xyz', expected the path of a stored run" in store("why", "xyz", "ffff")[2]
 
 
-def test_why_tells_what_else_keeps_runs_apart(shop, store):
+def test_why_names_further_differences_of_runs(shop, store):
     _, a = shop.run()
     _, b = shop.run(case_id="other", status="provider_error")
     assert store("why", a, a)[1].endswith("A and B are one run.\n")
@@ -198,7 +198,7 @@ def test_secrets_are_neither_shown_nor_taken_for_equal(shop, store):
     assert "what differs is a secret, which is not stored" in store("why", a, c)[1]
 
 
-def test_what_files_hold_steers_no_terminal(shop, store):
+def test_contents_of_files_cannot_control_the_terminal(shop, store):
     _, a = shop.run(covered("one\x1b[2J"))
     _, b = shop.run(covered("two\x1b]0;x\x07" * 20), case_id="other")
     assert "\x1b" not in store("why", a, b)[1]
@@ -244,7 +244,7 @@ def test_a_store_in_use_loses_nothing(shop, store):
     assert shop.names() == before
 
 
-def test_what_another_run_has_the_place_of_goes(shop, store, turn):
+def test_a_run_that_another_has_replaced_is_pruned(shop, store, turn):
     old, _ = shop.run(covered("old"))
     shop.run(covered("new"))
     turn(shop.output)
@@ -261,7 +261,7 @@ def test_what_another_run_has_the_place_of_goes(shop, store, turn):
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
 
 
-def test_a_success_behind_a_failure_is_what_a_session_looks_for(shop, store):
+def test_a_session_finds_a_success_behind_a_failure(shop, store):
     """A provider's failure never takes the place of a success: the success lies aside and is found again."""
     good, _ = shop.run()
     shop.run(status="provider_error")
@@ -275,7 +275,7 @@ def test_a_prompt_that_was_left_for_one_that_only_failed_loses_nothing(shop, sto
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
 
 
-def test_what_a_session_came_back_to_stays_and_is_exported(shop, store):
+def test_reused_runs_stay_and_are_exported(shop, store):
     """Prompt A, then B, then A again: A's run and verdict lie aside, and are those of the last session."""
     old, _ = shop.run(covered("old"))
     new, _ = shop.run(covered("new"))
@@ -293,7 +293,7 @@ def test_what_a_session_came_back_to_stays_and_is_exported(shop, store):
     assert store("prune")[1].splitlines()[:2] == ["       2 superseded runs", "       2 superseded verdicts"]
 
 
-def test_a_replay_never_costs_what_was_paid_for(shop, store):
+def test_a_replay_never_removes_a_paid_run(shop, store):
     shop.run(covered("paid"), cassette="recorded")
     shop.run(covered("replay"), cassette="replayed")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
@@ -301,7 +301,7 @@ def test_a_replay_never_costs_what_was_paid_for(shop, store):
     assert "1 superseded runs" in store("prune")[1]
 
 
-def test_a_verdict_behind_an_error_is_what_a_session_looks_for(shop, store):
+def test_a_session_finds_a_verdict_behind_an_error(shop, store):
     run, _ = shop.run()
     shop.judge(run, rubric="b")
     path = shop.judge(run, outcome="error")
@@ -339,7 +339,7 @@ def test_a_run_made_again_orphans_the_verdict_on_the_first(shop, store):
     assert "1 orphaned verdicts" in store("prune")[1]
 
 
-def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays(shop, store, turn):
+def test_files_of_a_killed_session_go_and_those_of_a_running_one_stay(shop, store, turn):
     _, path = shop.run()
     old = [
         path.with_name(".0a1b2c3d-77-1.tmp"),
@@ -419,7 +419,7 @@ def test_nothing_goes_while_a_session_is_at_work(shop, store):
     assert [name for name in shop.names() if ".locks" not in name] == before
 
 
-def test_what_cannot_be_read_goes_only_when_asked(shop, store, turn):
+def test_unreadable_files_are_removed_only_on_request(shop, store, turn):
     _, broken = shop.run(case_id="broken")
     _, newer = shop.run(case_id="newer")
     _, whole = shop.run()
@@ -507,7 +507,7 @@ def test_a_link_in_place_of_a_record_is_none(shop, store):
     assert store("export")[:2] == (0, "")
 
 
-def test_what_runs_left_is_neither_stored_nor_removed_through_a_link(shop, tmp_path):
+def test_files_of_runs_are_neither_stored_nor_removed_through_a_link(shop, tmp_path):
     lane = shop.lane()
     shop.run(lane=lane)
     as_files(shop.output)
@@ -535,7 +535,7 @@ def test_the_output_folder_itself_may_be_a_link(shop, store, tmp_path):
 # -- verify
 
 
-def test_a_sound_store_is_said_to_be(shop, store):
+def test_a_sound_store_has_no_problems(shop, store):
     lane = shop.lane()
     path = lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
     run, _ = shop.run(lane=lane, workspace=path)
@@ -683,7 +683,7 @@ def test_export_to_a_file_is_whole_or_not_there(shop, store, tmp_path):
     assert err == "-o none/runs.jsonl: cannot be written: No such file or directory\n"
 
 
-def test_what_cannot_be_exported_is_named_and_the_rest_is_there(shop, store, tmp_path):
+def test_a_run_that_cannot_be_exported_is_named_and_the_others_are_exported(shop, store, tmp_path):
     _, broken = shop.run(case_id="a")
     shop.run(case_id="b")
     shop.run(case_id="c")
@@ -737,7 +737,7 @@ def test_a_case_is_shown_with_its_verdicts(shop, store):
     assert "found no run of a case 'none'" in err
 
 
-def test_what_is_shown_steers_no_terminal(shop, store):
+def test_shown_runs_cannot_control_the_terminal(shop, store):
     shop.run(trace=(FinalOutputEvent(sequence=0, at=0.0, content="red \x1b[31m"),))
     assert "\x1b" not in store("show", "sum")[1]
 

@@ -90,7 +90,7 @@ def test_validate_looks_at_commands_json(project, call):
     assert call("validate") == (0, ["5 files checked, 3 cases: 0 errors, 0 warnings"])
 
 
-def test_validate_names_what_a_client_says_that_is_left_out(project, call):
+def test_validate_names_ignored_settings_of_a_client(project, call):
     servers = '{"mcpServers": {"Nowhere": {"command": "sh", "timeout": 5}, "Old": {"type": "sse", "url": "http://x"}}}'
     (project / "commands.json").write_text(servers)
     code, lines = call("validate", "commands.json")

@@ -83,7 +83,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG.values(), ids=WRONG)
-def test_what_no_session_runs_is_an_error(bench, both, fields, message):
+def test_a_case_that_no_session_runs_is_an_error(bench, both, fields, message):
     write_case(bench, **fields)
     (bench.path / "cases/one/a.bin").write_bytes(b"\xff\x00")
     session, lines = both()
@@ -101,13 +101,13 @@ def test_what_no_session_runs_is_an_error(bench, both, fields, message):
         {"reference": "Paris", "deterministic_checks": None, "metrics": [{"name": "exact_match", "threshold": 1}]},
     ],
 )
-def test_what_runs_is_none(bench, both, fields):
+def test_a_case_that_runs_is_no_error(bench, both, fields):
     write_case(bench, **fields)
     bench.write("cases/one/a.txt", "The Louvre is a museum.")
     assert both()[1] == ["1 file checked, 1 case: 0 errors, 0 warnings"]
 
 
-def test_rows_without_answers_are_told_once(bench, both):
+def test_rows_without_answers_are_one_error(bench, both):
     bench.rows("cases/rows.jsonl", *({"id": f"q{n}", "question": f"{n}?"} for n in range(3)))
     session, lines = both()
     assert "3 errors in" in session
@@ -141,7 +141,7 @@ def test_a_rubric_needs_a_judge(bench, both):
     assert "nothing decides this case" in both()[0]
 
 
-def test_a_judge_of_the_root_decides_what_nothing_else_does(bench, both):
+def test_a_judge_of_the_root_is_enough_to_decide_a_case(bench, both):
     write_case(bench, deterministic_checks=None, rubric={})
     bench.write("cases/one/demo.yaml", {**ANSWER, "judge": JUDGE})
     bench.write("cases/evaluation_profiles/judged.yaml", JUDGED)
@@ -165,7 +165,7 @@ def test_an_evaluation_profile_is_refused_by_both(bench, both, change, message):
     assert any("evaluation_profiles/judged.yaml:" in line and message in line for line in lines)
 
 
-def test_all_problems_of_a_profile_are_told_at_once(bench, capsys):
+def test_all_problems_of_a_profile_are_reported_at_once(bench, capsys):
     path = bench.write(
         "cases/evaluation_profiles/judged.yaml",
         """\
@@ -216,7 +216,7 @@ def test_an_empty_folder_is_an_error(bench, both):
     assert lines[0].startswith(f"{bench.path}/cases:1:1: found nothing to check, expected cases (test.yaml, ")
 
 
-def test_what_a_conftest_adds_is_only_doubted(bench, both):
+def test_names_that_a_conftest_may_add_are_warnings(bench, both):
     write_case(bench, runner={"type": "mine"}, input={"messages": []}, deterministic_checks=None)
     bench.agent(
         """
@@ -276,7 +276,7 @@ def test_where_only_a_misspelt_row_is_it_is_an_error_of_both(bench, both):
     assert len(lines) == 2
 
 
-def test_judges_that_nobody_runs_are_doubted_by_both(bench, both):
+def test_both_warn_of_judges_without_runs(bench, both):
     write_case(bench)
     path = bench.write("cases/evaluation_profiles/judged.yaml", {**JUDGED, "judge_runs": []})
     said = "judges: found no judge_runs, so no judge is asked; add judge_runs that name them"

@@ -36,7 +36,7 @@ def canary(capsys, *arguments: str) -> tuple[int, list[str]]:
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_verifiers_that_a_wrong_solution_passes_are_told(project, capsys, tmp_path):
+def test_verifiers_that_pass_a_wrong_solution_are_errors(project, capsys, tmp_path):
     wrong, right = {"command": "test -e left.txt"}, {"command": "grep -q 42 left.txt"}
     project("good/workspace/left.txt", "")
     project("good/test.yaml", case("good", wrong, right, workspace="workspace"))
@@ -57,7 +57,7 @@ def test_verifiers_that_a_wrong_solution_passes_are_told(project, capsys, tmp_pa
     ]
 
 
-def test_what_cannot_be_tried_is_an_error_too(project, capsys):
+def test_a_verifier_that_cannot_be_tried_is_an_error(project, capsys):
     project("a/tests/test_a.py", "def test_a(): assert 0\n")
     tests = {"files": {"tests": "tests"}, "pytest": {"tests": ["tests/test_a.py"], "plugins": ["no_such"]}}
     project("a/test.yaml", case("a", tests))

@@ -91,14 +91,14 @@ def test_a_descriptor_is_checked_with_its_rows(project, validate, named):
         ({"metrics": [{"name": "exact_match", "threshold": 2}]}, "dataset.yaml:6:14: metrics[0].threshold"),
     ],
 )
-def test_what_is_wrong_with_a_descriptor_has_its_place(project, validate, descriptor, place):
+def test_errors_of_a_descriptor_have_their_places(project, validate, descriptor, place):
     project(ROW, **descriptor)
     code, lines = validate()
     assert code == 1
     assert any(line.startswith((place, "rows.jsonl:1:1: question")) for line in lines), lines
 
 
-def test_names_that_only_a_plugin_knows_are_told_once(project, validate):
+def test_names_that_only_a_plugin_knows_are_one_warning(project, validate):
     rows = [{"id": n, "question": f"q{n}", "answer": "a"} for n in range(50)]
     root = project(*rows, metrics=[{"name": "mine", "threshold": 1.0}], runner={"type": "my_runner"})
     (root / "conftest.py").write_text(ADDING)
@@ -109,7 +109,7 @@ def test_names_that_only_a_plugin_knows_are_told_once(project, validate):
     assert "the runner 'my_runner' is not built in" in lines[1]
 
 
-def test_an_unknown_metric_of_many_rows_is_told_once(project, validate):
+def test_an_unknown_metric_of_many_rows_is_one_warning(project, validate):
     root = project(*({"question": f"q{n}", "answer": "a", "evaluator": {"func": "mine"}} for n in range(50)))
     (root / "conftest.py").write_text(ADDING)
     code, lines = validate()
@@ -162,7 +162,7 @@ def test_a_local_source_is_read(project, validate):
     assert "warning: answer: found 'todo'" in lines[0]
 
 
-def test_what_another_tool_calls_dataset_yaml_is_not_ours(project, validate):
+def test_a_dataset_yaml_of_another_tool_is_ignored(project, validate):
     root = project(ROW)
     (root / "dataset.yaml").write_text("path: ../coco\ntrain: images\n")
     assert validate() == (0, ["1 file checked, 1 case: 0 errors, 0 warnings"])
@@ -192,7 +192,7 @@ def test_answers_that_fail_by_their_own_metrics_are_named(project, validate, opt
     assert ("2 errors, 0 warnings" if options else "0 errors, 2 warnings") in lines[2]
 
 
-def test_a_descriptor_that_says_what_answers_are_ends_the_doubt(project, validate):
+def test_answer_is_in_a_descriptor_ends_the_doubt(project, validate):
     project(*NUMBERED[:3], metrics=CHOOSE, answer_is="index")
     assert validate("--strict") == (0, ["1 file checked, 3 cases: 0 errors, 0 warnings"])
 

@@ -110,7 +110,7 @@ def test_reused_runs_promise_no_pace(data, session):
     assert data()["live"]["text"] == "running: 2 of 4 runs"
 
 
-def test_a_killed_session_is_told_apart(data, session):
+def test_a_killed_session_is_shown_as_killed(data, session):
     session.report(row("a"))
     assert data()["live"]["state"] == "running"
     session.die()
@@ -131,7 +131,7 @@ def test_a_session_that_is_started_again_takes_the_place_of_the_last(data, outpu
     assert data.live.data(first.name) is None
 
 
-def test_two_sessions_in_one_output_folder_are_told_apart(data, output, session):
+def test_two_sessions_in_one_output_folder_are_shown_separately(data, output, session):
     session.report(row("a"))
     other = Session(output, 1)
     other.report(row("b"))
@@ -147,7 +147,7 @@ def test_two_sessions_in_one_output_folder_are_told_apart(data, output, session)
     assert [each["text"].rpartition(" ")[2] for each in data(session.name)["live"]["sessions"]] == ["ended", "running"]
 
 
-def test_what_did_not_change_has_the_same_tag_and_is_not_made_anew(data, session):
+def test_unchanged_data_keep_their_etag_and_are_not_rebuilt(data, session):
     session.report(row("a"))
     first = data.live.data(None)
     data.now += 1_000
@@ -302,7 +302,7 @@ def test_nothing_can_be_changed(served, method):
 
 
 @pytest.mark.slow
-def test_clients_that_never_finish_asking_keep_nobody_else_waiting(served):
+def test_clients_with_unfinished_requests_do_not_block_others(served):
     _, _, watched = served
     with ExitStack() as open_ones:
         for start in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n") * 60:
@@ -314,7 +314,7 @@ def test_clients_that_never_finish_asking_keep_nobody_else_waiting(served):
 
 
 @pytest.mark.slow
-def test_what_is_no_request_ends_its_own_connection_only(served):
+def test_an_invalid_request_ends_only_its_connection(served):
     _, _, watched = served
     for sent in (
         b"\x16\x03\x01\x02\x00",

@@ -79,7 +79,7 @@ def test_other_views_follow_too(watched, tmp_path):
     journal.close()
 
 
-def test_what_somebody_has_opened_and_reached_stays_while_the_session_goes_on(watched, tmp_path):
+def test_opened_details_and_the_position_stay_while_the_session_runs(watched, tmp_path):
     journal = Journal(tmp_path / "outputs", BEGUN, pytest.fail)
     journal.plan(5)
     journal.row(row("one"), 0, SPENT)
@@ -247,7 +247,7 @@ def test_it_reads_on_a_phone_and_in_the_dark(program, tmp_path):
     journal.close()
 
 
-def test_a_server_that_is_gone_and_one_that_is_back_are_said(program, tmp_path):
+def test_the_page_reports_a_lost_and_a_restored_server(program, tmp_path):
     with new_page(program) as shown:
         with watching(tmp_path / "outputs") as found:
             shown.open(found.url)

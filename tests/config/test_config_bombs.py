@@ -65,7 +65,7 @@ def test_documents_without_end():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_thousands_of_unknown_fields_are_told_in_seconds(tmp_path, suffix):
+def test_thousands_of_unknown_fields_are_reported_in_seconds(tmp_path, suffix):
     """The schema that suggestions are taken from is made once, the file is composed once, and keys are looked up."""
     fields = {"schema_version": 1, **{f"k{number}": 1 for number in range(1_000)}}
     document = parse_json(json.dumps(fields).encode(), tmp_path / "a.json")

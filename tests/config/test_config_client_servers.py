@@ -105,7 +105,9 @@ def test_places_are_put_in(tmp_path: Path, hidden: str) -> None:
         ({"url": "https://x", "headers": {"A B": "c"}}, "5:15: mcpServers.it.headers: found a header 'A B'"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_its_place(tmp_path: Path, fields: dict[str, object], reason: str) -> None:
+def test_unsupported_settings_are_refused_with_their_place(
+    tmp_path: Path, fields: dict[str, object], reason: str
+) -> None:
     found = read(tmp_path, {"mcpServers": {"it": fields, "good": {"command": "x"}}})
     assert [*found.servers] == ["good"]
     [refused] = reasons(tmp_path, found)

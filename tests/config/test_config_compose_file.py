@@ -86,7 +86,7 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
         ("tmpfs: '${HOME}'", "write $$"),
     ],
 )
-def test_what_would_reach_this_machine_is_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_fields_that_reach_this_machine_are_refused(tmp_path: Path, line: str, said: str) -> None:
     given = "" if line.startswith(("image", "build")) else "    image: a:1\n"
     (tmp_path / "case").mkdir()
     path = write(tmp_path / "case", f"services:\n  s:\n{given}    {line}\n")
@@ -109,7 +109,7 @@ def test_what_would_reach_this_machine_is_refused(tmp_path: Path, line: str, sai
         "services: {../up: {image: 'a:1'}}",
     ],
 )
-def test_what_is_no_such_file(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "case").mkdir()
     path = write(tmp_path / "case", text)
     with pytest.raises(ConfigError):

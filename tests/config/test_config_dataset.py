@@ -53,7 +53,7 @@ FILES = "files: [one.jsonl]\n"
         "metrics: [{name: f1_score, threshold: 0.5, compat: v1, args: {choices: '{{ choices }}'}}]\nmetrics_note: x\n",
     ],
 )
-def test_what_a_descriptor_may_say(errors, text):
+def test_valid_descriptors_are_read(errors, text):
     given_files = text if "source" in text else FILES + text
     assert [line for line in errors(given_files) if "metrics_note" not in line] == []
 
@@ -123,7 +123,7 @@ def test_what_a_descriptor_may_say(errors, text):
         (FILES + "metrics: [{name: a}, {name: a}]\n", "metrics[1].name: Duplicate name 'a'"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(errors, text, message):
+def test_problems_are_reported_with_their_places(errors, text, message):
     found = errors(text)
     assert any(message in line for line in found), found
     assert all(line.split(":")[0].isdigit() for line in found)

@@ -70,10 +70,10 @@ def test_variables_of_images(tmp_path: Path, text: str, images: list[str]) -> No
         "ADD\thttp://a/x /x",
     ],
 )
-def test_what_the_daemon_would_download(tmp_path: Path, text: str) -> None:
+def test_downloads_of_the_daemon_are_listed(tmp_path: Path, text: str) -> None:
     assert len(list_downloads(written(tmp_path, f"{text}\n"))) == 1
 
 
 @pytest.mark.parametrize("text", ["ADD data.tar /x", "COPY a:b /x", "RUN echo ADD http://a/x", "# ADD http://a/x"])
-def test_what_is_of_its_folder(tmp_path: Path, text: str) -> None:
+def test_files_of_the_build_folder_are_no_downloads(tmp_path: Path, text: str) -> None:
     assert list_downloads(written(tmp_path, f"{text}\n")) == []

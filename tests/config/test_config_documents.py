@@ -37,7 +37,7 @@ values = st.recursive(
 
 @pytest.mark.slow
 @given(values)
-def test_what_pyyaml_writes_is_read_back(value):
+def test_output_of_pyyaml_is_read_back(value):
     text = yaml.safe_dump(value, allow_unicode=True)
     assert data(text) == yaml.safe_load(text)
 
@@ -88,7 +88,7 @@ def test_merge_keys_give_way_to_own_and_earlier_ones():
         ("a: {<<: 5}\n", "case.yaml:1:9: found something else after '<<'"),
     ],
 )
-def test_what_is_refused(text, expected):
+def test_unsafe_yaml_is_refused(text, expected):
     assert expected in complaint(text)
 
 

@@ -103,7 +103,7 @@ def test_all_errors_of_a_file_come_at_once_with_their_places(errors):
         ("thresholds: {passrate: 1}", "did you mean 'pass_rate'?"),
     ],
 )
-def test_an_unknown_field_is_refused_with_what_may_be_meant(errors, field, expected):
+def test_an_unknown_field_is_refused_with_a_suggestion(errors, field, expected):
     lines = errors(TestCaseFile, CASE + field + "\n")
     assert any("unknown field" in line and expected in line for line in lines)
 
@@ -175,7 +175,7 @@ def test_a_case_is_refused(errors, field, expected):
         ),
     ],
 )
-def test_what_an_openclaw_case_cannot_say_in_its_context(errors, context, expected):
+def test_fields_that_an_openclaw_context_cannot_have_are_errors(errors, context, expected):
     case = CASE.replace("type: llm_probe", "type: openclaw")
     [line] = errors(TestCaseFile, case + f"  context: {context}\n")
     assert expected in line
@@ -285,7 +285,7 @@ def test_a_wrong_element_hides_nothing_that_is_wrong_with_the_others(errors):
         (EvaluationProfile, EVALUATION + "judges: [{judge_id: j, type: t, request_options: {temperature: X}}]\n"),
     ],
 )
-def test_a_temperature_is_a_number_from_0_to_2_wherever_it_stands(errors, kind, text, temperature):
+def test_every_temperature_is_a_number_from_0_to_2(errors, kind, text, temperature):
     (line,) = errors(kind, text.replace("X", temperature))
     assert "temperature: found" in line
     assert line.split(":")[1] == str(text.splitlines()[int(line.split(":")[0]) - 1].index("X") + 1)
@@ -317,7 +317,7 @@ def test_a_suite_is_refused(errors, text, expected):
     assert expected in line
 
 
-def test_a_suite_model_keeps_its_extra_fields_and_says_its_name(tmp_path):
+def test_a_suite_model_keeps_its_extra_fields_and_its_name(tmp_path):
     path = tmp_path / "suite.yaml"
     path.write_text(
         SUITE + "models:\n"
@@ -378,7 +378,7 @@ def test_one_mistake_in_a_sandbox_is_one_problem(errors, sandbox, expected):
 
 
 @pytest.mark.parametrize("sandbox", ["local", "{type: docker, image: 'a:1'}", "{image: 'a:1', memory_mb: 5}"])
-def test_a_case_that_chooses_its_kind_of_sandbox_is_told_where_that_is_done(errors, sandbox):
+def test_a_case_that_chooses_its_kind_of_sandbox_is_referred_to_the_profile(errors, sandbox):
     (line,) = errors(TestCaseFile, CASE + f"sandbox: {sandbox}\n")
     assert "expected image, dockerfile or compose, which all mean docker" in line
     assert line.endswith("stand in the run profile's `sandbox`")
@@ -529,7 +529,7 @@ def test_an_agent_runs_on_the_one_model_it_is_given(agent, text, expected):
     assert expected in str(error.value)
 
 
-def test_what_sounds_like_a_model_and_names_none_is_fine(agent):
+def test_fields_that_resemble_a_model_are_valid(agent):
     fragments = (
         "openclaw: {agents_defaults: {modelPolicy: {allow: [x]}, experimental: {localModelLean: true}, model: null},"
         " agent: {memory: {search: {fallback: none}}}, model_defaults: {aliases: {default: fast},"
@@ -538,7 +538,7 @@ def test_what_sounds_like_a_model_and_names_none_is_fine(agent):
     assert load(agent(fragments), AgentFile).openclaw.agents_defaults["model"] is None
 
 
-def test_all_problems_of_an_agent_are_told_at_once(agent):
+def test_all_problems_of_an_agent_are_reported_at_once(agent):
     text = "openclaw: {agent: {model: x, id: 7, subagents: {model: y}}, agents_defaults: {imageModel: z}}\n"
     with pytest.raises(ConfigError) as error:
         load(agent(text), AgentFile)

@@ -183,7 +183,7 @@ REPORTS_WITH_PROMPTS = {"reports": ["a.jsonl"], "parts": ["fact"], "prompts": "t
         ("planner.max_rounds", {"max_rounds": 21}, {}),
     ],
 )
-def test_what_a_guests_run_profile_asks_beyond_the_users_is_refused(
+def test_a_guests_run_profile_that_exceeds_the_users_is_refused(
     tmp_path: Path, field: str, said: Any, users: dict[str, Any]
 ) -> None:
     name = field.partition(".")[0]
@@ -221,7 +221,7 @@ def test_a_stricter_profile_of_a_name_that_only_the_guest_has_holds(tmp_path: Pa
 
 
 @pytest.mark.parametrize("linked", ["run_profiles/wide.yaml", "run_profiles"])
-def test_a_link_makes_a_guests_profile_nobody_elses(tmp_path: Path, linked: str) -> None:
+def test_a_link_to_a_guests_profile_keeps_it_a_guests(tmp_path: Path, linked: str) -> None:
     own = make_root(tmp_path / "own")
     other = make_root(own / "other", run_profiles__wide=run_profile("wide", sandbox="local"))
     guest = make_root(own / "guest")
@@ -266,7 +266,7 @@ def test_agents_suites_and_servers_of_the_user_hold_in_guests(tmp_path: Path) ->
             root.suite(name)
 
 
-def test_what_a_trusted_folder_has_holds_there_and_the_users_beside_it(tmp_path: Path) -> None:
+def test_a_trusted_folders_files_win_there_and_the_users_are_the_fallback(tmp_path: Path) -> None:
     models = {"models": [{"model_id": "both", "label": "mine"}, {"model_id": "only-mine"}]}
     own = make_root(tmp_path, models=models, run_profiles__safe=run_profile(), run_profiles__mine=run_profile("mine"))
     theirs = {"models": [{"model_id": "both", "label": "theirs"}, {"model_id": "only-theirs"}]}

@@ -72,7 +72,7 @@ def test_a_pair_that_the_users_root_writes(variable, url, free) -> None:
     assert (find_key_problem(variable, url, KeyGrants(), written=True, environ={}) is None) is free
 
 
-def test_a_keys_file_grants_a_host_over_https_even_what_is_no_models_key() -> None:
+def test_a_keys_file_grants_any_variable_to_a_host_over_https() -> None:
     granted = grants(hosts={"*.internal.example": ["AWS_SECRET_ACCESS_KEY"]})
     for url, free in {
         "https://llm.internal.example/v1": True,

@@ -89,7 +89,7 @@ def test_wrong_placeholders_are_named_with_their_place(text: str, problems: list
     assert all(said.startswith(expected) for (*_, said), (*_, expected) in zip(found, problems, strict=True))
 
 
-def test_all_problems_of_a_folder_are_told(folder: Path) -> None:
+def test_all_problems_of_a_folder_are_reported(folder: Path) -> None:
     (folder / "draw.en.txt").write_text("Draw.")
     (folder / "draw.zh.txt").write_bytes(b"\xff{article}")
     (folder / "drow.en.txt").write_text("{article}")

@@ -64,7 +64,7 @@ def test_yaml_and_yml_are_ambiguous(root, profile):
         root.run_profile("quick")
 
 
-def test_an_unknown_name_says_what_there_is(root, profile):
+def test_an_unknown_name_is_an_error_that_lists_the_names(root, profile):
     profile("standard.yaml", "standard_run")
     with pytest.raises(ConfigError, match="there is no run profile 'standrad'; did you mean 'standard'"):
         root.run_profile("standrad")

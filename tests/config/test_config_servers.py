@@ -75,7 +75,7 @@ def test_a_case_outside_of_the_root_has_the_servers_beside_it_and_those_of_the_r
     assert {name: server.command for name, server in found.items()} == {"A": "own", "B": "root"}
 
 
-def test_what_a_file_says_holds_until_it_changes(tmp_path, write):
+def test_a_loaded_file_is_cached_until_it_changes(tmp_path, write):
     file = write("servers.yaml", HEAD + "servers: {A: {command: one}}\n")
     commands = write("commands.json", {"B": {"cmd": "one"}})
     root, near = ConfigRoot(tmp_path), tmp_path / "tasks.json"
@@ -156,7 +156,7 @@ def test_a_servers_folder_is_relative_to_the_file_that_declares_it(tmp_path, wri
         ),
     ],
 )
-def test_a_wrong_declaration_is_told_with_its_place(tmp_path, write, servers, expected):
+def test_a_wrong_declaration_is_reported_with_its_place(tmp_path, write, servers, expected):
     path = write("servers.yaml", HEAD + f"servers: {servers}\n")
     assert lines(path, lambda: load(path, ServersFile)) == expected
     assert lines(path, lambda: ConfigRoot(tmp_path).mcp_servers(tmp_path / "test.yaml")) == expected
@@ -225,7 +225,7 @@ def test_a_dataset_gives_its_servers_to_every_row(tmp_path, write):
         ("A", "6:14: mcp_servers: found 'A', expected a mapping"),
     ],
 )
-def test_what_a_case_may_not_say_of_servers(tmp_path, write, given, expected):
+def test_invalid_servers_of_a_case_are_errors(tmp_path, write, given, expected):
     path = write("root/sum/test.yaml", CASE + f"mcp_servers: {given}\n")
     assert any(
         line.startswith(expected) for line in lines(path, lambda: load_case(path, ConfigRoot(tmp_path / "root")))
@@ -269,7 +269,7 @@ def test_the_real_commands_json():
     assert (found["Wikipedia"].command, *found["Wikipedia"].args) == ("uv", "run", "python", "-m", "wikipedia_mcp")
 
 
-def test_what_is_wrong_with_commands_json_is_told_at_once(tmp_path, write):
+def test_all_problems_of_commands_json_are_reported_at_once(tmp_path, write):
     entries = [
         '"Good": {"cmd": "x"}',
         '"Open": {"cmd": "x \'y"}',

@@ -85,7 +85,7 @@ def test_a_text_is_for_the_shell_and_a_list_has_names(tmp_path: Path) -> None:
         ("verify: {command: x, canary: gone}", ["6:30: verify.canary: found 'gone', expected an existing folder"]),
     ],
 )
-def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, problems: list[str]) -> None:
+def test_all_problems_are_reported_with_their_places(tmp_path: Path, text: str, problems: list[str]) -> None:
     with pytest.raises(ConfigError) as raised:
         load(write(tmp_path, text), TestCaseFile)
     said = str(raised.value)
