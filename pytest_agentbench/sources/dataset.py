@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from pytest_agentbench.bounded.json_files import first_element, first_object
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
-from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name, match_files
+from pytest_agentbench.config.data_files import match_files
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import make_located_error, read_bytes, read_document
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.bounded.json_files import BadItem, Item, read_items
 from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.data_files import match_files
 from pytest_agentbench.config.dataset_file import (
     AnswerRule,
     DatasetDescriptor,
     FewShot,
     RowFields,
     find_only_field,
-    match_files,
     parse_template,
 )
 from pytest_agentbench.config.documents import Loc, read_document

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config.dataset_file import match_files
+from pytest_agentbench.config.data_files import match_files
 
 
 @pytest.fixture

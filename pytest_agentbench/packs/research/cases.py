@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, load_in, resolve_path
-from pytest_agentbench.config.dataset_file import match_files
+from pytest_agentbench.config.data_files import match_files
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import map_servers
 from pytest_agentbench.config.session_roots import naming_folder

@@ -18,7 +18,7 @@ from pytest_agentbench.config.base import (
     scope_of,
 )
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
-from pytest_agentbench.config.dataset_file import find_data_file_problems, match_files
+from pytest_agentbench.config.data_files import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.sections import CaseServers
 from pytest_agentbench.packs.research.prompts import ResearchPrompts
