@@ -34,7 +34,7 @@ from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.sources.dataset import Dataset
 from pytest_agentbench.sources.items import BenchmarkItem
 from pytest_agentbench.sources.predictions import as_prediction
-from pytest_agentbench.sources.rows import deciders, evaluator_of
+from pytest_agentbench.sources.rows import evaluator_of, read_grading
 
 Lookup = Callable[[str], Metric | None]
 
@@ -114,7 +114,7 @@ def find_deciders(
     """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.row_answer, "metadata": metadata}
-    return deciders(dataset, row, metadata)
+    return read_grading(dataset, row, metadata)
 
 
 async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Compat | None) -> CheckResult:

@@ -144,7 +144,7 @@ class CaseItem(pytest.Function, _TextId):
 def redact_result(item: pytest.Item, result: Result) -> tuple[Any, Any]:
     """Return the item's run and the verdict on it as they are stored, without secrets; None for what there is not."""
     if SHOWN not in item.stash:  # the assertion and the row ask both, and long traces take milliseconds to look through
-        shown = item.stash[JOB].plan.lane.redact_record
+        shown = item.stash[JOB].plan.model_store.redact_record
         item.stash[SHOWN] = result.artifact and shown(result.artifact), result.evaluation and shown(result.evaluation)
     return item.stash[SHOWN]
 

@@ -319,7 +319,7 @@ class Planner:
             run_profile=run_profile,
             evaluation_profile=evaluation,
             judges=judges,
-            lane=self.store.lane(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
+            model_store=self.store.of_model(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
             suite_id=suite_id,
             own_agent=own_agent,
             predictions=predictions,

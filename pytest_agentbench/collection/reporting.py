@@ -153,8 +153,8 @@ class CaseReports:
         elif call.when == "teardown":
             self._release_run(item)
         if report.longrepr or report.sections:  # most phases have nothing to show
-            if job.plan.lane.redactor is not None:
-                _rewrite_report(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
+            if job.plan.model_store.redactor is not None:
+                _rewrite_report(report, job.plan.model_store.redactor.text)  # agents print keys, providers echo them
             _rewrite_report(report, visible)
         return report
 
@@ -225,17 +225,17 @@ def _redact_row(
     item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]
 ) -> dict[str, Any]:
     """Return the item's entry in report.json, without secrets."""
-    lane = job.plan.lane
+    model_store = job.plan.model_store
     if outcome != "passed":
         artifact, evaluation = redact_result(item, result)
         result = replace(result, artifact=artifact, evaluation=evaluation)
     message = _describe_outcome(call, result)
-    if lane.redactor is None:
+    if model_store.redactor is None:
         return make_row(item, job, result, outcome, message)
-    row = make_row(item, job, result, outcome, lane.redactor.value(message))
-    row["fields"] = lane.redactor.value(row["fields"])
+    row = make_row(item, job, result, outcome, model_store.redactor.value(message))
+    row["fields"] = model_store.redactor.value(row["fields"])
     for check in row["checks"]:
-        check["message"] = lane.redactor.text(check["message"])
+        check["message"] = model_store.redactor.text(check["message"])
     return row
 
 

@@ -169,7 +169,7 @@ def _send_job(telemetry: Telemetry, job: Job, result: Result) -> None:
         return
     if result.reused and (evaluation is None or result.evaluation_reused):
         return
-    shown = job.plan.lane.redact_record
+    shown = job.plan.model_store.redact_record
     telemetry.run(
         shown(artifact), evaluation and shown(evaluation), job.plan.model or job.plan.author, reused=result.reused
     )

@@ -98,5 +98,5 @@ def _digest_inputs(items: Iterable[pytest.Item]) -> str:
         with open_file(path, limit=None) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     for plan in dict.fromkeys(plan for _, plan in found):
-        digest.update(plan.lane.run_settings + plan.lane.evaluation_settings)
+        digest.update(plan.model_store.run_settings + plan.model_store.evaluation_settings)
     return digest.hexdigest()

@@ -16,7 +16,7 @@ from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
-from pytest_agentbench.engine.run_plan import deciders, measure_of, verdict_identity, verify_all
+from pytest_agentbench.engine.run_plan import measure_of, verdict_identity, verdict_inputs, verify_all
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
@@ -260,16 +260,16 @@ def _asks(services: Services, spec: MetricSpec) -> bool:
 
 
 def _context(services: Services, job: Job, case: Case, tape: Tape | None) -> MetricContext:
-    lane = job.plan.lane
+    model_store = job.plan.model_store
     return MetricContext(
         case_id=case.case_id,
         question=question_of(case),
         client=lambda name: services.client(job.plan.judge_model(name), tape),
-        redactor=lane.redactor,
-        cache=Path(lane.output, JUDGEMENTS),
+        redactor=model_store.redactor,
+        cache=Path(model_store.output, JUDGEMENTS),
         anew=None if services.reuse_evaluations else services.asked_anew,
-        remote=lane.remote,
-        signer=lane.signer,
+        remote=model_store.remote,
+        signer=model_store.signer,
     )
 
 
@@ -299,7 +299,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     plan, artifact, tape = job.plan, result.artifact, result.tape
     assert artifact is not None
     profile = plan.evaluation_profile
-    decided_by = deciders(services, job, case)  # first: what is run may change what they hold
+    decided_by = verdict_inputs(services, job, case)  # first: what is run may change what they hold
     identity = verdict_identity(services, job, case, artifact, decided_by)
     result.measure = measure_of(decided_by)
     context = CheckContext(
@@ -318,7 +318,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         # Graders that need no judge have their say all the same: what is kept shows all that is known
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
-        result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
+        result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -336,7 +336,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
-    result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation, prompts)
+    result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation, prompts)
     plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
@@ -364,18 +364,18 @@ async def _judge(
         return None
     from pytest_agentbench.judging.asking import NoVerdictError, judge, redaction_of, taped_judges
 
-    shown, redact = plan.lane.redact_record(artifact), redaction_of(profile, plan.lane.redactor)
+    shown, redact = plan.model_store.redact_record(artifact), redaction_of(profile, plan.model_store.redactor)
     # A generator: of several graders only the first that has an own assessment is asked
     own = (grader.assessment(case, shown, profile, redact) for grader in graders)
     try:
         judgement = await judge(
             case,
             shown,
-            [plan.lane.redact_record(check) for check in checks],
+            [plan.model_store.redact_record(check) for check in checks],
             profile,
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),
-            redactor=plan.lane.redactor,
+            redactor=plan.model_store.redactor,
             texts=await _key_texts(services, plan, case, artifact),
             asked=next((each for each in own if each is not None), None),
         )
@@ -395,7 +395,7 @@ async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunAr
         return {}
     from pytest_agentbench.engine.workspaces import output_texts
 
-    return await services.threads.run(partial(output_texts, plan.lane.output, outputs))
+    return await services.threads.run(partial(output_texts, plan.model_store.output, outputs))
 
 
 def _unjudged(

@@ -34,13 +34,13 @@ from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import FixtureValues, Job, KeptFiles, Result
 from pytest_agentbench.engine.run_plan import (
     RunPlan,
-    deciders,
     expected_sandbox,
     measure_of,
     plan_run,
     require_input,
     run_spec,
     verdict_identity,
+    verdict_inputs,
 )
 from pytest_agentbench.engine.running import (
     is_serial,
@@ -140,7 +140,7 @@ class _Attempt:
 
     def __init__(self, services: Services, job: Job, case: Case, run_plan: RunPlan, result: Result) -> None:
         self.services, self.job, self.case, self.run_plan, self.result = services, job, case, run_plan, result
-        self.lane = job.plan.lane
+        self.model_store = job.plan.model_store
 
     async def foresee(self, dry_run: DryRun) -> None:
         """Book what the job would take."""
@@ -168,7 +168,7 @@ class _Attempt:
         # Looked up before the lock and with it: most sessions that reuse find all without waiting for a lock. Where
         # runs are made, those to come are not stored either: one look, with the lock, saves 3 % of a run's CPU
         if self.services.makes_runs or not await self.reuse():
-            async with self.lane.claim(self.run_plan.fingerprint):
+            async with self.model_store.claim(self.run_plan.fingerprint):
                 await self.complete()
 
     async def complete(self) -> None:
@@ -183,7 +183,7 @@ class _Attempt:
             return
         if await self._pull() and await self.reuse():
             return
-        self.lane.refuse_newer(case.case_id, job.repetition)
+        self.model_store.refuse_newer(case.case_id, job.repetition)
         if not job.by_hand and any(check.python_hook is not None for check in case.checks):
             from pytest_agentbench.checks.hooks import require_hooks
 
@@ -228,8 +228,10 @@ class _Attempt:
         artifact = result.artifact
         assert artifact is not None
         if self._reuses_verdict():
-            decided_by = deciders(services, job, case)
-            found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact, decided_by))
+            decided_by = verdict_inputs(services, job, case)
+            found = self.model_store.find_evaluation(
+                artifact, verdict_identity(services, job, case, artifact, decided_by)
+            )
             result.evaluation, result.evaluation_path = found or (None, None)
             if found is not None and services.rules.dry_run is None and not job.by_hand:
                 from pytest_agentbench.engine.rechecks import recheck_verdict
@@ -250,7 +252,9 @@ class _Attempt:
     def _find_run(self) -> bool:
         if not self._reuses_run():
             return False
-        found = self.lane.find_run(self.case.case_id, self.job.repetition, self.run_plan.fingerprint, self._counts)
+        found = self.model_store.find_run(
+            self.case.case_id, self.job.repetition, self.run_plan.fingerprint, self._counts
+        )
         if found is None:
             return False
         result = self.result
@@ -279,8 +283,8 @@ class _Attempt:
 
         Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
         """
-        services, job, case, run_plan, lane = self.services, self.job, self.case, self.run_plan, self.lane
-        if lane.remote is None or not self._reuses_run():
+        services, job, case, run_plan, model_store = self.services, self.job, self.case, self.run_plan, self.model_store
+        if model_store.remote is None or not self._reuses_run():
             return False
         from pytest_agentbench.store.remote_results import pull_evaluation, pull_run
 
@@ -288,13 +292,13 @@ class _Attempt:
         if artifact is None:
             unsuccessful = bool(case.expects_status) or job.plan.run_profile.reuse_unsuccessful
             key = (case.case_id, job.repetition, run_plan.fingerprint, run_plan.fingerprint_input)
-            artifact = await pull_run(lane, *key, counts=self._counts, unsuccessful=unsuccessful)
+            artifact = await pull_run(model_store, *key, counts=self._counts, unsuccessful=unsuccessful)
         if artifact is None:
             return False
         # The artifact that was pulled lies in the output folder now, where `reuse` finds it
         pulled = artifact is not self.result.artifact
         if self._reuses_verdict():
-            pulled |= await pull_evaluation(lane, artifact, verdict_identity(services, job, case, artifact))
+            pulled |= await pull_evaluation(model_store, artifact, verdict_identity(services, job, case, artifact))
         return pulled
 
     def _counts(self, artifact: RunArtifact) -> bool:
@@ -366,10 +370,12 @@ async def _store(services: Services, job: Job, case: Case, run_plan: RunPlan, re
     artifact = result.artifact = _artifact(services, job, case, run_plan, ended, kept_files, run_id)
     result.seconds = artifact.duration_seconds
     for said in ended.context.trace.warnings:
-        plan.lane.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
+        plan.model_store.warn(f"{plan.model_id}: {visible(services.redactor.text(said))[:200]}")
     for name, said in dict.fromkeys(artifact.broken_tools):
-        plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
-    result.path = await plan.lane.store_run(artifact, run_plan.fingerprint_input)
+        plan.model_store.warn(
+            f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}"
+        )
+    result.path = await plan.model_store.store_run(artifact, run_plan.fingerprint_input)
     services.makes_runs = True
     plan.share(artifact, made=True)
     if interrupted is not None:
@@ -460,7 +466,7 @@ def _artifact(
         request=_request(services, case, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
-        trace=_annotated(trace, offered, plan.lane.warn),
+        trace=_annotated(trace, offered, plan.model_store.warn),
         output_artifacts=kept_files.outputs,
         error=ended.end.error,
         end_reason=reason_of(ended.end, trace),

@@ -55,8 +55,8 @@ class DryRun:
 
     def _history(self, job: Job) -> tuple[_Means, _Means]:
         """Return the means of runs and of verdicts, read when they are first needed."""
-        lane = job.plan.lane
-        key = lane.output, lane.model, lane.evaluation_profile_id
+        model_store = job.plan.model_store
+        key = model_store.output, model_store.model, model_store.evaluation_profile_id
         if key not in self._means:
             history = read_history(*key)
             self._means[key] = _Means(history.runs), _Means(history.verdicts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.sources.case_source import StoredAnswers
-    from pytest_agentbench.store.artifacts import Lane
+    from pytest_agentbench.store.artifacts import ModelStore
     from pytest_agentbench.workspaces.workspace import Workspace
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
@@ -66,7 +66,7 @@ class Plan:
     run_profile: RunProfile
     evaluation_profile: EvaluationProfile
     judges: dict[str, Model]
-    lane: Lane
+    model_store: ModelStore
     suite_id: str | None = None
     own_agent: bool = False
     predictions: StoredAnswers | None = None
@@ -140,14 +140,14 @@ class Plan:
 
         What was not `made` now is sent only where it is not there yet.
         """
-        if self.lane.remote is None:
+        if self.model_store.remote is None:
             return
         from pytest_agentbench.store.remote_results import share_evaluation, share_run
 
         if evaluation is None:
-            share_run(self.lane, artifact, made=made)
+            share_run(self.model_store, artifact, made=made)
         else:
-            share_evaluation(self.lane, artifact, evaluation, made=made)
+            share_evaluation(self.model_store, artifact, evaluation, made=made)
 
     @property
     def judge_options(self) -> Mapping[str, Any]:

@@ -90,7 +90,7 @@ def _warn_of_difference(
     kept: bool,
 ) -> None:
     services.differing += 1
-    warn = job.plan.lane.warn
+    warn = job.plan.model_store.warn
     if services.differing > _NAMED:
         warn("further stored verdicts differ from what their runs come to now, as those above")
         return

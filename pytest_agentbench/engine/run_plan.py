@@ -18,8 +18,8 @@ from pytest_agentbench.engine.job import FixtureValues, Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.identity.fingerprints import (
-    Deciders,
     Plain,
+    VerdictInputs,
     canonical_json,
     evaluation_input,
     fingerprint,
@@ -223,31 +223,31 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     return extra
 
 
-def deciders(services: Services, job: Job, case: Case) -> Deciders:
+def verdict_inputs(services: Services, job: Job, case: Case) -> VerdictInputs:
     """Return all that decides what a run of the case is worth, whichever run: its profile, checks, metrics, judges.
 
     Raises ConfigError for a script that is wrong.
     """
-    profile = job.plan.lane.evaluation_profile_fingerprint
-    return Deciders(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case)))
+    profile = job.plan.model_store.evaluation_profile_fingerprint
+    return VerdictInputs(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case)))
 
 
 def verdict_identity(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: Deciders | None = None
+    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: VerdictInputs | None = None
 ) -> str:
-    """Return the fingerprint of the verdict on a run; `decided_by` are its deciders, None: as they are now.
+    """Return the fingerprint of the verdict on a run; `decided_by` are its verdict inputs (default: the current ones).
 
     Raises ConfigError for a script that is wrong.
     """
-    found = decided_by if decided_by is not None else deciders(services, job, case)
+    found = decided_by if decided_by is not None else verdict_inputs(services, job, case)
     if services.uses_cassettes(job):
         extra = {**found.covered["extra"], **verdict_cassette(services, job, case, artifact)}
-        found = Deciders(Plain(found.covered, extra=extra))
+        found = VerdictInputs(Plain(found.covered, extra=extra))
     return found.fingerprint(artifact.fingerprint or "")
 
 
-def measure_of(decided_by: Deciders) -> str:
-    """Return 16 hex digits over a case's deciders, whatever its title."""
+def measure_of(decided_by: VerdictInputs) -> str:
+    """Return 16 hex digits over a case's verdict inputs without its title."""
     return decided_by.measure[:_DIGITS]
 
 

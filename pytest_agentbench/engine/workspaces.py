@@ -82,14 +82,14 @@ def _content(workspace: Workspace, path: str, limit: int) -> bytes | None:
 
 
 def _store(job: Job, run_id: str, path: str, content: bytes) -> OutputArtifact:
-    lane = job.plan.lane
-    content, name = _redacted(content, lane.redactor), path.rpartition("/")[2]
-    if lane.redactor is not None:
-        name = lane.redactor.text(name)
+    model_store = job.plan.model_store
+    content, name = _redacted(content, model_store.redactor), path.rpartition("/")[2]
+    if model_store.redactor is not None:
+        name = model_store.redactor.text(name)
     return OutputArtifact(
         artifact_id=path,
         artifact_type=OUTPUT_TYPE,
-        uri=lane.write_output(job.case_id, job.repetition, run_id, name, content),
+        uri=model_store.write_output(job.case_id, job.repetition, run_id, name, content),
         media_type=_TYPES.guess_type(path)[0],
         size=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -175,13 +175,15 @@ def _compare(
 
 def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
     """Return where it lies, and what it lacks."""
-    lane = job.plan.lane
+    model_store = job.plan.model_store
     left_out: list[str] = []
 
     def write(target: BinaryIO) -> None:
-        left_out.extend(pack_workspace(workspace, target, lane.redactor.text if lane.redactor is not None else str))
+        left_out.extend(
+            pack_workspace(workspace, target, model_store.redactor.text if model_store.redactor is not None else str)
+        )
 
-    path = lane.write_workspace(job.case_id, job.repetition, run_id, write)
+    path = model_store.write_workspace(job.case_id, job.repetition, run_id, write)
     return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
 
 
@@ -201,7 +203,7 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
         problem = await _restore(services, job, artifact, result)
     if problem is not None:
         what = f"{result.path}: what the run left"
-        job.plan.lane.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+        job.plan.model_store.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
     return problem is None
 
 
@@ -210,7 +212,9 @@ async def _restore(services: Services, job: Job, artifact: RunArtifact, result: 
     workspaces = services.workspaces()
     workspace = workspaces.create(artifact.case_id)
     try:
-        await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
+        await services.threads.run(
+            partial(_unpack, Path(job.plan.model_store.output), artifact.workspace or "", workspace)
+        )
     except ArchiveError as error:
         workspaces.remove(workspace)
         return str(error)

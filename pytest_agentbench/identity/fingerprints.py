@@ -294,7 +294,7 @@ def evaluation_fingerprint_input(
     return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
 
 
-class Deciders:
+class VerdictInputs:
     """All that decides what a run of a case is worth, whichever run, and the hashes over it.
 
     It is written as canonical JSON once for all of them: what differs, run and title, stands at the end there.

@@ -72,11 +72,11 @@ _EVALUATOR = frozenset({"func", "args"})
 _READ_JSON = frozenset({"json_match"})
 """Metrics whose ground truth is JSON, so that a list or an object is one answer."""
 
-Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]
+GradingParts = tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]
 """Checks, metrics and reference."""
 
 
-def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> Deciders:
+def read_grading(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> GradingParts:
     """Return what decides an item with that metadata; without answer and evaluator only a judge can, or metrics that
     compare with no answer.
 
@@ -116,7 +116,7 @@ def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
     return None if is_osworlds else found
 
 
-def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) -> Deciders:
+def _evaluated(dataset: Dataset, name: str, args: Any, item: Mapping[str, Any]) -> GradingParts:
     """Return the check or metric of an evaluator.
 
     A metric's `args` may hold `threshold` (default 1.0) and `reference` (default: the answer); the rest is its own.
@@ -313,7 +313,7 @@ def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
         raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
     is_text = isinstance(item.get("answer", ""), str)
     if "evaluator" in item or "metadata" in item or dataset.recipe is not None or not is_text:
-        deciders(dataset, item, metadata_of(item))
+        read_grading(dataset, item, metadata_of(item))
 
 
 def _default_id(dataset: Dataset, path: Path, number: int) -> str:
@@ -378,7 +378,7 @@ def row_case(dataset: Dataset, row: Row) -> Case:
     """
     item: dict[str, Any] = parse_value(row.raw)
     metadata = metadata_of(item)
-    checks, metrics, reference = deciders(dataset, item, metadata)
+    checks, metrics, reference = read_grading(dataset, item, metadata)
     question = item["question"]
     if dataset.recipe is not None:
         described = _described(dataset, dataset.recipe, item)

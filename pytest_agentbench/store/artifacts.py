@@ -237,16 +237,16 @@ class Store:
         self.warn: Warn = _log.warning
         self.documents.warn = lambda text: self.warn(text)
 
-    def lane(
+    def of_model(
         self,
         suite_id: str | None,
         run_profile: RunProfile,
         evaluation_profile: EvaluationProfile,
         model_id: str,
         judge_models: Sequence[Model] = (),
-    ) -> Lane:
-        """Return the lane of one model under one pair of profiles. Makes nothing yet."""
-        return Lane(
+    ) -> ModelStore:
+        """Return the store of one model under one pair of profiles. Creates no files."""
+        return ModelStore(
             output=str(self.output),
             suite=suite_folder(suite_id),
             model=slug(model_id),
@@ -267,12 +267,12 @@ class Store:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Lane:
-    """One model under one pair of profiles in the output folder: all that its runs share, computed once.
+class ModelStore:
+    """Runs and evaluations of one model under one pair of profiles in the output folder.
 
-    `suite` and `model` are folder names; the settings are canonical JSON of what the profiles' fingerprints cover.
-    `writes` are all lanes'. `redactor` is None where the policy asks for none, `remote` where no other store stands
-    behind the folder, `signer` where records are not signed.
+    `suite` and `model` are folder names. The settings are canonical JSON that the fingerprints of the profiles cover.
+    All model stores of a session share `writes`. `redactor` is None if the policy turns redaction off, `remote` if
+    there is no remote store, `signer` if records are not signed.
     """
 
     output: str
@@ -295,17 +295,17 @@ class Lane:
 
     @cached_property
     def evaluation_profile_fingerprint(self) -> str:
-        """Return the fingerprint of the profile and judges that the lane's evaluations share."""
+        """Return the fingerprint of the profile and judges that the evaluations of this model store share."""
         return fingerprint(self.evaluation_settings)
 
     @cached_property
     def runs(self) -> str:
-        """Return the folder of the lane's runs, relative to the output folder; it need not be there yet."""
+        """Return the folder of the runs, relative to the output folder. It may not exist yet."""
         return f"{self._profile_folder(f'{RUNS}/{self.suite}/run_profile', self.run_settings)}/{self.model}"
 
     @cached_property
     def evaluations(self) -> str:
-        """Return the folder of the lane's evaluations, like `runs`."""
+        """Return the folder of the evaluations, like `runs`."""
         run_profile = self.runs.split("/")[2].removeprefix("run_profile_")
         folder = f"{EVALUATIONS}/{self.suite}/evaluation_profile_{run_profile}"
         prefix = f"{folder}/eval_profile_{slug(self.evaluation_profile_id)}"

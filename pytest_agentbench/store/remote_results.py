@@ -37,7 +37,7 @@ from pytest_agentbench.store.output_folder import EVALUATIONS, RUNS, explain_unw
 from pytest_agentbench.store.remote import Upload
 
 if TYPE_CHECKING:
-    from pytest_agentbench.store.artifacts import Lane
+    from pytest_agentbench.store.artifacts import ModelStore
     from pytest_agentbench.store.remote import Remote
 
 R = TypeVar("R", RunArtifact, Evaluation)
@@ -50,35 +50,44 @@ _ARCHIVE = re.compile(r"workspace\.\w+\.([0-9a-f]{16})\.tar")
 _OUTPUT = re.compile(r"\w+\.([0-9a-f]{16})\.([a-z0-9][a-z0-9._-]*)")
 
 
-def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
-    """Bring a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
-    if lane.remote is None or artifact.fingerprint is None:
+def share_run(model_store: ModelStore, artifact: RunArtifact, *, made: bool) -> None:
+    """Bring a stored run to the remote store; a run that was reused is sent only if it is missing there."""
+    if model_store.remote is None or artifact.fingerprint is None:
         return
-    folder = _folder(lane, RUNS, artifact.case_id)
+    folder = _folder(model_store, RUNS, artifact.case_id)
     name = _name_run_object(folder, artifact.repetition, artifact.fingerprint, successful=artifact.status == "success")
     key = (artifact.case_id, artifact.repetition, artifact.fingerprint, artifact.run_id)
-    read = partial(_encode_run_object, lane, *key)
+    read = partial(_encode_run_object, model_store, *key)
     # The record goes last: who finds it can fetch all that it names.
     files = [
-        (_name_kept_object(folder, artifact, path), partial(_read_kept, lane, path))
+        (_name_kept_object(folder, artifact, path), partial(_read_kept, model_store, path))
         for path in list_kept_files(artifact)
     ]
-    (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, RUNS), (*files, (name, read))))
-
-
-def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
-    """Bring a stored verdict on a run to the lane's shared store like `share_run`; errors are no verdict."""
-    if lane.remote is None or evaluation.fingerprint is None or evaluation.outcome == "error":
-        return
-    name = _name_evaluation_object(lane, artifact, evaluation.fingerprint)
-    read = partial(
-        _encode_evaluation_object, lane, artifact.case_id, artifact.repetition, evaluation.fingerprint, artifact.run_id
+    (model_store.remote.send if made else model_store.remote.offer)(
+        Upload(_prefix(model_store, RUNS), (*files, (name, read)))
     )
-    (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, EVALUATIONS), ((name, read),)))
+
+
+def share_evaluation(model_store: ModelStore, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
+    """Send a stored verdict to the remote store like `share_run`, unless its outcome is an error."""
+    if model_store.remote is None or evaluation.fingerprint is None or evaluation.outcome == "error":
+        return
+    name = _name_evaluation_object(model_store, artifact, evaluation.fingerprint)
+    read = partial(
+        _encode_evaluation_object,
+        model_store,
+        artifact.case_id,
+        artifact.repetition,
+        evaluation.fingerprint,
+        artifact.run_id,
+    )
+    (model_store.remote.send if made else model_store.remote.offer)(
+        Upload(_prefix(model_store, EVALUATIONS), ((name, read),))
+    )
 
 
 async def pull_run(
-    lane: Lane,
+    model_store: ModelStore,
     case_id: str,
     repetition: int,
     run_fingerprint: str,
@@ -93,81 +102,85 @@ async def pull_run(
     warning. Raises UnreachableError where the store does not
     answer, InfrastructureError where it holds what a newer version wrote.
     """
-    if lane.remote is None:
+    if model_store.remote is None:
         return None
-    folder = _folder(lane, RUNS, case_id)
+    folder = _folder(model_store, RUNS, case_id)
     # Under names of their own: an outage on one machine takes no success of another away
     for successful in (True, False) if unsuccessful else (True,):
         name = _name_run_object(folder, repetition, run_fingerprint, successful=successful)
         try:
-            content = await lane.remote.get(name)
-            artifact = _parse_object(lane, name, content, parse_run, "run")
+            content = await model_store.remote.get(name)
+            artifact = _parse_object(model_store, name, content, parse_run, "run")
             if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
                 continue
             key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
             if key != (case_id, repetition, run_fingerprint) or not counts(artifact):
                 continue
-            whole = await _fetch_outputs(lane, lane.remote, await _fetch_workspace(lane, lane.remote, artifact))
+            whole = await _fetch_outputs(
+                model_store, model_store.remote, await _fetch_workspace(model_store, model_store.remote, artifact)
+            )
         except DamagedObjectError as error:
-            _warn_of_damage(lane, error)
+            _warn_of_damage(model_store, error)
             continue
-        lane.write_run(whole, fingerprint_input)
+        model_store.write_run(whole, fingerprint_input)
         return whole
     return None
 
 
-async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> bool:
+async def pull_evaluation(model_store: ModelStore, artifact: RunArtifact, evaluation_fingerprint: str) -> bool:
     """Fetch the verdict on a run like `pull_run`."""
-    if lane.remote is None:
+    if model_store.remote is None:
         return False
-    name = _name_evaluation_object(lane, artifact, evaluation_fingerprint)
+    name = _name_evaluation_object(model_store, artifact, evaluation_fingerprint)
     try:
-        content = await lane.remote.get(name)
+        content = await model_store.remote.get(name)
     except DamagedObjectError as error:
-        _warn_of_damage(lane, error)
+        _warn_of_damage(model_store, error)
         return False
-    evaluation = _parse_object(lane, name, content, parse_evaluation, "evaluation")
+    evaluation = _parse_object(model_store, name, content, parse_evaluation, "evaluation")
     if evaluation is None:
         return False
     key = (evaluation.case_id, evaluation.run_id, evaluation.fingerprint)
     if key != (artifact.case_id, artifact.run_id, evaluation_fingerprint):
         return False
     assert content is not None
-    lane.write_evaluation(artifact.repetition, evaluation, _parse_prompts(content))
+    model_store.write_evaluation(artifact.repetition, evaluation, _parse_prompts(content))
     return True
 
 
-def _warn_of_damage(lane: Lane, error: DamagedObjectError) -> None:
-    lane.warn(f"{error}, so it counts as missing and is made again")
+def _warn_of_damage(model_store: ModelStore, error: DamagedObjectError) -> None:
+    model_store.warn(f"{error}, so it counts as missing and is made again")
 
 
-async def _fetch_kept(lane: Lane, remote: Remote, artifact: RunArtifact, path: str, digest: str) -> bytes | None:
+async def _fetch_kept(
+    model_store: ModelStore, remote: Remote, artifact: RunArtifact, path: str, digest: str
+) -> bytes | None:
     """Return a file that a run left; None if it is missing. Raises DamagedObjectError if its SHA-256 does not begin
     with `digest`.
     """
-    name = _name_kept_object(_folder(lane, RUNS, artifact.case_id), artifact, path)
+    name = _name_kept_object(_folder(model_store, RUNS, artifact.case_id), artifact, path)
     content = await remote.get(name)
     if content is not None and not hashlib.sha256(content).hexdigest().startswith(digest):
         raise DamagedObjectError(f"{remote.url}/{name}: its content does not have the SHA-256 of its name")
     return content
 
 
-async def _fetch_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+async def _fetch_workspace(model_store: ModelStore, remote: Remote, artifact: RunArtifact) -> RunArtifact:
     """Return the run with what it left in its workspace, fetched to where that lies in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
     if (named := _ARCHIVE.fullmatch(name)) is None:  # what it says otherwise leads elsewhere
         return artifact
-    if (content := await _fetch_kept(lane, remote, artifact, name, named[1])) is None:
+    if (content := await _fetch_kept(model_store, remote, artifact, name, named[1])) is None:
         return artifact
     key = (artifact.case_id, artifact.repetition, artifact.run_id)
     try:
-        path = lane.write_workspace(*key, partial(_write_content, content))
+        path = model_store.write_workspace(*key, partial(_write_content, content))
     except OSError as error:
-        raise UnwritableError(explain_unwritable(lane.output, error)) from error
+        raise UnwritableError(explain_unwritable(model_store.output, error)) from error
     return artifact.model_copy(update={"workspace": path})
 
 
-async def _fetch_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+async def _fetch_outputs(model_store: ModelStore, remote: Remote, artifact: RunArtifact) -> RunArtifact:
     """Return the run with the single files that it left, fetched like its workspace."""
     outputs = []
     for each in artifact.output_artifacts:
@@ -175,14 +188,14 @@ async def _fetch_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> R
         named = _OUTPUT.fullmatch(name) if each.artifact_type == OUTPUT_TYPE else None
         content = None
         if named is not None:
-            content = await _fetch_kept(lane, remote, artifact, f"{OUTPUTS}/{name}", named[1])
+            content = await _fetch_kept(model_store, remote, artifact, f"{OUTPUTS}/{name}", named[1])
         # What cannot be had keeps its name: `store verify` tells that it is missing
         if named is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
-                uri = lane.write_output(*key, named[2], content)
+                uri = model_store.write_output(*key, named[2], content)
             except OSError as error:
-                raise UnwritableError(explain_unwritable(lane.output, error)) from error
+                raise UnwritableError(explain_unwritable(model_store.output, error)) from error
             each = each.model_copy(update={"uri": uri})
         outputs.append(each)
     return artifact.model_copy(update={"output_artifacts": tuple(outputs)})
@@ -195,12 +208,12 @@ def _write_content(content: bytes, file: BinaryIO) -> None:
 # -- names
 
 
-def _prefix(lane: Lane, kind: str) -> str:
-    return f"{kind}/run_profile_{_shorten_fingerprint(lane.run_settings)}/{lane.model}"
+def _prefix(model_store: ModelStore, kind: str) -> str:
+    return f"{kind}/run_profile_{_shorten_fingerprint(model_store.run_settings)}/{model_store.model}"
 
 
-def _folder(lane: Lane, kind: str, case_id: str) -> str:
-    return f"{_prefix(lane, kind)}/{slug(case_id)}"
+def _folder(model_store: ModelStore, kind: str, case_id: str) -> str:
+    return f"{_prefix(model_store, kind)}/{slug(case_id)}"
 
 
 def _name_run_object(folder: str, repetition: int, run_fingerprint: str, *, successful: bool) -> str:
@@ -214,8 +227,8 @@ def _name_kept_object(folder: str, artifact: RunArtifact, path: str) -> str:
     return f"{folder}/run_{artifact.repetition}.{outputs}{name}"
 
 
-def _name_evaluation_object(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
-    folder = _folder(lane, EVALUATIONS, artifact.case_id)
+def _name_evaluation_object(model_store: ModelStore, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
+    folder = _folder(model_store, EVALUATIONS, artifact.case_id)
     versions = f"{evaluation_fingerprint[:_DIGITS]}.{artifact.run_id[:_RUN_ID_DIGITS]}"
     return f"{folder}/final_result_{artifact.repetition}.{versions}.jsonl"
 
@@ -228,42 +241,48 @@ def _shorten_fingerprint(settings: bytes) -> str:
 # -- contents
 
 
-def _encode_run_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    found = _find_document(lane, f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted, run_id)
+def _encode_run_object(
+    model_store: ModelStore, case_id: str, repetition: int, wanted: str, run_id: str
+) -> bytes | None:
+    found = _find_document(model_store, f"{model_store.runs}/{slug(case_id)}", "run", repetition, wanted, run_id)
     if found is None:
         return None
     path, content = found
-    covered = lane.documents.read(f"{path.removesuffix('.json')}.fingerprint_input.json")
+    covered = model_store.documents.read(f"{path.removesuffix('.json')}.fingerprint_input.json")
     return _join_lines(content, covered)
 
 
-def _encode_evaluation_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    found = _find_document(lane, f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted, run_id)
+def _encode_evaluation_object(
+    model_store: ModelStore, case_id: str, repetition: int, wanted: str, run_id: str
+) -> bytes | None:
+    found = _find_document(
+        model_store, f"{model_store.evaluations}/{slug(case_id)}", "final_result", repetition, wanted, run_id
+    )
     if found is None:
         return None
     path, content = found
     folder, _, name = path.rpartition("/")
     prompts = name.replace("final_result_", "judge_").replace(".json", ".prompt.user.json")
-    return _join_lines(content, lane.documents.read(f"{folder}/{prompts}"))
+    return _join_lines(content, model_store.documents.read(f"{folder}/{prompts}"))
 
 
 def _find_document(
-    lane: Lane, folder: str, kind: str, repetition: int, wanted: str, run_id: str
+    model_store: ModelStore, folder: str, kind: str, repetition: int, wanted: str, run_id: str
 ) -> tuple[str, bytes] | None:
     """Return the document that was to be shared, wherever it lies by now;
     None where another session has displaced it.
     """
     # Both: a repeated run has the same fingerprint, and an object must hold the very run that its name says.
     marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
-    for path, content in lane.find_documents(folder, kind, repetition, wanted):
+    for path, content in model_store.find_documents(folder, kind, repetition, wanted):
         if all(mark in content for mark in marks):
             return path, content
     return None
 
 
-def _read_kept(lane: Lane, path: str) -> bytes | None:
+def _read_kept(model_store: ModelStore, path: str) -> bytes | None:
     """Return a file that a run left, if it is whole: the path comes from a file, and may lead anywhere."""
-    found = find_whole_file(Path(lane.output), path)
+    found = find_whole_file(Path(model_store.output), path)
     return None if found is None else read_file(found, follow_link=False)
 
 
@@ -273,21 +292,21 @@ def _join_lines(*documents: bytes | None) -> bytes:
 
 
 def _parse_object(
-    lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind
+    model_store: ModelStore, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind
 ) -> R | None:
     """Return the record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer
     one.
     """
-    if content is None or lane.remote is None:
+    if content is None or model_store.remote is None:
         return None
     # The first line is signed by itself: what follows only explains it
-    place, record = f"{lane.remote.url}/{name}", content.partition(b"\n")[0]
-    if lane.signer is not None and not lane.signer.accepts(kind, record):
+    place, record = f"{model_store.remote.url}/{name}", content.partition(b"\n")[0]
+    if model_store.signer is not None and not model_store.signer.accepts(kind, record):
         return None
     try:
         return parse(place, record)
     except ValueError as error:
-        lane.warn(f"{place}: cannot be read, so it counts as missing: {str(error).splitlines()[0]}")
+        model_store.warn(f"{place}: cannot be read, so it counts as missing: {str(error).splitlines()[0]}")
         return None
 
 

@@ -38,16 +38,16 @@ class Shop:
         self.output = folder / "outputs"
         self.draws = 0
 
-    def lane(self, suite=None, model="gpt", *, rubric="standard", **settings):
+    def model_store(self, suite=None, model="gpt", *, rubric="standard", **settings):
         store = Store(self.output, Redactor({"API_KEY": "hunter2-hunter2"}))
         run = RunProfile(schema_version=1, run_profile_id="p", title="P", **settings)
         evaluation = EvaluationProfile(schema_version=1, evaluation_profile_id=rubric, title="E")
-        return store.lane(suite, run, evaluation, model)
+        return store.of_model(suite, run, evaluation, model)
 
-    def run(self, content=None, *, case_id="sum", repetition=1, lane=None, status="success", **fields):
+    def run(self, content=None, *, case_id="sum", repetition=1, model_store=None, status="success", **fields):
         """Stores a run with its verdict; the run and its path."""
         content = covered() if content is None else content
-        lane = lane or self.lane()
+        model_store = model_store or self.model_store()
         self.draws += 1
         error = None if status == "success" else RunError(code="x", message="down")
         artifact = RunArtifact(
@@ -63,13 +63,13 @@ class Shop:
             error=error,
             **{"trace": (FinalOutputEvent(sequence=0, at=0.0, content="4"),), **fields},
         )
-        path = Stored(self.output, lane.write_run(artifact, content))
+        path = Stored(self.output, model_store.write_run(artifact, content))
         if status == "success":
-            self.judge(artifact, lane)
+            self.judge(artifact, model_store)
         return artifact, path
 
-    def judge(self, artifact, lane=None, *, outcome="passed", rubric="a"):
-        lane = lane or self.lane()
+    def judge(self, artifact, model_store=None, *, outcome="passed", rubric="a"):
+        model_store = model_store or self.model_store()
         iteration = JudgeIteration(judge_run_id="j", judge_id="j", model="m", repetition=1, status="invalid_output")
         judged = JudgeResult(
             method="mean",
@@ -88,7 +88,9 @@ class Shop:
             judge=judged,
             outcome=outcome,
         )
-        return Stored(self.output, lane.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}]))
+        return Stored(
+            self.output, model_store.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}])
+        )
 
     def names(self):
         """All documents and files but locks and descriptions of profiles, relative to the store."""
@@ -186,7 +188,7 @@ def test_why_names_further_differences_of_runs(shop, store):
     out = store("why", a, b)[1]
     assert "The same input: B is another draw of it." in out
     assert "B ended provider_error: such a run is made again." in out
-    _, c = shop.run(lane=shop.lane(sandbox="local"))
+    _, c = shop.run(model_store=shop.model_store(sandbox="local"))
     assert store("why", a, c)[1].splitlines()[-1] == 'run_profile.sandbox: "auto" -> "local"'
 
 
@@ -236,8 +238,8 @@ def test_a_profile_without_its_settings_hides_no_difference(shop, store):
 def test_a_store_in_use_loses_nothing(shop, store):
     for repetition in (1, 2):
         run, _ = shop.run(repetition=repetition)
-    shop.run(case_id="Other/Case", lane=shop.lane("smoke", "m/x"))
-    shop.judge(run, shop.lane(rubric="strict"))
+    shop.run(case_id="Other/Case", model_store=shop.model_store("smoke", "m/x"))
+    shop.judge(run, shop.model_store(rubric="strict"))
     shop.run(case_id="down", status="provider_error")
     before = shop.names()
     assert store("prune", "--unreadable") == (0, "removed 0 files, 0.0 kB\n", "")
@@ -266,7 +268,7 @@ def test_a_session_finds_a_success_behind_a_failure(shop, store):
     good, _ = shop.run()
     shop.run(status="provider_error")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
-    assert shop.lane().find_run("sum", 1, good.fingerprint, lambda run: run.status == "success")[0] == good
+    assert shop.model_store().find_run("sum", 1, good.fingerprint, lambda run: run.status == "success")[0] == good
 
 
 def test_a_prompt_that_was_left_for_one_that_only_failed_loses_nothing(shop, store):
@@ -282,9 +284,9 @@ def test_reused_runs_stay_and_are_exported(shop, store):
     assert [json.loads(line)["run"]["run_id"] for line in store("export")[1].splitlines()] == [new.run_id]
     for name in shop.names():
         Stored(shop.output, name).age(LONG_AGO)
-    lane = shop.lane()
-    assert lane.find_run("sum", 1, old.fingerprint)[0] == old
-    assert lane.find_evaluation(old, fingerprint([old.fingerprint, "a"])) is not None
+    model_store = shop.model_store()
+    assert model_store.find_run("sum", 1, old.fingerprint)[0] == old
+    assert model_store.find_evaluation(old, fingerprint([old.fingerprint, "a"])) is not None
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
     lines = [json.loads(line) for line in store("export")[1].splitlines()]
     assert {line["run"]["run_id"] for line in lines} == {old.run_id, new.run_id}
@@ -315,7 +317,7 @@ def test_a_session_finds_a_verdict_behind_an_error(shop, store):
 def test_a_verdict_on_a_run_that_is_gone_goes(shop, store, turn):
     shop.run(case_id="stays")
     run, path = shop.run()
-    shop.judge(run, shop.lane("smoke"))
+    shop.judge(run, shop.model_store("smoke"))
     turn(shop.output)
     before = shop.names()
     path.unlink()
@@ -327,15 +329,15 @@ def test_a_verdict_on_a_run_that_is_gone_goes(shop, store, turn):
 
 def test_a_verdict_lives_by_a_run_of_another_suite(shop, store):
     run, _ = shop.run()
-    shop.judge(run, shop.lane("smoke"))
+    shop.judge(run, shop.model_store("smoke"))
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
 
 
 def test_a_run_made_again_orphans_the_verdict_on_the_first(shop, store):
     first, _ = shop.run()
     shop.run(status="provider_error", case_id="other")
-    lane = shop.lane()
-    lane.write_run(first.model_copy(update={"run_id": "f" * 32}), covered())
+    model_store = shop.model_store()
+    model_store.write_run(first.model_copy(update={"run_id": "f" * 32}), covered())
     assert "1 orphaned verdicts" in store("prune")[1]
 
 
@@ -388,9 +390,9 @@ def test_prune_stops_when_a_session_begins(shop, store, monkeypatch):
 
 
 def test_a_run_names_no_other_runs_archive(shop, store):
-    lane = shop.lane()
-    archive = lane.write_workspace("other", 1, f"{1:032x}", lambda file: file.write(b"tar"))
-    shop.run(case_id="other", lane=lane, workspace=archive)
+    model_store = shop.model_store()
+    archive = model_store.write_workspace("other", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    shop.run(case_id="other", model_store=model_store, workspace=archive)
     shop.run(covered("old"), workspace=archive)
     shop.run(covered("new"))
     assert "1 superseded runs" in store("prune")[1]
@@ -443,11 +445,11 @@ def test_unreadable_files_are_removed_only_on_request(shop, store, turn):
 
 
 def test_archives_go_with_their_runs(shop, store):
-    lane = shop.lane()
+    model_store = shop.model_store()
 
     def archived(prompt):
-        path = lane.write_workspace("sum", 1, f"{shop.draws + 1:032x}", lambda file: file.write(prompt.encode()))
-        shop.run(covered(prompt), lane=lane, workspace=path)
+        path = model_store.write_workspace("sum", 1, f"{shop.draws + 1:032x}", lambda file: file.write(prompt.encode()))
+        shop.run(covered(prompt), model_store=model_store, workspace=path)
         return shop.output / path
 
     old, new = archived("old"), archived("new")
@@ -459,13 +461,13 @@ def test_archives_go_with_their_runs(shop, store):
 
 
 def test_single_files_that_runs_left_go_with_their_runs(shop, store):
-    lane = shop.lane()
+    model_store = shop.model_store()
 
     def left(prompt):
         run_id = f"{shop.draws + 1:032x}"[::-1]
-        uri = lane.write_output("sum", 1, run_id, "report.md", prompt.encode())
+        uri = model_store.write_output("sum", 1, run_id, "report.md", prompt.encode())
         output = OutputArtifact(artifact_id="report.md", artifact_type="workspace_file", uri=uri)
-        shop.run(covered(prompt), lane=lane, output_artifacts=(output,))
+        shop.run(covered(prompt), model_store=model_store, output_artifacts=(output,))
         return shop.output / uri
 
     old, new = left("old"), left("new")
@@ -508,8 +510,8 @@ def test_a_link_in_place_of_a_record_is_none(shop, store):
 
 
 def test_files_of_runs_are_neither_stored_nor_removed_through_a_link(shop, tmp_path):
-    lane = shop.lane()
-    shop.run(lane=lane)
+    model_store = shop.model_store()
+    shop.run(model_store=model_store)
     as_files(shop.output)
     case = next(shop.output.glob("runs/*/*/gpt/sum"))
     (case / "run_1.artifacts").symlink_to(tmp_path)
@@ -517,10 +519,10 @@ def test_files_of_runs_are_neither_stored_nor_removed_through_a_link(shop, tmp_p
     (case / "run_2.artifacts" / "outputs").symlink_to(tmp_path)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(OSError, match="not followed"):
-        lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+        model_store.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
     for repetition in (1, 2):
         with pytest.raises(OSError, match="not followed"):
-            lane.write_output("sum", repetition, f"{1:032x}", "a.txt", b"text")
+            model_store.write_output("sum", repetition, f"{1:032x}", "a.txt", b"text")
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -536,10 +538,10 @@ def test_the_output_folder_itself_may_be_a_link(shop, store, tmp_path):
 
 
 def test_a_sound_store_has_no_problems(shop, store):
-    lane = shop.lane()
-    path = lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
-    run, _ = shop.run(lane=lane, workspace=path)
-    shop.judge(run, shop.lane("smoke"))
+    model_store = shop.model_store()
+    path = model_store.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    run, _ = shop.run(model_store=model_store, workspace=path)
+    shop.judge(run, shop.model_store("smoke"))
     shop.run(covered("new"), case_id="ÜBER/x" * 40)
     Judgements(shop.output).keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
     expected = "2 runs, 1 workspaces, 3 verdicts, 1 votes: 0 problems\n"
@@ -557,9 +559,9 @@ def test_inputs_without_their_secrets_prove_nothing(shop, store):
 
 def damaged(kind, shop, turn):
     """Damages one thing of a sound store; a part of what is said of it."""
-    lane = shop.lane()
-    archive = shop.output / lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
-    _, path = shop.run(lane=lane, workspace=str(archive.relative_to(shop.output)))
+    model_store = shop.model_store()
+    archive = shop.output / model_store.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    _, path = shop.run(model_store=model_store, workspace=str(archive.relative_to(shop.output)))
     judge = shop.find("judge_1.json")
     result = judge.with_name("final_result_1.json")
     covered_input = path.with_name("run_1.fingerprint_input.json")
@@ -659,7 +661,7 @@ def test_damage_is_found(shop, store, tmp_path, kind, turn):
 def test_every_run_is_a_line_with_its_verdicts(shop, store):
     shop.run(covered("old"))
     run, path = shop.run(covered("new"))
-    other = shop.judge(run, shop.lane("smoke", rubric="strict"))
+    other = shop.judge(run, shop.model_store("smoke", rubric="strict"))
     plain, _ = shop.run(case_id="other", status="provider_error")
     code, out, err = store("export")
     assert (code, err) == (0, "")

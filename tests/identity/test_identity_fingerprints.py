@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.identity.fingerprints import (
-    Deciders,
+    VerdictInputs,
     canonical_json,
     evaluation_fingerprint_input,
     evaluation_input,
@@ -269,17 +269,17 @@ def test_names_and_titles_do_not():
 
 def test_a_lane_gives_the_same_evaluation_fingerprint(tmp_path):
     profile = evaluation_profile(judge_system_prompt="Be strict.")
-    lane = Store(tmp_path).lane(None, RunProfile.default(), profile, "gpt", (MODEL,))
-    covered = evaluation_input("r", CASE, lane.evaluation_profile_fingerprint)
+    model_store = Store(tmp_path).of_model(None, RunProfile.default(), profile, "gpt", (MODEL,))
+    covered = evaluation_input("r", CASE, model_store.evaluation_profile_fingerprint)
     assert fingerprint(covered) == evaluation_key(profile=profile, judges=(MODEL,))
 
 
 def test_the_models_that_metrics_ask_change_the_evaluation(tmp_path):
-    lane = Store(tmp_path).lane(None, RunProfile.default(), evaluation_profile(), "gpt")
+    model_store = Store(tmp_path).of_model(None, RunProfile.default(), evaluation_profile(), "gpt")
     judges = [(), (MODEL,), (MODEL.model_copy(update={"base_url": "http://elsewhere/v1"}),)]
     renamed = MODEL.model_copy(update={"model_id": "other", "label": "Other"})
     *keys, other = (
-        fingerprint(evaluation_input("r", CASE, lane.evaluation_profile_fingerprint, each))
+        fingerprint(evaluation_input("r", CASE, model_store.evaluation_profile_fingerprint, each))
         for each in (*judges, (renamed,))
     )
     assert len(set(keys)) == 3
@@ -346,6 +346,6 @@ def test_what_was_judged_before_there_were_mcp_tasks_keeps_its_place():
 def test_deciders_that_are_written_once_give_the_hashes_of_the_whole(title, reference):
     case = CASE.model_copy(update={"title": title, "reference": tuple(reference)})
     whole = {run: evaluation_input(run, case, "p" * 64, extra={"zone": title}) for run in ("", "r" * 64)}
-    found = Deciders(whole[""])
+    found = VerdictInputs(whole[""])
     assert found.fingerprint("r" * 64) == fingerprint(whole["r" * 64])
     assert found.measure == fingerprint({**whole[""], "title": ""})

@@ -25,14 +25,14 @@ KILL_AT_THE_THIRD_RUN = (
     FAST
     + """
 import os, signal
-from pytest_agentbench.store.artifacts import Lane, Writes
-stored, put_run = [], Lane._put_run
-def killed_put_run(lane, *args):
+from pytest_agentbench.store.artifacts import ModelStore, Writes
+stored, put_run = [], ModelStore._put_run
+def killed_put_run(model_store, *args):
     if len(stored) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    stored.append(put_run(lane, *args))
+    stored.append(put_run(model_store, *args))
     return stored[-1]
-Lane._put_run = killed_put_run
+ModelStore._put_run = killed_put_run
 """
 )
 

@@ -39,13 +39,13 @@ KEY, VERDICT = fingerprint(INPUT), "e" * 64
 
 
 class Machine:
-    """An output folder in front of a store, with one lane. `told` are its warnings."""
+    """An output folder in front of a store, with one model_store. `told` are its warnings."""
 
     def __init__(self, output: Path, url: str, suite: str | None = None) -> None:
         self.store = Store(output, remote=url)
         self.told: list[str] = []
         self.store.warn = self.told.append
-        self.lane = self.store.lane(suite, RUN_PROFILE, EVALUATION_PROFILE, "gpt")
+        self.model_store = self.store.of_model(suite, RUN_PROFILE, EVALUATION_PROFILE, "gpt")
         self.output, self.remote = output, self.store.remote
         assert self.remote is not None
         self.remote.open()
@@ -53,22 +53,22 @@ class Machine:
     def run(self, text: str = "4", **fields):
         """A run made here and brought to the store."""
         made = artifact(text, **{"key": KEY, **fields})
-        self.lane.write_run(made, INPUT)
-        share_run(self.lane, made, made=True)
+        self.model_store.write_run(made, INPUT)
+        share_run(self.model_store, made, made=True)
         return made
 
     def judge(self, run, **fields):
         given = {"judged": True, "fingerprint": VERDICT, "run_id": run.run_id, **fields}
-        self.lane.write_evaluation(run.repetition, made := evaluation(**given), [{"text": "judge\nthis"}])
-        share_evaluation(self.lane, run, made, made=True)
+        self.model_store.write_evaluation(run.repetition, made := evaluation(**given), [{"text": "judge\nthis"}])
+        share_evaluation(self.model_store, run, made, made=True)
         return made
 
     def pull(self, *, case_id="sum", unsuccessful=False, counts=lambda run: True):
-        key = (self.lane, case_id, 1, KEY, INPUT)
+        key = (self.model_store, case_id, 1, KEY, INPUT)
         return asyncio.run(pull_run(*key, counts=counts, unsuccessful=unsuccessful))
 
     def pull_verdict(self, run) -> bool:
-        return asyncio.run(pull_evaluation(self.lane, run, VERDICT))
+        return asyncio.run(pull_evaluation(self.model_store, run, VERDICT))
 
     def close(self) -> None:
         assert self.remote.close() is None
@@ -106,11 +106,11 @@ def test_a_run_and_its_verdict_come_to_another_machine(tmp_path, machine):
     first.close()
     assert second.pull() == run
     assert second.pull_verdict(run)
-    assert second.lane.find_run("sum", 1, KEY)[0] == run
-    assert second.lane.find_evaluation(run, VERDICT)[0] == verdict
-    prompt = Stored(tmp_path / "b", f"{second.lane.evaluations}/sum/judge_1.prompt.user.json")
+    assert second.model_store.find_run("sum", 1, KEY)[0] == run
+    assert second.model_store.find_evaluation(run, VERDICT)[0] == verdict
+    prompt = Stored(tmp_path / "b", f"{second.model_store.evaluations}/sum/judge_1.prompt.user.json")
     assert prompt.json() == [{"text": "judge\nthis"}]
-    covered = Stored(tmp_path / "b", f"{second.lane.runs}/sum/run_1.fingerprint_input.json")
+    covered = Stored(tmp_path / "b", f"{second.model_store.runs}/sum/run_1.fingerprint_input.json")
     assert covered.read_bytes() == INPUT
     assert second.told == []
 
@@ -194,18 +194,18 @@ def test_an_object_of_a_newer_version_stops_the_case(tmp_path, machine, shared, 
 
 def test_what_a_run_left_comes_with_it_to_a_place_of_its_own(tmp_path, machine):
     first, second = machine("a"), machine("b", suite="smoke")
-    path = first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
+    path = first.model_store.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
     first.run(workspace=path)
     first.close()
     run = second.pull()
     assert run.workspace.startswith("runs/suit_smoke/")
     assert find_whole_archive(tmp_path / "b", run.workspace).read_bytes() == b"packed"
-    assert second.lane.find_run("sum", 1, KEY)[0] == run
+    assert second.model_store.find_run("sum", 1, KEY)[0] == run
 
 
 def test_a_run_whose_archive_is_gone_comes_without(tmp_path, machine, shared):
     first, second = machine("a"), machine("b")
-    first.run(workspace=first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None))
+    first.run(workspace=first.model_store.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None))
     first.close()
     for file in shared.rglob("*.tar"):
         file.unlink()
@@ -221,7 +221,7 @@ def test_a_workspace_that_leads_elsewhere_is_neither_fetched_nor_sent(tmp_path, 
         first.run(workspace=path)
         first.close()
         second = machine("b")
-        share_run(second.lane, second.pull(), made=True)
+        share_run(second.model_store, second.pull(), made=True)
         second.close()
         assert [file.suffix for file in shared.rglob("run_1*")] == [".jsonl"]
     assert len(list(tmp_path.rglob("*.tar"))) == 1
@@ -232,7 +232,7 @@ def test_a_workspace_that_leads_elsewhere_is_neither_fetched_nor_sent(tmp_path, 
 @pytest.mark.parametrize("suffix", [".jsonl", ".tar", "verdict"])
 def test_an_object_that_is_no_plain_file_counts_as_missing(tmp_path, machine, shared, url, place, suffix):
     first, second = machine("a"), machine("b")
-    path = first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
+    path = first.model_store.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
     first.judge(run := first.run(workspace=path))
     first.close()
     (file,) = shared.rglob("final_result_1*" if suffix == "verdict" else f"run_1*{suffix}")
@@ -260,9 +260,11 @@ def test_an_object_that_is_no_plain_file_counts_as_missing(tmp_path, machine, sh
 def test_a_kept_object_whose_content_does_not_have_the_hash_of_its_name_makes_the_run_anew(machine, shared, kept):
     first, second = machine("a"), machine("b")
     if kept == "workspace":
-        first.run(workspace=first.lane.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None))
+        first.run(
+            workspace=first.model_store.write_workspace("sum", 1, "r1", lambda file: file.write(b"packed") and None)
+        )
     else:
-        uri = first.lane.write_output("sum", 1, "r1", "report.md", b"packed")
+        uri = first.model_store.write_output("sum", 1, "r1", "report.md", b"packed")
         left = OutputArtifact(artifact_id="out/report.md", artifact_type="workspace_file", uri=uri)
         first.run(output_artifacts=(left,))
     first.close()
@@ -295,7 +297,7 @@ def test_a_link_in_the_place_of_an_object_is_replaced_by_an_offer(tmp_path, mach
     file.rename(tmp_path / "aside")
     file.symlink_to(tmp_path / "aside")
     second = machine("a")
-    share_run(second.lane, run, made=False)
+    share_run(second.model_store, run, made=False)
     second.close()
     assert not file.is_symlink()
     assert machine("b").pull() == run
@@ -303,7 +305,7 @@ def test_a_link_in_the_place_of_an_object_is_replaced_by_an_offer(tmp_path, mach
 
 def test_single_files_that_a_run_left_come_with_it_too(tmp_path, machine, shared):
     first, second = machine("a"), machine("b", suite="smoke")
-    uri = first.lane.write_output("sum", 1, "r1", "Mein Bericht.md", b"# Report")
+    uri = first.model_store.write_output("sum", 1, "r1", "Mein Bericht.md", b"# Report")
     left = OutputArtifact(artifact_id="out/Mein Bericht.md", artifact_type="workspace_file", uri=uri)
     elsewhere = left.model_copy(update={"uri": "../secret"})
     first.run(output_artifacts=(left, elsewhere))
@@ -314,7 +316,7 @@ def test_single_files_that_a_run_left_come_with_it_too(tmp_path, machine, shared
     assert (tmp_path / "b" / run.output_artifacts[0].uri).read_bytes() == b"# Report"
     assert run.output_artifacts[1] == elsewhere
     assert len(list(shared.rglob("run_1*"))) == 2
-    assert second.lane.find_run("sum", 1, KEY)[0] == run
+    assert second.model_store.find_run("sum", 1, KEY)[0] == run
 
 
 # -- what is offered

@@ -256,19 +256,21 @@ class Grading:
     def asking(self) -> Asking:
         """Return the judge, at the first need."""
         if self._asking is None:
-            services, lane = self.services, self.job.plan.lane
+            services, model_store = self.services, self.job.plan.model_store
             client = services.client(self.job.plan.first_judge(), self.tape)
             kept = None
             # A cassette keeps the replies itself; kept twice, a replay would not play what was recorded.
             if not getattr(client, "taped", False):
-                kept = Judgements(Path(lane.output), lane.redactor, lane.remote, lane.signer)
+                kept = Judgements(
+                    Path(model_store.output), model_store.redactor, model_store.remote, model_store.signer
+                )
             # With --agentbench-rejudge kept replies do not count, but for those that this session has asked for.
             anew = None if services.reuse_evaluations else services.asked_anew
             self._asking = Asking(
                 client,
                 kept,
                 self.ledger,
-                lane.redactor,
+                model_store.redactor,
                 anew,
                 options=self.job.plan.judge_options,
                 request_seconds=self.config.system_settings.timeout_seconds,

@@ -117,8 +117,8 @@ def store(run: RunArtifact) -> None:
     from pathlib import Path
 
     profile = RunProfile(schema_version=1, run_profile_id="p", title="P")
-    lane = Store(Path("outputs")).lane(None, profile, EvaluationProfile.default(), run.model["model_id"])
-    lane.write_run(run, {})
+    model_store = Store(Path("outputs")).of_model(None, profile, EvaluationProfile.default(), run.model["model_id"])
+    model_store.write_run(run, {})
 
 
 BY_ALL = tuple(word for name in JUDGES for word in ("--judge", name))

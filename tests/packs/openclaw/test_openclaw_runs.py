@@ -63,7 +63,7 @@ class Project:
     def plan(self, agents: dict[str, str] | None = None, **profile: Any) -> Plan:
         fields = {"schema_version": 1, "run_profile_id": "p", "title": "P", "openclaw": BLOCK, **profile}
         run_profile, evaluation = RunProfile.model_validate(fields), EvaluationProfile.default()
-        lane = Store(self.root / "outputs").lane(None, run_profile, evaluation, "m", ())
+        model_store = Store(self.root / "outputs").of_model(None, run_profile, evaluation, "m", ())
         root = ConfigRoot(self.root)
         assigned = [
             {"agent_id": agent, "case_selection": {"include_case_ids": [case]}}
@@ -72,7 +72,7 @@ class Project:
         suite = SuiteFile.model_validate(
             {"schema_version": 1, "suite_id": "s", "title": "S", "openclaw": {"agent_assignments": assigned}}
         )
-        return Plan(root, None, "m", run_profile, evaluation, judges={}, lane=lane, suite=suite)
+        return Plan(root, None, "m", run_profile, evaluation, judges={}, model_store=model_store, suite=suite)
 
     def case(self, **fields: Any) -> Case:
         path = self.root / "c/test.yaml"
