@@ -2,8 +2,8 @@
 
 Without an option it measures all parts (ten minutes) and fails where a figure is 15 % worse than in the newest record
 of `results/`, the second time too. `--record` writes the record of this commit and the tables of docs/performance.md;
-with `--only` it measures some parts anew into that record. `--quick` (two minutes) measures fewer items, and
-fails where a figure is over twice its target: machines and what else they do make no such difference.
+with `--only` it measures some parts anew into that record. `--quick` (a minute) measures fewer items in one round, and
+fails if a figure is over twice its target: machines and their other load make no such difference.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ def measure_part(places: Places, name: str, *, rounds: int, quick: bool) -> list
 
 
 def check(places: Places, names: Sequence[str], problem: Problem, *, rounds: int, quick: bool) -> list[str]:
-    """Print the parts' tables and return what is wrong with their lines, twice."""
+    """Print the parts' tables and return the problems of their lines that a second measurement confirms."""
     problems = []
     for name in names:
-        lines = measure_part(places, name, rounds=rounds, quick=quick)
+        lines = measure_part(places, name, rounds=1 if quick else rounds, quick=quick)
         if any(problem(name, line) for line in lines):
             lines = measure_part(places, name, rounds=rounds, quick=quick)
         print(table(lines), flush=True)
