@@ -9,8 +9,9 @@ pytest_plugins = ["pytester"]
 os.environ.pop("GITHUB_ACTIONS", None)  # the tests' own sessions write no annotations and summaries of the outer CI job
 settings.register_profile("any machine", deadline=None)  # on a busy machine the duration of an example means nothing
 settings.load_profile("any machine")
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup. Child processes inherit SIG_IGN, but no handler
-    signal.signal(signal.SIGHUP, lambda number, frame: None)
+for number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(number) is signal.SIG_IGN:  # nohup, `&`. Child processes inherit SIG_IGN, but no handler
+        signal.signal(number, lambda number, frame: None)
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
 
 

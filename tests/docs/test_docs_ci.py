@@ -121,7 +121,7 @@ def run_workflow(name: str, job: Job, **values: str) -> None:
         assert status == 0, output
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_commands_of_all_workflows_run(tmp_path: Path) -> None:
     with Project(tmp_path) as project:
         assert not list(problems(PAGE, project))

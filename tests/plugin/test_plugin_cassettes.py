@@ -685,7 +685,7 @@ def test_a_refusal_of_the_request_itself_is_recorded(bench, endpoint, monkeypatc
     assert facts(replayed) == {"b[gpt]": facts(recorded)["b[gpt]"]}, replayed.text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_timed_out_times_out_again(bench, endpoint, monkeypatch):
     endpoint.choose = in_order("hang")
     model(bench, endpoint)

@@ -15,7 +15,7 @@ SAMPLE_CASES = Path(__file__).parents[2] / "cases"
 FORMS = ("html", "markdown", "csv", "parquet", "chart", "json")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_sample_session_is_exported_in_every_form(bench, monkeypatch):
     shutil.copytree(SAMPLE_CASES, bench.path / "cases")
     report = bench.spawn("cases", "--model", "demo", "--agentbench-profile", "standard", timeout=300).report

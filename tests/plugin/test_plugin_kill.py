@@ -168,7 +168,7 @@ def _steady(row: dict) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "kills", "options", "failing"),
-    [(1, 8, (), 0.0), (2, 3, ("-n2",), 0.0), (3, 29, (), 0.2)],
+    [(1, 8, (), 0.0), (2, 3, ("-n2",), 0.0), pytest.param(3, 29, (), 0.2, marks=pytest.mark.full)],
     ids=["serial", "workers", "failing endpoint"],
 )
 def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_report(

@@ -156,7 +156,7 @@ def test_a_run_that_failed_is_made_again_elsewhere_unless_the_profile_reuses_it(
     assert machines.ask("third") == (0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_timed_out_run_that_is_reused_by_profile_travels(machines):
     bench = machines.bench
     bench.profile("hasty", run_timeout_seconds=0.2, reuse_unsuccessful=True, policy={"max_concurrency": 2})

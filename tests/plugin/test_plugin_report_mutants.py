@@ -186,7 +186,7 @@ def damage(text, random):
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mutant_of_a_report_is_read_or_refused_with_its_file_and_field(rich, capsys, monkeypatch, bench):
     (bench.path / "shard.json").write_text(json.dumps({**rich, "runs": [], "cases": []}))
     monkeypatch.setattr("builtins.input", lambda *_: (_ for _ in ()).throw(EOFError))

@@ -28,7 +28,7 @@ def stub(tmp_path: Path) -> str:
     return installed(tmp_path / "stub", {IMAGE: tmp_path / "programs"})
 
 
-@pytest.fixture(params=["stub", pytest.param("real_podman", marks=pytest.mark.slow)])
+@pytest.fixture(params=["stub", pytest.param("real_podman", marks=pytest.mark.full)])
 def engine(request: pytest.FixtureRequest) -> str:
     """Both, one after the other."""
     return str(request.getfixturevalue(request.param))

@@ -107,6 +107,7 @@ def test_a_command_cannot_end_its_own_sandbox(tmp_path: Path, real_podman: str, 
     in_podman(tmp_path, real_podman, act)
 
 
+@pytest.mark.full
 @needs_root
 def test_podman_of_an_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     user = pwd.getpwnam("games")
