@@ -123,8 +123,6 @@ class Documents:
         self._removed: dict[str, None] = {}  # paths whose files go once the step is stored
         self._once_stored: list[Callable[[], None]] = []
         self._folders: dict[str, int] = {}
-        self._own: set[int] | None = None  # see _may_hold
-        self._version = 0
         self._ahead: dict[str, bytes] = {}
         self._last_read: dict[tuple[int, str], int] = {}
         self._has_files: dict[str, bool] = {}
@@ -159,7 +157,7 @@ class Documents:
             self._note(first)
             yield first, given
         with self._lock:
-            if (database := self._open()) is not None and self._may_hold(database, leaf):
+            if (database := self._open()) is not None:
                 rows = self._select_all(database, _SAME_PLACE, (leaf, *names, f"{root}/{base}"))
                 found = {path: content for path, content, _, _ in rows}
                 if self.is_damaged:
@@ -202,19 +200,6 @@ class Documents:
         paths = [f"{folder}/{leaf}/{name}" for (folder,) in folders for name in names]
         rows = ((path, self._select(database, _CONTENT, path)) for path in paths)
         return {path: row[0] for path, row in rows if row is not None}
-
-    def _may_hold(self, database: sqlite3.Connection, leaf: str) -> bool:
-        """Return whether a folder of that name may be there.
-
-        Where the database was empty when it was opened, and nobody else has written to it since, nothing is but what
-        this process has stored. To ask that takes a third as long as to look.
-        """
-        if self._own is None:
-            return True
-        if _version_of(database) != self._version:
-            self._own = None
-            return True
-        return hash(leaf) in self._own
 
     def _read_ahead(self, database: sqlite3.Connection, base: str, name: str, folder: int, row: int) -> None:
         """Keep the documents of a name that were stored after the one that was just read, if that is how it goes on.
@@ -405,8 +390,6 @@ class Documents:
         row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
         if not execute(database, _INSERT, row).rowcount:
             return False
-        if self._own is not None:
-            self._own.add(hash(leaf))
         if row[1] is None:
             self._write_file(path, content)
         self._note(path)
@@ -580,7 +563,6 @@ class Documents:
         known = os.path.lexists(self._path) and os.lstat(self._path).st_size > 0
         make_folder(self.output)
         self._folders.clear()
-        self._own = None
         try:
             if not known:
                 check_files(self._path)
@@ -603,9 +585,6 @@ class Documents:
             database.close()  # the first write makes it a store
             return None
         self._database, self._may_write = database, write
-        self._version = _version_of(database)  # before the look: what comes between is another's
-        is_empty = not self._select_all(database, "SELECT 1 FROM documents LIMIT 1") and not self.is_damaged
-        self._own = set() if is_empty else None
         self._file = os.stat(self._path)
         weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
         return self._database
@@ -742,12 +721,6 @@ class _Step:
                 documents._end(failed=kind is not None)
         finally:
             documents._lock.release()
-
-
-def _version_of(database: sqlite3.Connection) -> int:
-    """Return a number that is another one once another connection has written."""
-    version: int = query(database, "PRAGMA data_version")[0][0]
-    return version
 
 
 def _split(path: str) -> tuple[str, str, str]:
