@@ -97,7 +97,7 @@ _last: dict[tuple[int, Any], tuple[Record, Any]] = {}
 
 
 def _made_once(record: R, make: Callable[[R], Any]) -> Any:
-    """Return what `make` makes of a frozen record, known already where many cases share it: a model, a metric."""
+    """Return `make(record)`, cached for frozen records that many cases share, such as models and metrics."""
     key = (id(record), make)
     if (known := _last.get(key)) is None:
         known = (record, make(record))  # with the record, so that no other gets its id meanwhile
@@ -147,14 +147,14 @@ def run_fingerprint_input(
     repetition: int,
     extra: Mapping[str, Any] | None = None,
 ) -> Plain:
-    """Return everything that can change what the agent does; not titles, tags, concurrency or the number of
+    """Return everything that can change the agent's behaviour, without titles, tags, concurrency and the number of
     repetitions.
 
-    `settings` is the merged runner configuration. `extra` names what else reaches the agent: tool and MCP server
-    definitions, image, workspace template, a script's hash, the metadata that a user's own callable may read.
+    `settings` is the merged runner configuration. `extra` contains other inputs of the agent: tool and MCP server
+    definitions, image, workspace template, a script's hash, the metadata that a user's callable may read.
     """
-    # Leaves of proven types are put in as they are: to walk through all of it takes four times as long.
-    # Only where there are some, so that what ran before cases had any keeps its fingerprint.
+    # Values of JSON types are inserted unchanged: to convert each takes four times as long.
+    # Left out if empty, so that adding parts to the format changes no fingerprint.
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.is_section}
     return Plain(
         **({"parts": plain(parts)} if parts else {}),
@@ -173,7 +173,7 @@ def run_fingerprint_input(
 
 
 def drop_transport(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return runner settings without those that say how requests travel, which change no result."""
+    """Return runner settings without those of the transport, which change no result."""
     return {name: value for name, value in settings.items() if name not in _TRANSPORT}
 
 
@@ -186,19 +186,19 @@ _TELLING_NAMES = re.compile(r"(?i)api-version|anthropic-beta|x-openrouter-.*")
 
 
 def endpoint_input(model: Model) -> dict[str, Any]:
-    """Return what of the way to a model can change what it answers, as far as its entry says anything of it.
+    """Return the settings of a model's endpoint that can change its answers, as far as its entry sets them.
 
-    Of headers and query the names alone: their values may be keys.
+    Headers and query parameters are included by name only, because their values may be keys.
     """
     found: dict[str, Any] = {} if model.dialect == "auto" else {"dialect": model.dialect}
     if model.api != "chat":
         found["api"] = model.api
-    if model.anthropic_version is not None:  # what is chosen by the request follows from the request
+    if model.anthropic_version is not None:  # None: the request determines it
         found["anthropic_version"] = model.anthropic_version
     if model.wires:
         found["wires"] = {name: wire.base_url for name, wire in model.wires.items()}
     if model.dialect_overrides is not None:
-        # What is cached changes what an answer costs, and not the answer
+        # Prompt caching changes the cost of an answer, not the answer
         told = model.dialect_overrides.model_dump(exclude_unset=True, exclude={"prompt_cache"})
         found |= {"dialect_overrides": told} if told else {}
     for part, names in (("headers", model.headers), ("query", model.query)):
@@ -209,7 +209,7 @@ def endpoint_input(model: Model) -> dict[str, Any]:
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [
-        # Calls only where there are some: what ran before messages had any keeps its fingerprint
+        # Calls are left out if there are none
         {"role": each.role, "content": each.content, "name": each.name, **each.calls}
         for each in messages
     ]
@@ -219,42 +219,42 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """Return the effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
-        names.add("network")  # so that what ran before there was such a setting keeps its place
+        names.add("network")  # fields at their default are left out, so that a new field changes no fingerprint
     if profile.parallel_tools is None:
         names.add("parallel_tools")
     if not profile.exclude_tools:
         names.add("exclude_tools")
-    # Defaults first: what packs have taken over since stood in the profile, and stored runs are to be found still
+    # Values of absent sections first; sections that the profile has replace them below
     settings: dict[str, Any] = {**_PROFILE_SECTIONS, **profile.model_dump(exclude=names)}
     settings["runner_defaults"] = drop_transport(profile.runner_defaults)
     settings["model_overrides"] = {name: drop_transport(layer) for name, layer in profile.model_overrides.items()}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
-    # Each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
+    # Variables, headers and folders of servers are covered by each run's fingerprint
     servers = profile.mcp_servers.items()
     settings["mcp_servers"] = {name: _server_input(server) for name, server in servers}
     return settings
 
 
 def _server_input(server: McpServer) -> dict[str, Any]:
-    # Without an empty list, so that what ran before servers had it keeps its place
+    # An empty list is left out
     names = {"env", "headers", "cwd"} | ({"exclude_tools"} if not server.exclude_tools else set())
     return server.model_dump(exclude=names)
 
 
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """Return what an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy,
-    metrics.
+    """Return the settings of an evaluation profile that affect every evaluation: resolved judges, prompt, anchors,
+    policy, metrics.
     """
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
     names |= (profile.model_extra or {}).keys()
-    # Only where they say anything, so that verdicts from before there were such fields keep their fingerprints
+    # Fields at their default are left out
     names |= {"on_filtered", "judge_sees_reasoning"} - profile.model_dump(exclude_defaults=True).keys()
     settings = {**profile.model_dump(exclude=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
 
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """Return what makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
+    """Return the settings that identify a profile's judges: models, requests, prompt, aggregation of verdicts."""
     names = {"judges", "judge_runs", "aggregation", "anchors"}
     names |= {"judge_sees_reasoning"} if profile.judge_sees_reasoning else set()
     settings = {**_JUDGE_SECTIONS, **profile.model_dump(include=names), **_sections(profile)}
@@ -262,20 +262,20 @@ def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) 
 
 
 def _sections(profile: EvaluationProfile) -> dict[str, Any]:
-    """Return what counts of the sections that packs add to the profile; one that comes to nothing is left out."""
+    """Return the fingerprint inputs of the profile's sections from packs; sections without one are left out."""
     found = {section.name: section.fingerprint(value) for section, value in profile.sections()}
     return {name: plain(value) for name, value in found.items() if value is not None}
 
 
 def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
-    """Return the same of a metric that asks one of these models."""
+    """Return the settings that identify the judge of a metric that asks one of these models."""
     return {**metric.model_dump(include={"name", "args", "compat"}), "judge_models": _judges(judge_models)}
 
 
 def rubric_input(case: Case) -> dict[str, Any]:
-    """Return what a case gives judges and people to measure a run by.
+    """Return the parts of a case by which judges and people grade a run.
 
-    What the agent was given, the run itself tells.
+    The messages to the agent are part of the run.
     """
     names = ("title", "expectations", "rubric", "reference", "require_hard")
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
@@ -295,9 +295,9 @@ def evaluation_fingerprint_input(
 
 
 class VerdictInputs:
-    """All that decides what a run of a case is worth, whichever run, and the hashes over it.
+    """Everything that decides the verdict on a run of a case, for any run, and hashes of it.
 
-    It is written as canonical JSON once for all of them: what differs, run and title, stands at the end there.
+    The canonical JSON is written once for all runs. The members that differ, run and title, are last in it.
     """
 
     def __init__(self, covered: Plain) -> None:
@@ -311,7 +311,7 @@ class VerdictInputs:
 
     @property
     def measure(self) -> str:
-        """Return a hash over them whatever the title: with a corrected one, runs before and after stay comparable."""
+        """Return a hash that ignores the title, so that runs before and after a corrected title stay comparable."""
         return self._hash("", "")
 
     def _hash(self, run: str, title: str) -> str:
@@ -329,9 +329,9 @@ def evaluation_input(
     metric_judges: Sequence[Model] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> Plain:
-    """Return the same, for a profile whose fingerprint is known: it is one for all runs of a session.
+    """Return the run and everything that can change its verdict, for a profile whose fingerprint is known.
 
-    `metric_judges` are the models that the case's metrics ask. `extra` names what else can change the verdict: the code
+    `metric_judges` are the models that the case's metrics ask. `extra` contains other inputs of the verdict: the code
     of hooks and of plugins' checks and metrics, the scripts of scripted judges.
     """
     return Plain(
@@ -345,7 +345,7 @@ def evaluation_input(
         expectations=_record(case.expectations),
         rubric=plain(case.rubric),
         metrics=[_record(metric) for metric in case.metrics],
-        # Of a text as ever: verdicts that are stored keep their fingerprints.
+        # A single text stands for itself, so that its fingerprint does not depend on the record of several answers.
         reference=case.reference if case.golds is None else _record(case.golds),
         policy={"require_hard": case.require_hard, "report_only": case.report_only},
     )

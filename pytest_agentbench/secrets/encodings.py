@@ -1,4 +1,4 @@
-"""The forms in which a secret may stand in a text, and texts with their escapes undone."""
+"""Encoded forms of a secret in a text, and texts without their escapes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MARKS = bytes(ord("k" if each in _KEY_CHARACTERS else " ") for each in range(25
 """Every key has a run of `k`; most sentences have none, so that they cost little: bytes are marked and searched at a
 fifth of the cost of a regular expression."""
 _SHORTEST_SECRET = 8
-"""Characters of what is no ordinary word."""
+"""Minimum characters of a secret. Shorter values may be ordinary words."""
 _WRAP = 40
-"""Characters of the shortest line that a program wraps what it encodes at."""
+"""Characters of the shortest line at which programs wrap encoded text."""
 _MAX_NESTING = 3
 """Of escapes within escapes."""
-_ESCAPE = re.compile(  # each way begins with a sign of its own, so that all else is passed over
+_ESCAPE = re.compile(  # each kind of escape has its own first character, so other text is skipped fast
     r"%(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
     r"|\\(?:\\{0,7}u[dD][89abAB][0-9A-Fa-f]{2}\\{1,8}u[dD][c-fC-F][0-9A-Fa-f]{2}|\\{0,7}(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|/))"
     r"|&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});?|[A-Za-z][A-Za-z0-9]{1,30};)"
@@ -42,8 +42,8 @@ _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{16,}|[A-Za-z+/=_-]{40,}")
 
 
 def find_long_runs(text: str) -> list[Span]:
-    """Return where the runs are that may hold keys and what is encoded in base64 or hex."""
-    # A byte for each character, so that places stay; what is no ASCII becomes "?", which is in no key.
+    """Return the spans of long runs: they may contain keys, or secrets in base64 or hex."""
+    # One byte for each character, so that positions stay. Other characters than ASCII become "?", which is in no key.
     marks = text.encode("ascii", "replace").translate(_MARKS)
     spans: list[Span] = []
     start = marks.find(b"k" * LONG_RUN)
@@ -63,9 +63,10 @@ def split_secret(secret: str) -> set[str]:
 
 
 def list_plain_forms(secret: str) -> set[str]:
-    """Return the secret as it stands, in a JSON string, in JSON in a JSON string, and with `+` for blanks.
+    """Return the secret unchanged, in a JSON string, in JSON in a JSON string, and with `+` for blanks.
 
-    Also without what looks like escapes in it: with those of the text around it, these are undone too.
+    Also without the character sequences in it that look like escapes, because unescaping the surrounding text removes
+    them.
     """
     forms = {layer.text for layer in unescape_layers(secret) if len(layer.text) >= _SHORTEST_SECRET}
     forms |= {secret, secret.replace(" ", "+")}
@@ -80,7 +81,7 @@ def encode_hex(secret: str) -> str:
 
 
 def list_base64_forms(secret: str) -> set[str]:
-    """Return what base64 makes of the secret wherever it begins: of each alignment, the digits that are its alone."""
+    """Return the base64 digits that depend on the secret alone, for each of the three alignments."""
     content = secret.encode("utf-8", "surrogateescape")
     forms = set()
     # Base64 maps 3 bytes to 4 digits, so a secret has three forms by its offset; digits it shares with neighbours are
@@ -97,30 +98,30 @@ def _escape_for_json(text: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Layer:
-    """A text, or what it becomes without its escapes. `runs` are those that the layer below does not have."""
+    """A text, or the same text without its escapes. `runs` are the long runs that the layer below does not have."""
 
     text: str
     runs: list[Span]
     is_unwrapped: bool = False
-    """Line breaks are gone, so that words stand together that have nothing to do with each other."""
+    """Line breaks are removed, so unrelated words may be adjacent."""
     _below: Layer | None = None
     _escapes: list[tuple[int, int, Span]] = field(default_factory=list)
-    """Where what each escape stands for begins and ends, and where the escape lies in the layer below."""
+    """Start and end of each replacement, and the span of the escape in the layer below."""
 
     def show_runs(self) -> str:
-        """Return the runs alone, each after the character that stands before it, or after a line break."""
+        """Return the runs, each with the preceding character, or a line break if there is none."""
         text = self.text
         return "\n" + "\n".join([text[max(start - 1, 0) : end] for start, end in self.runs])
 
     def origin(self, span: Span) -> Span:
-        """Return where a place of this layer lies in the text that all layers were made of."""
+        """Return the position in the original text of a position in this layer."""
         if self._below is None:
             return span
         start, end = span
         return self._below.origin((self._map_below(start, 0), self._map_below(end - 1, 1)))
 
     def _map_below(self, at: int, after: int) -> int:
-        """Return the place below of the character `at`, or of what follows it."""
+        """Return the position in the layer below of the character `at`, or of the next one."""
         number = bisect_right(self._escapes, at, key=_start_of) - 1
         if number < 0:
             return at + after
@@ -128,7 +129,7 @@ class Layer:
         return origin[after] if at < end else origin[1] + at - end + after
 
     def without(self, escapes: re.Pattern[str]) -> Layer | None:
-        """Return what the text becomes without such escapes; None where it has none."""
+        """Return the layer without such escapes, or None if it has none."""
         pieces: list[str] = []
         found = []
         done = length = 0
@@ -151,8 +152,8 @@ class Layer:
 
 
 def unescape_layers(text: str) -> Iterator[Layer]:
-    """Yield the text as it is, then without its escapes, those that this brings to light, and the line breaks of what
-    was encoded.
+    """Yield the text, then the text without its escapes, without the escapes that this reveals, and without the line
+    breaks in encoded data.
     """
     layer: Layer | None = Layer(text, find_long_runs(text))
     for _ in range(_MAX_NESTING + 1):

@@ -1,4 +1,4 @@
-"""Keep secrets out of what is written or sent: the environment's keys and the well-known forms of keys."""
+"""Remove secrets from stored and sent texts: values of environment variables, and well-known forms of keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANDOM = r"(?=[A-Za-z._~+/-]{0,80}[0-9])"
 """Of names that may be words with hyphens, only those with a digit are keys."""
 _PEM = [b64encode(f"-----BEGIN {kind}PRIVATE".encode()) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")]
 
-# How a key begins, and what follows: (beginnings of one provider, expression for the rest).
+# Forms of keys: (beginnings that one provider uses, expression for the rest).
 _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sk-",), _RANDOM + r"[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse, ...
     (("gsk_",), r"[A-Za-z0-9]{40,}"),  # Groq
@@ -108,15 +108,15 @@ _OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (tuple(each[: len(each) // 4 * 4 - 4].decode() for each in _PEM), r"[A-Za-z0-9+/]{60,}={0,2}"),
 )
 
-# Forms that have no beginning of their own.
+# Forms without a fixed beginning.
 _UNMARKED_KEYS = (
     r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",  # Discord
     r"[0-9a-z]{32}-us[0-9]{1,2}",  # Mailchimp
     r"[0-9]{8,10}:[A-Za-z0-9_-]{35}",  # Telegram
 )
 _UNMARKED_MIDDLE = re.compile(r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|:[A-Za-z0-9_-]{35}")
-"""One of these or `-us` stands in each of them."""
-# AWS's secret keys look like any 40 characters of base64: only a name in front of them tells.
+"""Each of these keys contains one of these parts, or `-us`."""
+# AWS's secret keys look like any 40 characters of base64, so a telling name must precede them.
 _AWS_NAME = re.compile(r"(?i:aws)[\w.-]{0,30}(?i:key|token|pass|pwd?)\w{0,20}[\"'\s:=>]{1,12}$", re.ASCII)
 _AWS_LENGTH = 40
 _AWS_SECRET = re.compile(rf"[A-Za-z0-9+/]{{{_AWS_LENGTH}}}(?![A-Za-z0-9+/])")
@@ -126,19 +126,19 @@ _LONGEST_NAME = 80
 # What is looked for begins with the character before: a set of characters is found fifty times faster than a place.
 _BEFORE = r"[^A-Za-z0-9_](?:(?<=\\)(?:[bfnrt]|u[0-9A-Fa-f]{4}))?"
 _LETTER_AND_DIGIT = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]")
-"""What is random has a letter beside a digit; `1234567890:a-title-of-three-words` has none."""
+"""Random text has a letter next to a digit; `1234567890:a-title-of-three-words` does not."""
 
 
 def find_key_spans(text: str, runs: list[Span], shown: str) -> Iterator[Span]:
-    """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length.
+    """Yield the spans of keys in the runs of `text`, in any order. Takes time linear in the length.
 
-    `shown` are the runs with the character before each. One look at all of them tells nearly always that there is none;
-    a look at each costs five times as much.
+    `shown` are the runs with the character before each. One search of all runs nearly always shows that there is no
+    key; to search each run costs five times as much.
     """
     text = "\n" + text  # so that a key at its beginning has a character before it
     runs = [(start + 1, end + 1) for start, end in runs]
     found: list[Iterator[Span]] = []
-    if "-" in text and ("xox" in text or "sq0csp-" in text):  # of these a key may stand in no run
+    if "-" in text and ("xox" in text or "sq0csp-" in text):  # these keys may be outside of the runs
         found.append(_find_own_keys(text, [(1, len(text))]))
     elif _compile_beginnings()[0].search(shown) is not None or _may_hold_credentials(text):
         found.append(_find_own_keys(text, runs))
@@ -152,14 +152,14 @@ def find_key_spans(text: str, runs: list[Span], shown: str) -> Iterator[Span]:
 
 # A search for a character alone costs a fiftieth of any other, so it comes first.
 def _may_hold_unmarked_keys(shown: str) -> bool:
-    """Return whether the middle of such a key stands in a run."""
+    """Return whether a run contains the middle part of such a key."""
     return ("-" in shown and "-us" in shown) or (
         ("." in shown or ":" in shown) and _UNMARKED_MIDDLE.search(shown) is not None
     )
 
 
 def _may_hold_credentials(text: str) -> bool:
-    """Return whether `Bearer` or `Basic` stands before a run."""
+    """Return whether `Bearer` or `Basic` precedes a run."""
     return " " in text and ("earer " in text or "asic " in text)
 
 
@@ -182,7 +182,7 @@ def _find_own_keys(text: str, runs: list[Span]) -> Iterator[Span]:
 
 
 def _find_unmarked_keys(text: str, runs: list[Span]) -> Iterator[Span]:
-    """Yield where keys without a beginning of their own begin and end."""
+    """Yield the spans of keys without a fixed beginning."""
     for start, end in runs:
         if _LETTER_AND_DIGIT.search(text, start, end) is not None:
             for key in _compile_unmarked().finditer(text, start - 1, end):
@@ -191,11 +191,11 @@ def _find_unmarked_keys(text: str, runs: list[Span]) -> Iterator[Span]:
 
 
 def _find_aws_keys(text: str, runs: list[Span]) -> Iterator[Span]:
-    """Yield where AWS's secret keys begin and end that a name stands in front of."""
+    """Yield the spans of AWS secret keys that follow a telling name."""
     for start, end in runs:
         if end - start < _AWS_LENGTH or _LETTER_AND_DIGIT.search(text, start, end) is None:
             continue
-        # A run begins with what joins it to the name (`aws_key=...`), or after it (`aws_key = "..."`).
+        # A run may include the separator after the name (`aws_key=...`) or begin after it (`aws_key = "..."`).
         last = end - _AWS_LENGTH
         for begin in {start, text.rfind("=", start, last) + 1, text.rfind(":", start, last) + 1} - {0}:
             secret = _AWS_SECRET.match(text, begin, end)
@@ -230,9 +230,9 @@ def _compile_unmarked() -> re.Pattern[str]:
 
 
 def _match_any(texts: set[str]) -> str:
-    """Return an expression that matches the shortest of the texts that fits. What begins otherwise costs one look.
+    """Return an expression that matches the shortest of the texts. Any other text is rejected at its first character.
 
-    Groups by more than the first character would take three times as long to compile, and find nothing sooner.
+    To group by more than the first character would take three times as long to compile and match no faster.
     """
     shortest: list[str] = []
     for text in sorted(texts):
@@ -268,7 +268,7 @@ _IN_URL = (
     r"://(?:(?P<user>[^\s:/?#@\"'<>\\]{0,100}):(?!\d{1,5}[^\w@])(?P<password>[^\s/\"'<>\\]{1,200})"
     r"|(?P<alone>[^\s:/?#@\"'<>\\]{16,200}))@(?!sha\d+:)"
 )
-"""What stands before the host in a URL: user and password, or one of them. `localhost:8080,` is a port."""
+"""Credentials before the host in a URL: user and password, or one of them. `localhost:8080,` is a port."""
 _EXAMPLE = (
     r"(?i)(?:your|my|some|the|db)?[-_]?(?:pass(?:word|wd|phrase)?|pwd?|secret|token|(?:api)?[-_]?key|credentials?|user(?:name)?"
     r"|example|changeme)[-_]?(?:here)?|[x*.…]+|[$%{<\[(].*|.*[}>)\]]"
@@ -281,9 +281,9 @@ _NAME = r"[A-Za-z][A-Za-z._+-]{0,18}[0-9]{0,4}"
 class Redactor:
     """Replace secrets by `[redacted]` in texts, JSON-like values and JSON documents.
 
-    Secrets are the values of the variables of `environ` whose names look like keys, those that `know` and `know_values`
-    are told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
-    (`GOOGLE_APPLICATION_CREDENTIALS`) only says where a secret lies, and stays.
+    Secrets are the values of variables in `environ` whose names look like keys, values added by `know` and
+    `know_values`, well-known forms of keys, and passwords in URLs. A value that is an existing path
+    (`GOOGLE_APPLICATION_CREDENTIALS`) is kept, because it only points to a secret.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -292,7 +292,7 @@ class Redactor:
         self._prepare_forms()
 
     def know(self, names: Iterable[str]) -> None:
-        """Take the values of these variables for secrets too, whatever their names look like."""
+        """Treat the values of these variables as secrets too, regardless of their names."""
         self._add_secrets({self._environ[name] for name in names if name in self._environ})
 
     def know_values(self, variables: Mapping[str, str]) -> None:
@@ -308,14 +308,14 @@ class Redactor:
         secrets = {*_select_redactable(self._secrets)}
         secrets |= {*_select_redactable(part for secret in secrets for part in split_secret(secret))}
         encoded = {form for secret in secrets for form in list_base64_forms(secret)}
-        short = {form for form in encoded if len(form) < LONG_RUN}  # they may stand outside of the runs
+        short = {form for form in encoded if len(form) < LONG_RUN}  # too short to be in a run
         websafe = {form.replace("+", "-").replace("/", "_") for form in short}
         plain = {form for secret in secrets for form in list_plain_forms(secret)} | short | websafe
         self._plain, self._base64 = tuple(sorted(plain)), tuple(sorted(encoded - short))
         self._hex = tuple(sorted(map(encode_hex, secrets)))
 
     def text(self, text: str) -> str:
-        """Return `text` without secrets; the same object where it holds none."""
+        """Return `text` without secrets, or the same object if there is none."""
         if len(text) < MIN_SECRET_LENGTH and "://" not in text:  # only passwords in URLs may be shorter
             return text
         spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]
@@ -331,7 +331,7 @@ class Redactor:
         return "".join((*pieces, text[done:]))
 
     def _find_spans(self, layer: Layer) -> list[Span]:
-        """Return where secrets stand in a layer, in no order."""
+        """Return the spans of secrets in a layer, in any order."""
         text, runs = layer.text, layer.runs
         found = [span for form in self._plain if form in text for span in _find_all(form, text)]
         shown = layer.show_runs() if runs else ""
@@ -349,7 +349,7 @@ class Redactor:
         return found
 
     def _find_encoded(self, text: str, runs: list[Span], shown: str) -> Iterator[Span]:
-        """Yield where secrets stand in hex of any case, or in base64 of either alphabet."""
+        """Yield the spans of secrets in hex of any case, or in base64 of either alphabet."""
         for forms, normalize in ((self._base64, _standardize_base64), (self._hex, str.lower)):
             alike = normalize(shown)
             for form in forms:
@@ -370,8 +370,8 @@ class Redactor:
         return value
 
     def is_clean(self, record: Record, *others: str) -> bool:
-        """Return whether a record and other texts are known to hold no secret: most do not, and need not be written to
-        tell.
+        """Return whether a record and other texts are known to contain no secret. Most do not, and need no
+        serialisation.
         """
         # One look at all texts costs less than one at each. No key and no escape goes on behind a quotation mark, so
         # that each secret is found here too.
@@ -391,7 +391,7 @@ class Redactor:
         return to_json(written, inf_nan_mode="null").decode()
 
     def _clean_written(self, value: object, written: Any) -> Any:
-        """Return what JSON has of `value` without secrets; of records, names, ids and times of their own stay."""
+        """Return the JSON form of `value` without secrets. Field names, ids and times of records are kept."""
         if type(written) is list and isinstance(value, list | tuple) and len(value) == len(written):
             return [self._clean_written(item, each) for item, each in zip(value, written, strict=True)]
         if type(written) is not dict or not isinstance(value, Record):
@@ -420,13 +420,13 @@ _TEXTLESS: frozenset[type] = frozenset({type(None), bool, int, float, datetime})
 
 
 def _collect_texts(value: Any, texts: list[str]) -> bool:
-    """Add to `texts` those that may be somebody else's. False where only writing the value shows what these are."""
+    """Add the texts of others to `texts`. Return False if only serialisation shows them."""
     kind: Any = type(value)
     if kind is str:
         texts.append(value)
     elif kind is dict:
         for key, item in value.items():
-            # As text, 1 is "1": where both are keys, what is written holds more than can be read again.
+            # In JSON the key 1 becomes "1": if both are keys, the document has more members than can be read again.
             if type(key) is not str:
                 return False
             texts.append(key)
@@ -454,9 +454,9 @@ def _collect_texts(value: Any, texts: list[str]) -> bool:
 
 @lru_cache(256)  # agents may make a class for each run
 def _list_plain_fields(kind: type) -> dict[str, re.Pattern[str] | None] | None:
-    """Return what `_list_own_forms` does of a record that is written as its fields are; None for any other type.
+    """Return `_list_own_forms` of a record whose JSON consists of its fields, or None for any other type.
 
-    That is known of this package's room of records alone: a type from elsewhere may write more than its fields hold.
+    Only records of this package are known to be so: other types may serialise more than their fields.
     """
     return _list_own_forms(kind) if issubclass(kind, Record) and kind.__module__.startswith(_RECORDS) else None
 
@@ -475,7 +475,7 @@ def _list_own_forms(kind: type[Record]) -> dict[str, re.Pattern[str] | None]:
 
 
 def _is_aws_key(name: object, value: object) -> bool:
-    """Return whether a secret key of AWS stands alone behind its name."""
+    """Return whether a value is an AWS secret key by the name of its field."""
     if not isinstance(value, str) or len(value) != _AWS_LENGTH or not isinstance(name, str):
         return False
     return _AWS_SECRET.fullmatch(value) is not None and _AWS_NAME.search(f"{name[-_LONGEST_NAME:]}:") is not None
@@ -497,7 +497,7 @@ def _record_words() -> frozenset[str]:
 
     Were one of them somebody's password, redacting it would leave records that do not load.
     """
-    # Their modules, whoever has imported them: what is redacted must not depend on that.
+    # Import the modules of the records here: the result must not depend on other imports.
     from pytest_agentbench.records import case, evaluation, run  # noqa: F401
 
     words: set[object] = set()
@@ -530,7 +530,7 @@ def _standardize_base64(digits: str) -> str:
 
 
 def _find_url_credentials(text: str) -> Iterator[Span]:
-    """Yield where users with their passwords stand in URLs, and tokens in their place; not where both are examples."""
+    """Yield the spans of users with passwords, and of tokens, in URLs; none for examples of documentation."""
     for found in re.finditer(_IN_URL, text):
         user, password, alone = found.group("user", "password", "alone")
         if alone is not None:
@@ -545,5 +545,5 @@ _QUERY = re.compile(r"(://[^?\s'\"]*\?)[^\s'\"]+")
 
 
 def strip_credentials(text: str) -> str:
-    """Return a text without what URLs in it hold beside address and path: users, passwords, signed queries."""
+    """Return a text whose URLs have only address and path: without users, passwords and query values."""
     return _QUERY.sub(r"\1[redacted]", _USER.sub("[redacted]@", text))

@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 
 
 UNREADABLE = ".unreadable"
-"""What the name of a file ends with that could not be read and was in the way."""
+"""Suffix of files that were in the place of a document and could not be read."""
 
 _RUN_FILES = ("run_{}.fingerprint_input.json", "run_{}.json")
 _EVALUATION_FILES = ("judge_{}.json", "judge_{}.prompt.user.json", "summary_{}.md", "final_result_{}.json")
-"""In the order in which they move: what they explain goes last."""
+"""In the order in which they move. The verdict goes last, because the other files explain it."""
 
 _CANNOT_BE_READ = (ValueError, FileRefusedError, PermissionError)
-"""What reading a document raises that is kept aside. A limit of this process, or a database's, may pass."""
+"""Errors after which a document is set aside. Other errors, such as limits of this process, may pass."""
 
 _SUPERSEDED_NAME = re.compile(r"\.[0-9a-f]{8}\.json$")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -78,16 +78,16 @@ Warn = Callable[[str], None]
 
 
 def name_superseded(repetition: int, fingerprint: str) -> str:
-    """Return what stands for the repetition in the names of files that another fingerprint's have displaced."""
+    """Return the part of a file name that replaces the repetition when a document is displaced."""
     return f"{repetition}.{fingerprint[:8]}"
 
 
 def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
     """Clear the place of a run. Return the run of the same fingerprint that is to be overwritten, if any.
 
-    One of another fingerprint moves aside, and so does one that succeeded before a provider's failure; such a failure
-    is overwritten where a run of its fingerprint lies aside. What cannot be read is kept under another name, and said.
-    Raises OSError, and InfrastructureError for what a newer version wrote.
+    A run of another fingerprint is displaced, and so is a successful run if the new one ended in a provider error. A
+    provider error is overwritten if a run of its fingerprint was displaced before. A file that cannot be read is
+    renamed, with a warning. Raises OSError, and InfrastructureError for documents of a newer version.
     """
     path = f"{folder}/run_{artifact.repetition}.json"
     try:
@@ -112,9 +112,9 @@ def make_way_for_run(documents: Documents, folder: str, artifact: RunArtifact, w
 def make_way_for_evaluation(
     documents: Documents, folder: str, repetition: int, evaluation: Evaluation, warn: Warn
 ) -> None:
-    """Clear the place of an evaluation, as `make_way_for_run` does.
+    """Clear the place of an evaluation, like `make_way_for_run`.
 
-    A verdict moves aside, with what its judges said, for one of another fingerprint and for what is no verdict.
+    A verdict is displaced, with the judges' replies, by a verdict of another fingerprint and by an error.
     """
     path = f"{folder}/final_result_{repetition}.json"
     try:
@@ -130,7 +130,7 @@ def make_way_for_evaluation(
     if key is not None and (key != evaluation.fingerprint or evaluation.outcome == "error"):
         # Also before an error of the same fingerprint: a failed re-judging must not cost the good verdict.
         _displace(documents, folder, _EVALUATION_FILES, repetition, key)
-    for name in _EVALUATION_FILES[:-1]:  # what an earlier verdict left, which this one may not write
+    for name in _EVALUATION_FILES[:-1]:  # files of the previous verdict that this one may lack
         documents.remove(f"{folder}/{name.format(repetition)}")
 
 
@@ -141,7 +141,7 @@ def mark_in_use(documents: Documents, path: str) -> None:
 
 
 def _require_fingerprint(fingerprint: str | None) -> str:
-    """Return a stored fingerprint, which becomes part of a file's name. Raises ValueError for what is none."""
+    """Return a stored fingerprint, which becomes part of a file's name. Raises ValueError if it is no fingerprint."""
     if fingerprint is None or not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"found fingerprint {fingerprint!r}")
     return fingerprint
@@ -168,9 +168,9 @@ Write = Callable[[], str]
 
 
 class Writes:
-    """Makes what the tasks of an event loop store in one turn of it one step of the database.
+    """Combine the writes that tasks request in one turn of the event loop into one transaction.
 
-    To begin and end a step costs as much as two documents. Where runs end one by one, each is a step of its own.
+    To begin and end a transaction costs as much as two documents. Runs that end one by one have one transaction each.
     """
 
     def __init__(self, documents: Documents) -> None:
@@ -178,7 +178,9 @@ class Writes:
         self._waiting: list[tuple[Write, asyncio.Future[str]]] = []
 
     async def make(self, write: Write) -> str:
-        """Return what the write does, once it is in the store. Raises what it raises; a cancelled one is made too."""
+        """Perform the write and return its result once it is stored. Raises its error; a cancelled write is
+        performed too.
+        """
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._make_all)
@@ -187,14 +189,14 @@ class Writes:
         try:
             return await stored
         except asyncio.CancelledError:
-            self._make_all()  # what was paid for is stored before anything ends
+            self._make_all()  # paid results are stored before the task ends
             raise
 
     def _make_all(self) -> None:
         waiting, self._waiting = self._waiting, []
         paths: list[str] | None = None
         if len(waiting) > 1:
-            # Of a step that fails nothing is stored: then each write tells by itself whether it is the one
+            # A failed transaction stores nothing: then each write is tried alone, to find the one that fails
             with contextlib.suppress(Exception):
                 with self._documents.writing():
                     made = [write() for write, _ in waiting]
@@ -211,9 +213,9 @@ class Writes:
 
 
 class Store:
-    """The output folder of a session. Nothing is made in it before something is written.
+    """The output folder of a session. Nothing is created there before the first write.
 
-    `warn` is told what people should know of it, in a sentence; it may be set at any time.
+    `warn` receives warnings for people, one sentence each. It may be set at any time.
     """
 
     def __init__(
@@ -261,7 +263,7 @@ class Store:
         )
 
     def close(self) -> None:
-        """Close the files that are open in the output folder. What is asked next opens them again."""
+        """Close the open files of the output folder. The next access opens them again."""
         self.documents.close()
         close_claims(str(self.output))
 
@@ -323,7 +325,7 @@ class ModelStore:
         return f"{prefix}_{full}"
 
     def _described_fingerprint(self, folder: str) -> str | None:
-        """Return the fingerprint that a profile's folder is described by; None where nothing describes it."""
+        """Return the fingerprint that the profile file in a folder records, or None."""
         try:
             found = json.loads(self.documents.read(f"{folder}/{PROFILE_FILE}") or b"null")["fingerprint"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -331,7 +333,7 @@ class ModelStore:
         return found if isinstance(found, str) and found else None
 
     def _describe_profile(self, models_folder: str, settings: bytes) -> None:
-        """Store in a profile's folder what its name stands for, once. Raises UnwritableError."""
+        """Store the full fingerprint and the settings in a profile's folder, once. Raises UnwritableError."""
         folder = models_folder.rpartition("/")[0]
         if folder in self._described:
             return
@@ -344,7 +346,7 @@ class ModelStore:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise UnwritableError, which says what to do, for an OSError of the block."""
+        """Turn an OSError of the block into an UnwritableError with a remedy."""
         try:
             yield
         except OSError as error:
@@ -361,10 +363,10 @@ class ModelStore:
         run_fingerprint: str,
         counts: Callable[[RunArtifact], bool] = lambda artifact: True,
     ) -> tuple[RunArtifact, str] | None:
-        """Return the first stored run of a fingerprint that counts, with its path, relative to the output folder.
+        """Return the first stored run of a fingerprint that counts, with its path relative to the output folder, or
+        None.
 
-        One that another took the place of is found too, and so are those of other suites. None where there is none
-        that can be read.
+        Displaced runs and runs of other suites are found too. Runs that cannot be read are ignored.
         """
         folder = f"{self.runs}/{slug(case_id)}"
         for path, content in self.find_documents(folder, "run", repetition, run_fingerprint):
@@ -380,10 +382,7 @@ class ModelStore:
         return not self.documents.folders(RUNS)
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
-        """Return the stored verdict on this very run, with its path, found like a run.
-
-        None where there is none, or one that errors kept from a verdict.
-        """
+        """Return the stored verdict on this very run with its path, found like a run. Errors are ignored."""
         folder = f"{self.evaluations}/{slug(artifact.case_id)}"
         for path, content in self.find_documents(folder, "final_result", artifact.repetition, evaluation_fingerprint):
             found = match_evaluation(content, evaluation_fingerprint, self.signer)
@@ -393,9 +392,9 @@ class ModelStore:
         return None
 
     def find_documents(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[tuple[str, bytes]]:
-        """Yield what lies where a document of a fingerprint may: in its own place, displaced, the same in other suites.
+        """Yield the documents that may have a fingerprint: in its place, displaced, and in other suites.
 
-        Raises InfrastructureError where this process cannot read what may be whole.
+        Raises InfrastructureError if this process cannot read a document that may be intact.
         """
         try:
             yield from self.documents.find(
@@ -405,8 +404,8 @@ class ModelStore:
             raise InfrastructureError(f"{self.output}/{folder}: cannot be read: {error.strerror or error}") from error
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
-        """Raise InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
-        if self._began_empty:  # two looks at an empty store would cost 1 % of a run
+        """Raise InfrastructureError if a newer version's run or evaluation occupies the place of a new one."""
+        if self._began_empty:  # two queries of an empty store would cost 1 % of a run
             return
         for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
             path = f"{folder}/{slug(case_id)}/{name}_{repetition}.json"
@@ -415,15 +414,15 @@ class ModelStore:
                     refuse_newer(f"{self.output}/{path}", content)
 
     async def store_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
-        """Do as `write_run`, together with what other tasks store just now."""
+        """Write a run like `write_run`, in one transaction with the writes of other tasks."""
         return await self.writes.make(self._prepare_run(artifact, fingerprint_input))
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
-        """Store a run and return its path, relative to the output folder. Raises UnwritableError where that cannot be.
+        """Store a run and return its path, relative to the output folder. Raises UnwritableError.
 
-        `fingerprint_input` may come as the canonical bytes that the fingerprint was made of. A run of another
-        fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`, as does one that
-        succeeded where this one met a provider's failure.
+        `fingerprint_input` may be the canonical bytes that were hashed. A run of another fingerprint in the same place
+        moves to `run_<n>.<first 8 digits of its fingerprint>.json`, and so does a successful run if this one ended in a
+        provider error.
         """
         return self._prepare_run(artifact, fingerprint_input)()
 
@@ -459,10 +458,9 @@ class ModelStore:
         return f"{run}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
-        """Store what `pack` writes as the workspace of a run to be written. Return its path, relative to the output
-        folder.
+        """Store the output of `pack` as the workspace of a run to be written.
 
-        Raises OSError, and what `pack` raises.
+        Returns the path relative to the output folder. Raises OSError and the errors of `pack`.
         """
         return write_archive(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, pack)
 
@@ -475,7 +473,7 @@ class ModelStore:
     async def store_evaluation(
         self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        """Do as `write_evaluation`, together with what other tasks store just now."""
+        """Write an evaluation like `write_evaluation`, in one transaction with the writes of other tasks."""
         return await self.writes.make(self._prepare_evaluation(repetition, evaluation, judge_prompts))
 
     def write_evaluation(
@@ -483,8 +481,8 @@ class ModelStore:
     ) -> str:
         """Store an evaluation. Return the path of its `final_result_<n>.json`, relative to the output folder.
 
-        What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did not
-        pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
+        Prompts and replies of judges are stored next to it, and `summary_<n>.md` if the run was judged or did not pass.
+        Raises UnwritableError.
         """
         return self._prepare_evaluation(repetition, evaluation, judge_prompts)()
 
@@ -534,9 +532,9 @@ class ModelStore:
         return record if REDACTED.encode() not in document else type(record).model_validate_json(document)
 
     def _dump(self, record: Record, *, clean: bool = False) -> bytes:
-        """Return a record as JSON without secrets, also where an agent put into it what JSON cannot hold.
+        """Return a record as JSON without secrets, also if an agent put values into it that JSON cannot represent.
 
-        `clean` says that it holds no secret.
+        `clean`: the record is known to contain no secret.
         """
         try:
             text = record.model_dump_json() if clean or self.redactor is None else self.redactor.dump(record)

@@ -27,11 +27,11 @@ _CLAIMS = "claims"
 _BYTES = 2**31 - 1 if sys.platform == "win32" else 2**62
 """How many bytes there are to claim: the most that the system locks."""
 _LEAST_ROOM = 2**16
-"""Bytes that a disk has free where a run may begin."""
+"""Free bytes on the disk that a run needs to begin."""
 _LONGEST_WRITE = 10.0
 _log = logging.getLogger(__name__)
 _lockless: set[str] = set()
-"""Folders whose file system has no locks: said once."""
+"""Folders on file systems without locks. Each is reported once."""
 
 
 class Claims:
@@ -56,7 +56,7 @@ class Claims:
             return False
 
     def are_still_of(self, output: str) -> bool:
-        """Return the same for the folder of the last call, where a look of a moment ago will do."""
+        """Return whether the file is still in the folder, by a check that is at most 50 ms old."""
         now = time.monotonic()
         if now - self._found_at < _MOMENT and self._pid == os.getpid():
             return True
@@ -101,11 +101,11 @@ _MOST_CLAIMS = 8
 
 
 def open_claims(output: str) -> Claims:
-    """Return this process's claims on an output folder. Raises OSError where it takes no files."""
+    """Return this process's claims on an output folder. Raises OSError if no file can be created there."""
     with _claiming:
         claims = _claims.get(output)
         if claims is None or not claims.are_still_of(output):
-            # However the folder is spelled, it is one open file: a second one would lock what the first has locked
+            # One open file per folder, even if its path has two spellings: closing a second descriptor drops all locks
             claims = next((each for each in _claims.values() if each.are_of(output)), None) or Claims(output)
             _claims[output] = claims
         for name in [name for name, each in _claims.items() if not each.held and each is not claims][:-_MOST_CLAIMS]:
@@ -124,10 +124,11 @@ def close_claims(output: str) -> None:
 
 
 def claim(output: str, fingerprint: str) -> contextlib.AbstractAsyncContextManager[None]:
-    """Hold the claim on a fingerprint; another holder, of this process or any other, is waited for.
+    """Hold the claim on a fingerprint. Waits for other holders, in this process or another.
 
-    What that one made may lie in the store by then. A process that dies lets go of its claims. Raises
-    InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
+    The other holder may have stored the run meanwhile, so look again once the claim is held. The claims of a process
+    end with it. Raises InfrastructureError if no file can be created, and if the disk is full: a run that cannot be
+    stored is not paid for.
     """
     return _Claim(output, fingerprint)
 
@@ -176,10 +177,11 @@ def _byte_of(fingerprint: str) -> int:
 
 @contextlib.contextmanager
 def hold_write_lock(output: str) -> Iterator[None]:
-    """Keep other processes from the names in the output folder, for the milliseconds that a write takes.
+    """Exclude other processes from the names in the output folder for the milliseconds of a write.
 
-    Sessions of other settings, under locks of their own, write to the same names: what lies there is read, moved and
-    replaced as one step. A process that is stopped in the middle of it is waited for 10 s. Raises OSError.
+    Sessions with other settings claim other fingerprints but write to the same names, so reading, moving and replacing
+    a document must be one step. Waits at most 10 s for a process that is stopped while it holds the lock. Raises
+    OSError.
     """
     folder = f"{output}/{LOCKS}"
     descriptor = _open_lock_file(folder, f"{folder}/{_WRITES}")

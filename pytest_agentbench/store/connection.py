@@ -1,4 +1,4 @@
-"""Connections to the one SQLite database of an output folder: how it is made, known again, and where it may lie."""
+"""Connections to the SQLite database of an output folder: opening, checks, schema, and file systems that are unsafe."""
 
 from __future__ import annotations
 
@@ -54,18 +54,21 @@ _SCHEMA = {
         "WHERE name GLOB 'final_result_[0-9]*.json'"
     ),
 }
-"""Everything that is in a database, by name, as SQLite keeps its text. One with anything else, a trigger for example,
-is none of ours."""
+"""Everything that is in a database, by name, in SQLite's own text. A database with any other object, for example a
+trigger, is refused.
+"""
 
 _BUSY_SECONDS = 60.0
-"""How long a write waits for those of other processes, which take a fraction of a millisecond each."""
+"""Seconds that a write waits for writes of other processes. Each takes less than a millisecond."""
 _PAGE = 8192
 """Bytes of a page of a new database: of SQLite's 4096 a sixth stays empty, as a run's documents are so long."""
 _LOG_PAGES = 2000
 """After how many pages (16 MB) the log is moved into the database: that waits for the disk."""
 
 _NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "smb")
-"""What the types of file systems begin with that several machines write to: SQLite's log needs shared memory."""
+"""Prefixes of file system types that several machines may share. SQLite's log needs shared memory, so it is unsafe
+there.
+"""
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -82,10 +85,10 @@ _ERRNO = {
 
 
 def connect(path: str, options: str = "", *, write: bool = False) -> sqlite3.Connection:
-    """Open a database that is there, or make an empty one; to read from it unless `write`.
+    """Open an existing database, or create an empty one; read-only unless `write`.
 
-    Every SQLite file of this package is opened here. Raises OSError, and ConfigError for one that is not this
-    package's, or next to which lies a journal that this package would not have left.
+    Every SQLite file of this package is opened here. Raises OSError, and ConfigError for a database of another program
+    and for one with a foreign journal next to it.
     """
     check_files(path)
     try:
@@ -93,7 +96,7 @@ def connect(path: str, options: str = "", *, write: bool = False) -> sqlite3.Con
             Path(path).absolute().as_uri() + options,
             uri=True,
             timeout=_BUSY_SECONDS,
-            isolation_level=None,  # transactions begin where the code says so
+            isolation_level=None,  # transactions begin explicitly
             check_same_thread=False,
         )
     except sqlite3.Error as error:
@@ -116,9 +119,9 @@ def allow_writes(database: sqlite3.Connection, path: str) -> None:
     if is_new:
         execute(database, f"PRAGMA page_size = {_PAGE}")
     _log_ahead(database, path)
-    # NORMAL loses nothing when a process is killed, and what was written last when the power fails
+    # NORMAL loses nothing when a process is killed, and the last writes in a power cut
     execute(database, "PRAGMA synchronous = NORMAL")
-    # kB: what a session stores or finds lies side by side, and SQLite's 2 MB count in memory a run
+    # kB: a session's rows are adjacent, and SQLite's default of 2 MB shows in the memory per run
     execute(database, "PRAGMA cache_size = -512")
     execute(database, f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     if is_new:
@@ -172,11 +175,11 @@ _ALLOWED = frozenset(
         sqlite3.SQLITE_UPDATE,
     )
 )
-"""What statements of this package do."""
+"""Actions of this package's statements."""
 
 
 def _restrict(database: sqlite3.Connection) -> None:
-    """Set what SQLite's authors advise for files of others: https://sqlite.org/security.html."""
+    """Apply the settings that SQLite recommends for untrusted files: https://sqlite.org/security.html."""
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD)
     if sys.version_info >= (3, 12):
         database.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
@@ -194,14 +197,14 @@ def _authorize(action: int, first: str | None, second: str | None, schema: str |
 
 
 def check_open_files() -> None:
-    """Raise OSError where a limit of open files keeps SQLite, which says only that it cannot open one."""
+    """Raise OSError if the limit of open files is reached: SQLite reports that only as "unable to open"."""
     with contextlib.ExitStack() as opened:
         for _ in ("", "-wal", "-shm"):
             opened.enter_context(open(os.devnull, "rb"))
 
 
 def _log_ahead(database: sqlite3.Connection, path: str) -> None:
-    """Have a database write to its log first. Raises OSError where it cannot."""
+    """Switch a database to write-ahead logging. Raises OSError if that fails."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -212,7 +215,7 @@ def _log_ahead(database: sqlite3.Connection, path: str) -> None:
                     raise OSError(errno.ENOLCK, "No locks available", path)
             return
         except OSError as error:
-            # Of two that do so to a new database one is refused at once, whatever the time that it would wait
+            # If two processes switch a new database, SQLite refuses one at once and ignores the busy timeout
             if error.errno != errno.EBUSY or time.monotonic() > until:
                 raise
         time.sleep(0.005)
@@ -292,7 +295,7 @@ def query(database: sqlite3.Connection, statement: str, values: tuple[object, ..
 
 
 def _as_os_error(error: sqlite3.Error, path: str | None = None) -> OSError:
-    """Return what other files would have raised: whoever writes here handles a full disk already."""
+    """Return the OSError for an SQLite error, so that callers handle a full disk in one way for files and database."""
     if _code(error) in _DAMAGED or str(error).startswith("Could not decode"):  # text that is no UTF-8
         return DamagedError(str(error))
     code = _ERRNO.get(_code(error), errno.EIO)
@@ -316,13 +319,13 @@ def is_shared(output: str) -> bool:
 
 
 def find_file_system(place: str, mounts: Iterable[str]) -> str:
-    """Return the type of the file system that an absolute path lies on, of the lines of `/proc/self/mountinfo`."""
+    """Return the type of the file system of an absolute path, from the lines of `/proc/self/mountinfo`."""
     longest, kind = "", ""
     for line in mounts:
         head, _, tail = line.partition(" - ")
         fields = head.split(" ")
         point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4]) if len(fields) > 4 else ""
-        # Of two at one point the later lies above
+        # Of two mounts at one point the later one is visible
         if point and len(point) >= len(longest) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
             longest, kind = point, tail.partition(" ")[0]
     return kind

@@ -1,4 +1,4 @@
-"""Walk what lies in an output folder, and sum up what its runs have used."""
+"""Walk the documents of an output folder, and sum up the usage of its runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Return what a file of a case's folder is by its name; None for what the store does not write."""
+    """Return the kind of a file in a case's folder by its name, or None for files of others."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -130,14 +130,12 @@ class Contents:
             yield from (f"{folder}/{name}" for name in self._list_names(folder) if _VOTE.fullmatch(name))
 
     def evaluation_folders(self, runs: Folder) -> list[str]:
-        """Return where verdicts on the runs of a folder may lie:
-        a folder for each evaluation profile, in all suites.
-        """
+        """Return the folders that may have verdicts on the runs of a folder: one per evaluation profile and suite."""
         _, _, profile, model, case = runs.parts
         return [f"{folder}/{model}/{case}" for folder in self._evaluation_profiles(profile.removeprefix("run_"))]
 
     def run_folders(self, evaluations: Folder) -> list[str]:
-        """Return where the runs may lie that a folder's verdicts are on, in all suites: its own suite comes first."""
+        """Return the folders that may have the runs of a folder's verdicts, its own suite first."""
         _, own, profile, _, model, case = evaluations.parts
         run_profile = f"run_{profile.removeprefix('evaluation_')}"
         # Its own suite first: the run that a verdict was made with is most likely there
@@ -167,7 +165,7 @@ class Contents:
             yield self.folder(path)
 
     def folder(self, path: str) -> Folder:
-        """Return a case's folder; without files where there is none."""
+        """Return the folder of a case. It has no files if it does not exist."""
         return Folder(path, {name: known for name in self._list_names(path) if (known := parse_name(name)) is not None})
 
     def _walk_folders(self, folder: str, levels: int) -> Iterator[str]:
@@ -225,11 +223,11 @@ class History:
 
 
 def read_history(output: str, model: str, evaluation_profile_id: str) -> History:
-    """Return the usages of the model with the folder name `model`, under any run profile and suite, superseded runs
-    too.
+    """Return the usage of the model with the folder name `model`, under any run profile and suite, displaced runs
+    included.
 
-    Verdicts are those that the evaluation profile has asked a model for. What cannot be read, and runs that a provider
-    ended, count for nothing. Reads every artifact of the model once.
+    Verdicts count if the evaluation profile asked a model for them. Unreadable documents and runs that ended in a
+    provider error are ignored. Reads every document of the model once.
     """
     history = History()
     if not is_output(Path(output)):
@@ -269,7 +267,7 @@ def _read_document(contents: Contents, path: str) -> dict[str, Any]:
 
 
 def _list_judge_usages(evaluation: dict[str, Any]) -> Iterator[Usage]:
-    """Yield what the judge and the metrics that ask models have used."""
+    """Yield the usage of the judge and of each metric that asks a model."""
     judge, metrics = evaluation.get("judge"), evaluation.get("metrics")
     parts = [judge, {"usage": evaluation.get("judge_usage")}, *(metrics if isinstance(metrics, list) else ())]
     for part in parts:

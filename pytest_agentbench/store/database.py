@@ -1,10 +1,13 @@
-"""One SQLite database in the output folder holds its documents, by the paths that they have in the documented layout.
+"""The documents of an output folder: one SQLite database, addressed by the paths of the documented layout.
 
-Large documents, and all documents on file systems that a database cannot
-be shared on, are files at those very paths. Whatever a document is, it is read, moved and removed here alone.
+Large documents are files at those paths, and so are all documents on file systems where a database cannot be shared.
+Only this module reads, moves and removes documents.
 
     select case_id, status from runs;              -- sqlite3 outputs/store.sqlite
     select outcome, count(*) from evaluations group by outcome;
+
+Threads: every access to the connection and to the state of `Documents` holds `_lock`. Processes: SQLite's write lock
+(`BEGIN IMMEDIATE`) orders the steps of all processes; without a database, the file lock of `hold_write_lock` does.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ from pytest_agentbench.store.connection import (
 from pytest_agentbench.store.output_folder import DATABASE, DamagedError
 
 LARGEST = 2**16
-"""Bytes of the largest document that lies in the database: larger ones would only be copied through its log."""
+"""Bytes of the largest document in the database. Larger ones are files, because SQLite would copy them through its
+log.
+"""
 
 _CONTENT = "SELECT CAST(content AS BLOB) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 _LENGTH = "SELECT length(content) FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
@@ -61,7 +66,7 @@ _RENAME = "UPDATE OR REPLACE documents SET name = ? WHERE folder = ? AND leaf = 
 _DELETE = "DELETE FROM documents WHERE folder = ? AND leaf = ? AND name = ?"
 
 _AHEAD = 192
-"""How many documents further on are looked at where one is read that was stored not long after the last one."""
+"""Number of rows that are read ahead if documents are read in the order in which they were stored."""
 _MOST_AHEAD = 1024
 
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -102,10 +107,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Documents:
-    """The documents of one output folder. Nothing is made there before something is written.
+    """The documents of one output folder. Nothing is created there before the first write.
 
-    Paths are relative to the output folder and of at least three parts. Everything raises OSError for what the disk
-    does not do. `warn` is told what people should know of the folder; it may be set at any time.
+    Paths are relative to the output folder and have at least three parts. All methods raise OSError for failures of the
+    disk. `warn` receives warnings for people; it may be set at any time.
     """
 
     def __init__(self, output: str) -> None:
@@ -116,11 +121,11 @@ class Documents:
         self._database: sqlite3.Connection | None = None
         self._may_write = False
         self.is_damaged = False
-        self._passes_by = False  # see store
+        self._passes_by = False  # True while `store` writes files because the database is damaged
         self._file: os.stat_result | None = None
         self._held: contextlib.ExitStack | None = None  # the lock of a step, where documents are files
         self._depth = 0
-        self._removed: dict[str, None] = {}  # paths whose files go once the step is stored
+        self._removed: dict[str, None] = {}  # paths whose files are removed after the step is committed
         self._once_stored: list[Callable[[], None]] = []
         self._folders: dict[str, int] = {}
         self._ahead: dict[str, bytes] = {}
@@ -132,7 +137,7 @@ class Documents:
     # -- reading
 
     def read(self, path: str) -> bytes | None:
-        """Return a document; None where there is none."""
+        """Return a document, or None."""
         row = None
         with self._lock:
             if (database := self._open()) is not None:
@@ -145,7 +150,7 @@ class Documents:
     def find(self, folder: str, names: tuple[str, str]) -> Iterator[tuple[str, bytes]]:
         """Yield the documents of two names in a folder `root/suite/...`, then those in the same folder of other suites.
 
-        A file that cannot be read is none, unless this process lacks what it takes to read it.
+        Unreadable files are ignored, unless this process has reached a limit of its own.
         """
         root, own, rest = folder.split("/", 2)
         base, _, leaf = rest.rpartition("/")
@@ -202,10 +207,11 @@ class Documents:
         return {path: row[0] for path, row in rows if row is not None}
 
     def _read_ahead(self, database: sqlite3.Connection, base: str, name: str, folder: int, row: int) -> None:
-        """Keep the documents of a name that were stored after the one that was just read, if that is how it goes on.
+        """Keep the documents of a name that were stored after the one that was just read, if reads follow that order.
 
-        A session asks for its cases in the order in which an earlier one stored them, and one query for each takes ten
-        times as long as one for all. Each is given once: who looks again, with a lock, is told of the database.
+        A session asks for its cases in the order in which an earlier session stored them. Without reading ahead,
+        sessions whose runs are all reused take 1.25 times the CPU. Each kept document is returned once: a second look,
+        with the claim held, reads the database.
         """
         last = self._last_read.get((folder, name), row)
         self._last_read[folder, name] = row
@@ -217,7 +223,7 @@ class Documents:
             self._last_read[folder, name] = row + _AHEAD
 
     def modified(self, path: str) -> int | None:
-        """Return when a document was written or touched, in nanoseconds; None where there is none."""
+        """Return the time at which a document was written or touched, in nanoseconds, or None."""
         with self._lock:
             if (database := self._open()) is not None:
                 row = self._select(database, _MODIFIED, path)
@@ -229,7 +235,7 @@ class Documents:
             return None
 
     def size(self, path: str) -> int:
-        """Return how many bytes a document has; 0 for what is gone."""
+        """Return the bytes of a document, 0 if it is gone."""
         with self._lock:
             if (database := self._open()) is not None:
                 row = self._select(database, _LENGTH, path)
@@ -241,7 +247,7 @@ class Documents:
             return 0
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder of documents, those of its files too, in order."""
+        """Return the names of the documents in a folder, including files, in order."""
         base, _, leaf = folder.rpartition("/")
         found: set[str] = set()
         with self._lock:
@@ -251,7 +257,7 @@ class Documents:
                 found.update(name for (name,) in rows if is_name(name))
         try:
             with os.scandir(f"{self.output}/{folder}") as entries:
-                # A link may lead out of the folder, where pruning would remove what is not the store's.
+                # A link may lead out of the folder, and pruning would remove files of others there
                 found.update(each.name for each in entries if not each.is_symlink())
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -305,8 +311,8 @@ class Documents:
                 raise
             finally:
                 if failed and self._written is not None:
-                    self._folders.clear()  # what the block has added is none any more
-                    with contextlib.suppress(OSError):  # SQLite has taken all back already where the disk is full
+                    self._folders.clear()  # folders that the block added are rolled back
+                    with contextlib.suppress(OSError):  # on a full disk SQLite has rolled back already
                         execute(self._written, "ROLLBACK")
             if not failed:
                 for path in removed:
@@ -315,10 +321,10 @@ class Documents:
                     act()
 
     def once_stored(self, act: Callable[[], None]) -> None:
-        """Call `act` after the step that this thread is in is stored; never if the step fails.
+        """Call `act` after the current step of this thread is stored, unless the step fails.
 
-        Files that the step replaces are removed so: a process that is killed before leaves them for what still names
-        them.
+        Used to remove files that the step replaces: if the process is killed before, the old documents still have their
+        files.
         """
         self._once_stored.append(act)
 
@@ -347,7 +353,7 @@ class Documents:
                 self._passes_by = False
 
     def put(self, path: str, content: bytes) -> None:
-        """Store a document, in the place of one that lies there."""
+        """Store a document, replacing any existing one."""
         self.store(partial(self._put, path, content))
 
     def _put(self, path: str, content: bytes) -> None:
@@ -370,7 +376,7 @@ class Documents:
             raise DamagedError("it takes no change of a document that it holds")
 
     def add(self, path: str, content: bytes) -> bool:
-        """Store a document where none is; False where one is: then nothing is done."""
+        """Store a document and return True, or return False if one exists."""
         with self.writing():
             if self._look_for_files(path.partition("/")[0]) and os.path.lexists(f"{self.output}/{path}"):
                 return False
@@ -386,7 +392,7 @@ class Documents:
             return False
         folder, leaf, name = _split(path)
         known = self._folder(database, folder) or self._add_folder(database, folder)
-        # What is large lies in a file; the row says that there is one
+        # A large document is a file. Its row without content records that it exists.
         row = (time.time_ns(), None if len(content) > LARGEST else content, known, leaf, name)
         if not execute(database, _INSERT, row).rowcount:
             return False
@@ -403,7 +409,7 @@ class Documents:
         self._has_files[path.partition("/")[0]] = True
 
     def move(self, path: str, to: str) -> None:
-        """Give a document of a folder another name there; nothing where there is none."""
+        """Rename a document within its folder. Does nothing if it does not exist."""
         with self.writing():
             self._ahead.pop(path, None)
             database, moved = self._written, False
@@ -412,12 +418,12 @@ class Documents:
                 row = (_split(to)[2], self._folder(database, folder), leaf, name)
                 moved = execute(database, _RENAME, row).rowcount > 0
             try:
-                # Its file, were it one that only shows what is in the database, or something that nobody can read
+                # A file in its place moves too: a copy made by `lay_out`, or something unreadable
                 os.replace(f"{self.output}/{path}", f"{self.output}/{to}")
                 self._removed.pop(to, None)
             except FileNotFoundError:
                 if moved:
-                    self._removed[to] = None  # which showed what lay there
+                    self._removed[to] = None  # a copy of the document that was there
                 return
             if database is not None and not moved:
                 self._select(database, _DELETE, to)
@@ -431,7 +437,7 @@ class Documents:
             self._removed[path] = None
 
     def touch(self, path: str) -> None:
-        """Say that a document is in use, unless the store cannot be written to: then it is not pruned either."""
+        """Mark a document as in use. Ignored if the store is read-only: then nothing can be pruned either."""
         with contextlib.suppress(OSError), self.writing(create=False):
             if (database := self._database) is not None:
                 folder, leaf, name = _split(path)
@@ -440,14 +446,14 @@ class Documents:
             os.utime(f"{self.output}/{path}")
 
     def compact(self) -> None:
-        """Give back the room of what was removed."""
+        """Return the space of removed documents to the file system."""
         with self._lock:
             if (database := self._open(write=True)) is not None:
                 execute(database, "VACUUM")
                 execute(database, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def find_damage(self) -> str | None:
-        """Return what SQLite finds wrong in the database, read as a whole; None for nothing. Raises OSError."""
+        """Return the first problem of SQLite's integrity check over the whole database, or None. Raises OSError."""
         with self._lock:
             if (database := self._open()) is None:
                 return None
@@ -468,12 +474,12 @@ class Documents:
         self._used = set()
 
     def lay_out_used(self, others: Iterable[str] = ()) -> int:
-        """Write what lies in the folders of `note_use` and in some others to its place in the layout.
+        """Write the documents in the folders of `note_use`, and in some others, to their places in the layout.
 
-        Returns how many documents these are.
+        Returns the number of documents.
         """
         used = {*(self._used or ()), *others}
-        # Two folders above a case's lies what describes its profile, which an earlier session has stored
+        # Two folders above a case's folder is the profile's description, which an earlier session may have stored
         folders = {*used, *(folder.rsplit("/", 2)[0] for folder in used)}
         return sum(self._lay_out_folder(folder, self.output) for folder in sorted(folders))
 
@@ -481,7 +487,7 @@ class Documents:
         with self._lock:
             if self._open() is None:
                 return 0
-            # In turn with all who write: else what another session displaces meanwhile would be written back
+            # As a step: otherwise a document that another session displaces meanwhile would be written back
             with self.writing(create=False) if target == self.output else contextlib.nullcontext():
                 return self._write_view(folder, target)
 
@@ -514,7 +520,9 @@ class Documents:
             self._used.add(path.rpartition("/")[0])
 
     def close(self) -> None:
-        """Move the log into the database, where no other process has it open. What is asked next opens it again."""
+        """Close the connection. The last process to close it moves the log into the database. The next access opens
+        it again.
+        """
         with self._lock:
             self._ahead.clear()
             self._last_read.clear()
@@ -537,9 +545,9 @@ class Documents:
             yield folder
 
     def _open(self, *, write: bool = False, create: bool = False) -> sqlite3.Connection | None:
-        """Return the connection; None where there is no database, or where documents are files.
+        """Return the connection; None if there is no database or documents are files.
 
-        It only reads unless `write`: a command that looks at another person's folder changes nothing there.
+        Without `write` it is read-only: a command that inspects another person's folder changes nothing there.
         """
         if self._database is not None:
             if write and not self._may_write:
@@ -571,7 +579,7 @@ class Documents:
         except OSError as error:
             check_open_files()
             if known and error.errno in (errno.EROFS, errno.EACCES) and not os.path.exists(f"{self._path}-wal"):
-                database = connect(self._path, "?immutable=1")  # on a disk that takes no file beside it
+                database = connect(self._path, "?immutable=1")  # on a disk that does not accept SQLite's other files
                 write = True  # SQLite refuses it
             elif known or error.errno not in (*NO_LOCKS_HERE, errno.EIO):
                 raise
@@ -586,7 +594,7 @@ class Documents:
             return None
         self._database, self._may_write = database, write
         self._file = os.stat(self._path)
-        weakref.finalize(self, self._database.close)  # the last to close it moves the log into the database
+        weakref.finalize(self, self._database.close)  # the last process to close it moves the log into the database
         return self._database
 
     def _keep_files(self, reason: str) -> None:
@@ -594,7 +602,7 @@ class Documents:
         self.warn(f"{self.output}: {reason}; results are kept as files")
 
     def _leave_removed(self) -> None:
-        """Close a database that is no more in its place: what is written to it nobody would find."""
+        """Close a database that was removed or moved: nobody would find what is written to it."""
         if self._database is None or self._file is None:
             return
         try:
@@ -636,7 +644,7 @@ class Documents:
             return error.rows
 
     def _meet_damage(self, error: OSError) -> None:
-        """Go on without what cannot be read, and warn once."""
+        """Continue without the unreadable documents, and warn once."""
         if not self.is_damaged:
             self.is_damaged = True
             self._has_files.clear()  # other processes may have stored files in place of damaged rows
@@ -673,7 +681,7 @@ class Documents:
         return known
 
     def _read_file(self, path: str, *, named: bool) -> bytes | None:
-        """Return what is in a file; None where there is none, or can be none unless the database names it."""
+        """Return the content of a file, or None. Unless the database names it, the root's folder must exist."""
         if not named and not self._look_for_files(path.partition("/")[0]):
             return None
         if path in self._removed:
@@ -695,7 +703,7 @@ class Documents:
 
 
 class _Step:
-    """A step of one thread: within a step of its own it is a part of that. Entered for each document that is stored."""
+    """A transaction of one thread. Nested steps are part of the outermost one. Entered for each stored document."""
 
     __slots__ = ("_create", "_documents")
 

@@ -26,10 +26,10 @@ from pytest_agentbench.store.database import open_documents
 from pytest_agentbench.store.output_folder import RUNS
 from pytest_agentbench.terminal_text import visible
 
-# Signatures of stored records (HMAC-SHA256), for stores that others can write: who lacks the key can forge none.
+# Signatures of stored records (HMAC-SHA256), for stores that others can write to: nobody can forge one without the key.
 #
-# A signature is the last member of a record's JSON object, and is of all that stands before it and of the record's
-# kind. A run names the files that it left by their hashes, so these are covered too.
+# A signature is the last member of a record's JSON object. It covers the preceding members and the record's kind. A run
+# contains the hashes of its kept files, so these are covered too.
 
 
 Kind = Literal["run", "evaluation", "vote"]
@@ -62,7 +62,7 @@ class Signer:
         return False
 
     def describe_refused(self) -> str | None:
-        """Return how many records were not taken, None where all were."""
+        """Return the number of refused records as a sentence, or None."""
         if not self.refused:
             return None
         counts = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in self.refused.items())
@@ -73,7 +73,7 @@ class Signer:
 
 
 def strip_signature(content: bytes) -> bytes:
-    """Return a stored document without its signature; the very same object where it has none."""
+    """Return a stored document without its signature, or the same object if it has none."""
     if content[-_LENGTH:].startswith(_HEAD) and content.endswith(_END):
         return content[:-_LENGTH] + b"}"
     return content
@@ -99,9 +99,7 @@ def load_evaluation(output: str | Path, path: str) -> Evaluation:
 
 
 def match_run(content: bytes, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
-    """Return the run of a document; None where it is none of this fingerprint, none that can be read, or none that the
-    signer accepts.
-    """
+    """Return the run of a document, or None if the fingerprint differs, it cannot be read, or the signer refuses it."""
     return _match(content, RunArtifact, fingerprint, "run", signer)
 
 
@@ -111,20 +109,20 @@ def match_evaluation(content: bytes, fingerprint: str, signer: Signer | None = N
 
 
 def parse_run(place: str, content: bytes) -> RunArtifact:
-    """Return the run that lay at `place`.
+    """Return the run of a document; `place` is used in messages.
 
-    Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
+    Raises ValueError if it is not a readable run, InfrastructureError if a newer version wrote it.
     """
     return _parse(place, content, RunArtifact)
 
 
 def parse_evaluation(place: str, content: bytes) -> Evaluation:
-    """Return the evaluation that lay at `place`, like `parse_run`."""
+    """Return the evaluation of a document, like `parse_run`."""
     return _parse(place, content, Evaluation)
 
 
 def refuse_newer(path: str | Path, content: bytes) -> None:
-    """Raise InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
+    """Raise InfrastructureError if a newer version wrote the document at `path`, which must not be overwritten."""
     try:
         version = json.loads(content)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -185,12 +183,12 @@ def _read(content: bytes, kind: type[R]) -> R:
     return kind.model_validate_json(strip_signature(content))
 
 
-# What runs left in their workspaces, beside the runs: an archive of all, and single files that people look at.
+# Files that runs left in their workspaces: an archive of all of them, and single files for people.
 #
 #     run_<n>.artifacts/workspace.<run>.<sha>.tar
 #     run_<n>.artifacts/outputs/<run>.<sha>.<name>
 #
-# A name says what its file holds, so a damaged one shows.
+# A name contains the hash of the content, so a damaged file is detected.
 
 
 OUTPUTS = "outputs"
@@ -208,9 +206,9 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,8}")
 
 
 def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
-    """Store what `pack` writes beside the run to be written at `run` (a path without `.json`). Return its path.
+    """Store the output of `pack` in the artifacts folder of the run at `run` (a path without `.json`). Return its path.
 
-    Paths are relative to the output folder. Raises OSError, and what `pack` raises.
+    Paths are relative to the output folder. Raises OSError and the errors of `pack`.
     """
     folder = f"{run}.artifacts"
     _make_folder(output, folder)
@@ -240,8 +238,8 @@ def list_kept_files(run: RunArtifact) -> list[str]:
 
 
 def find_whole_archive(output: Path, path: str) -> Path | None:
-    """Return the archive that a run names by its `workspace`;
-    None where it is missing, damaged or no archive's path.
+    """Return the archive that a run names as its `workspace`; None if it is missing, damaged or not an archive's
+    path.
     """
     return _find_whole(output, path, _ARCHIVE)
 
@@ -265,15 +263,16 @@ def _find_whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | Non
 
 
 def is_beside(run: str, path: str) -> bool:
-    """Return whether a kept file lies beside the run at `run` (a path without `.json`):
-    a run may name that of another.
+    """Return whether a kept file is in the artifacts folder of the run at `run` (a path without `.json`).
+
+    A run may name the files of another run.
     """
     folder = os.path.dirname(path).removesuffix(f"/{OUTPUTS}")
     return folder == f"{run}.artifacts" and bool(_ARCHIVE.fullmatch(path) or _OUTPUT.fullmatch(path))
 
 
 def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:
-    """Remove the kept files of a run that is no more, where they lie beside it."""
+    """Remove the kept files of a removed run, if they are in its artifacts folder."""
     for path in paths:
         if is_beside(run, path) and not _find_link(output, os.path.dirname(path)):
             with contextlib.suppress(OSError):
@@ -289,13 +288,13 @@ def _make_folder(output: str, folder: str) -> None:
 
 
 def _find_link(output: str | Path, folder: str) -> str | None:
-    """Return the link in the place of a folder of kept files, or of the one above; None where there is none."""
+    """Return the path of a folder of kept files, or of its parent, if that is a link; else None."""
     artifacts = f"{output}/{folder.removesuffix(f'/{OUTPUTS}')}"
     return next(filter(os.path.islink, {artifacts: 1, f"{output}/{folder}": 1}), None)
 
 
 _MARKS = re.compile(r"([\\`<\[|&])")
-"""What begins code, HTML, links, images, cells of tables and entities."""
+"""Characters that begin code, HTML, links, images, table cells and entities."""
 
 _Escape = Callable[[str], str]
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _not_writable: set[Path] = set()
-"""Output folders that took no file in this process: said once."""
+"""Output folders that this process could not write to. Each is reported once."""
 
 
 class KeptReply(Record):
-    """A reply as it came, for what reads replies of its own form."""
+    """A reply as it was received, for callers with a parser."""
 
     content: str
     finish_reason: str | None = None
@@ -61,9 +61,7 @@ class Judgements:
         self.remote = remote
 
     def find(self, key: str) -> AnswerVerdict | None:
-        """Return the verdict of a key (64 hex digits);
-        None where there is none, or no file that this version can read.
-        """
+        """Return the verdict of a key (64 hex digits), or None if there is no readable file."""
         verdict = self._find(key)
         return verdict if isinstance(verdict, AnswerVerdict) else None
 
@@ -87,7 +85,7 @@ class Judgements:
             stored = StoredVerdict.model_validate_json(strip_signature(content))
         except (OSError, ValidationError):
             return None
-        # A file that was copied or renamed by hand: its name is no proof of what it answers.
+        # The file may have been copied or renamed by hand, so its name is not trusted.
         if stored.key != key:
             return None
         if self.remote is not None:
@@ -143,7 +141,7 @@ class Judgements:
     def _make_upload(self, key: str) -> Upload:
         from pytest_agentbench.store.remote import Upload
 
-        # Read when it is sent, not now: a vote may be kept anew meanwhile, and none is held in memory
+        # Read when it is sent: the vote may be replaced before, and none is kept in memory
         return Upload(JUDGEMENTS, ((self._object_name(key), partial(self._documents.read, self._object_name(key))),))
 
     def _object_name(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Prune an output folder of what no session needs, and verify that the rest is what it says it is."""
+"""Prune unneeded documents from an output folder, and verify the rest."""
 
 from __future__ import annotations
 
@@ -69,10 +69,9 @@ def is_session_running(output: Path) -> bool:
 def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
     """Yield all waste of an output folder, runs before verdicts.
 
-    A run or verdict is superseded where another one has its place, unless that one is broken, ended in an error or was
-    replayed from a cassette, or a session has come back to the first since. A verdict is orphaned where no run is kept
-    that it is on. Files that cannot be read are waste only where `unreadable` says so; what a newer version wrote never
-    is.
+    A displaced run or verdict is superseded unless the document in its place is broken, is an error or was replayed
+    from a cassette, or a session has used the displaced one since. A verdict is orphaned if its run is not kept.
+    Unreadable files are waste only if `unreadable`; documents of newer versions never are.
     """
     for folder in contents.runs():
         yield from _RunFolder(contents, folder, unreadable).find_waste()
@@ -97,7 +96,7 @@ def remove_waste(output: Path, found: Waste) -> None:
 
 
 class _RunFolder:
-    """A folder of runs, and what can be removed from it."""
+    """A folder of runs and the waste in it."""
 
     def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
@@ -128,7 +127,7 @@ class _RunFolder:
         run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
         if not isinstance(run, RunArtifact) or not isinstance(newer, RunArtifact) or _is_replay_of_paid(newer, run):
             return False
-        # A newer run that a provider ended says nothing; a failed one of the same fingerprint is a retry of the older.
+        # A provider error supersedes nothing. A failed run of the same fingerprint is a retry of the older one.
         return newer.status == "success" or (newer.status != "provider_error" and newer.fingerprint != run.fingerprint)
 
     def run(self, name: str) -> RunArtifact | Unread:
@@ -140,7 +139,7 @@ class _RunFolder:
     def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
         """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
         with contextlib.suppress(OSError):
-            # A trace may be megabytes; its run_id stands in the bytes as JSON writes it
+            # A trace may have megabytes, so look for the run_id in the JSON text
             content = self.contents.documents.read(self._path(name)) or b""
             if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in content:
                 return True  # without parsing it
@@ -167,9 +166,7 @@ class _RunFolder:
                 yield Waste("unfinished files", (path,))
 
     def _list_kept(self, name: str) -> tuple[str, ...]:
-        """Return the artifacts of a run, where they lie beside it:
-        a run that somebody else has written may name any.
-        """
+        """Return the artifacts of a run that are in its own artifacts folder: a run of others may name any file."""
         run = self.run(name)
         own = self._path(f"run_{self.folder.files[name].repetition}")
         folder = self.contents.output / f"{own}.artifacts"
@@ -189,7 +186,7 @@ class _RunFolder:
 
 
 class _EvaluationFolder:
-    """A folder of evaluations, and what can be removed from it."""
+    """A folder of evaluations and the waste in it."""
 
     def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
@@ -235,12 +232,12 @@ class _EvaluationFolder:
         return _is_old(self.contents, f"{self.folder.path}/{name}")
 
     def _paths_with_judges(self, name: str) -> tuple[str, ...]:
-        """Return the verdict's files, itself first: what explains it is nothing without it."""
+        """Return the files of a verdict, the verdict first: the others are useless without it."""
         return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_VERDICT_KINDS)))
 
 
 def _is_replay_of_paid(newer: RunArtifact | Evaluation, older: RunArtifact | Evaluation) -> bool:
-    """Return whether the newer one was replayed from a cassette and took the place of what was paid for."""
+    """Return whether the newer document was replayed from a cassette and displaced a paid one."""
     return newer.cassette == "replayed" != older.cassette
 
 
@@ -250,7 +247,7 @@ def _read_record(parse: Callable[[str, bytes], R], contents: Contents, path: str
         return "missing" if content is None else parse(f"{contents.output}/{path}", content)
     except ValidationError:
         return "broken"
-    # A newer version's, and what a permission or a bad disk hides: to be kept whatever the user says of broken files
+    # Documents of a newer version, and those hidden by a permission or a bad disk, are kept even with --unreadable
     except (OSError, ValueError, InfrastructureError):
         return "unknown"
 
@@ -261,7 +258,7 @@ def _is_old(contents: Contents, path: str) -> bool:
 
 
 class Verification:
-    """Go through an output folder once. `counts` says how much of what kind there was."""
+    """A check of a whole output folder. `counts` contains the number of checked documents by kind."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
@@ -371,7 +368,7 @@ class Verification:
         return content
 
     def _covers(self, covered: bytes, fingerprint: str) -> bool:
-        """Return whether the input is the fingerprint's; nobody can tell where secrets were removed from it."""
+        """Return whether the input has the fingerprint. True if secrets were removed from it: it cannot be checked."""
         if hashlib.sha256(covered).hexdigest() == fingerprint:
             return True
         redacted = REDACTED.encode() in covered
@@ -380,8 +377,8 @@ class Verification:
 
 
 def _find_misplaced(path: Path, folder: Folder, name: str, case_id: str, fingerprint: str | None) -> Iterator[str]:
-    """Yield a sentence for a document that was copied to where it does not belong."""
-    # The folder is named before secrets are removed from what lies in it
+    """Yield a sentence for a document that was copied into a folder or to a name of another one."""
+    # The folder's name is made from the case id before redaction
     if folder.parts[-1] != slug(case_id) and REDACTED not in case_id:
         yield f"{path}: case_id: found {case_id!r}, expected the case that the folder is named by"
     displaced = folder.files[name].displaced

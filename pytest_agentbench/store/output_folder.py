@@ -31,24 +31,24 @@ _FOLDER_LEVELS = {
     ".agentbench": 1,  # of `models`
     "mcp": 1,  # of `tools`
 }
-"""How deep the folders go that are made below an output folder."""
+"""Depth of the folders that this package makes below an output folder."""
 SUITE = "suit_"
-"""What the folder of each suite begins with."""
+"""Beginning of the names of suites' folders."""
 
 PROFILE_FILE = ".fingerprint.json"
-"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
+"""File in a profile's folder with its full fingerprint and settings. No slug begins with a dot."""
 
 FINGERPRINT_DIGITS = (8, 10, 12)
-"""How many hex digits of a fingerprint a folder's name holds: more only where fewer name two fingerprints."""
+"""Numbers of hex digits in a folder's name. More are used only if two fingerprints begin alike."""
 
 
 def suite_folder(suite_id: str | None) -> str:
-    """Return the folder of a suite; `suit_default` where none is named."""
+    """Return the folder of a suite; `suit_default` for None."""
     return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"
 
 
 class DamagedError(OSError):
-    """The database holds what SQLite did not write there. `strerror` says what, `rows` are those before it."""
+    """The database is damaged. `strerror` is SQLite's message, `rows` are the rows read before the damage."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.EIO, reason)
@@ -67,9 +67,9 @@ def explain_unwritable(folder: str, error: OSError) -> str:
 
 
 def refuse_links(output: Path) -> None:
-    """Raise ConfigError where a folder that the store keeps below an output folder is a link: it may lead anywhere.
+    """Raise ConfigError if one of the store's folders below an output folder is a link, which may lead anywhere.
 
-    The output folder itself may be one. Links deeper than a case's folder are refused where they are met.
+    The output folder itself may be a link. Links below a case's folder are refused when they are met.
     """
     for name, levels in _FOLDER_LEVELS.items():
         if (link := _first_link(str(output), name, levels)) is not None:
@@ -90,7 +90,7 @@ def _first_link(folder: str, name: str, levels: int) -> str | None:
         with os.scandir(path) as found:
             below = [each for each in found if each.is_dir()]
     except OSError:
-        return None  # who needs it will say so
+        return None  # the reader of the folder reports the error
     links = (
         each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
         for each in below

@@ -21,14 +21,15 @@ from pytest_agentbench.bounded.writing import write_atomically
 from pytest_agentbench.errors import DamagedObjectError, InfrastructureError, UnreachableError
 from pytest_agentbench.secrets.redaction import strip_credentials
 
-# Where a shared store lies: a folder, or a bucket that fsspec knows. Objects are whole; the last of a name wins.
+# Places of a shared store: a folder, or a bucket that fsspec supports. Objects are written whole; the last one of a
+# name wins.
 #
-# A store works on its own `loop`, in a daemon thread. It raises what lies below it does: FileNotFoundError for an
-# object that is not there, anything else for a store that fails.
+# An object store works on its own `loop`, in a daemon thread. It raises FileNotFoundError for a missing object, and the
+# errors of its package for any other failure.
 
 
 MARKER = "agentbench-store.json"
-"""The object that says what the others are; it is made at the first use of a place, and stays."""
+"""Object that marks a place as a store. It is created at the first use and never removed."""
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "az": ("adlfs", "azure")}
 """For each scheme the package that speaks it, and the extra of this package that brings it."""
 CREDENTIALS = {
@@ -36,7 +37,7 @@ CREDENTIALS = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth application-default login",
     "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-"""Where the packages look for credentials first."""
+"""Where each package looks for credentials first."""
 
 
 class ObjectStore(Protocol):
@@ -60,7 +61,7 @@ class ObjectStore(Protocol):
         """Return the names of all objects below a prefix, which is a name's first parts."""
 
     def close(self) -> None:
-        """End the thread, where it is the store's own."""
+        """End the thread if this store started it."""
 
 
 def open_object_store(url: str) -> ObjectStore:
@@ -107,7 +108,7 @@ class FolderStore:
         return set(_list_below(self._root, prefix))
 
     def close(self) -> None:
-        """Implement `ObjectStore`."""
+        """Stop the loop's thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -203,14 +204,14 @@ BATCH = 64
 PAUSE = 30.0
 """Seconds for which nothing is tried after a failure: each try takes the retries of a package, many seconds."""
 PATIENCE = 2.0
-"""Seconds for which people wait at the end without being told for what."""
+"""Seconds at the end of a session before people are told that uploads are awaited."""
 
 
 class Upload(NamedTuple):
-    """A result to upload: objects by name, in the order in which they go. The last one makes the others count.
+    """A result to upload: objects by name, in upload order. The last object makes the others count.
 
-    Each is read when its turn comes, so that what waits takes no room; None: there is nothing to bring any more.
-    `prefix` is what its name has in common with those of many others.
+    Each object is read when its turn comes, so that waiting uploads use no memory. None: the object is gone.
+    `prefix` is the part of the name that many results share.
     """
 
     prefix: str
@@ -230,9 +231,10 @@ class _QueuedUpload(NamedTuple):
 
 
 class Uploader:
-    """Upload results to an object store, on its loop; what fails is tried again at the end, and counted.
+    """Upload results to an object store on its loop. Failed uploads are tried again at the end, and counted.
 
-    `known` are the names that are there or on their way. `send` and `offer` are for one thread, `finish` for after it.
+    `known` are the names that exist or are being uploaded. Call `send` and `offer` from one thread, `finish`
+    afterwards.
     """
 
     def __init__(self, objects: ObjectStore, deadline: float) -> None:
@@ -250,7 +252,7 @@ class Uploader:
         self._heavy = asyncio.Semaphore(HEAVY_AT_ONCE)
 
     def send(self, upload: Upload) -> None:
-        """Upload a result in the place of what has its name."""
+        """Upload a result, replacing any object of its name."""
         self.known.add(upload.name)
         # The queue belongs to the store's loop: all other methods below touch it from there only, so it needs no lock.
         self._objects.loop.call_soon_threadsafe(self._enqueue, [_QueuedUpload(upload, unless_there=False)])
@@ -268,9 +270,9 @@ class Uploader:
             self._lookups.append(lookup)
 
     def finish(self, on_wait: Callable[[int], None]) -> tuple[int, Exception | None]:
-        """Wait for everything. Return how many results are not there, and the last error where there are any.
+        """Wait for all uploads. Return the number of results that are missing, and the last error, if any.
 
-        `on_wait` is told how many are still to come, once, where that takes a while.
+        `on_wait` is called once with the number of pending results if that takes a while.
         """
         rest = [_QueuedUpload(upload, unless_there=True) for batch in self._offers.values() for upload in batch]
         settling = asyncio.run_coroutine_threadsafe(self._drain(rest), self._objects.loop)
@@ -282,14 +284,14 @@ class Uploader:
     # -- on the place's loop
 
     async def _enqueue_missing(self, prefix: str, batch: list[Upload]) -> None:
-        """Enqueue what is not there of a batch."""
+        """Enqueue the results of a batch that are missing in the store."""
         listing = self._listings.get(prefix)
         if listing is None:
             listing = self._listings[prefix] = asyncio.create_task(self._objects.names(prefix))
         try:
             # Shielded: several batches await one listing, and the time limit of one must not cancel it for the others.
             names = await asyncio.wait_for(asyncio.shield(listing), self._deadline)
-        except Exception:  # noqa: BLE001  # whatever a package raises: those who look one by one will meet it too
+        except Exception:  # noqa: BLE001  # packages raise anything; single look-ups will meet the same error
             self._enqueue(_QueuedUpload(upload, unless_there=True) for upload in batch)
         else:
             self._enqueue(_QueuedUpload(upload, unless_there=False) for upload in batch if upload.name not in names)
@@ -310,7 +312,7 @@ class Uploader:
             try:
                 async with asyncio.timeout(self._deadline):
                     await self._upload(queued)
-            except Exception as error:  # noqa: BLE001  # whatever a package raises: `finish` tells it
+            except Exception as error:  # noqa: BLE001  # packages raise anything; `finish` reports it
                 self._failed.append(queued)
                 self._error, self._paused_until = error, self._objects.loop.time() + PAUSE
 
@@ -325,12 +327,12 @@ class Uploader:
                     await self._objects.write(name, content)
 
     async def _drain(self, uploads: list[_QueuedUpload]) -> None:
-        """Wait until nothing is under way. What failed gets another chance, unless the first of it fails again."""
+        """Wait until no upload is pending. Failed ones are tried again, unless the first of them fails again."""
         await asyncio.gather(*map(asyncio.wrap_future, self._lookups))
         self._enqueue(uploads)
         await self._wait_for_workers()
         failed, self._failed, self._paused_until = self._failed, [], 0.0
-        # One first: where the store is still gone, each further try would cost the retries of its package.
+        # Try one first: if the store is still unreachable, each further try would cost the package's retries.
         for some in (failed[:1], failed[1:]):
             self._enqueue(some)
             await self._wait_for_workers()
@@ -343,7 +345,7 @@ class Uploader:
 T = TypeVar("T")
 
 VERSION = 1
-"""Of the objects' names and layout; the records in them have a `schema_version` of their own."""
+"""Version of the objects' names and layout. The records in them have a `schema_version`."""
 DEADLINE = 120.0
 """Seconds that an object may take, the retries of the package below included."""
 
@@ -360,9 +362,9 @@ class Remote:
         self._sender: Uploader | None = None
 
     def open(self) -> None:
-        """Connect, and check that objects can be read there, in a new store also that they can be written.
+        """Connect, and check that objects can be read, and in a new store also written.
 
-        Raises InfrastructureError that says what is wrong and what to do about it.
+        Raises InfrastructureError with the problem and a remedy.
         """
         try:
             objects = open_object_store(self.url)
@@ -385,12 +387,12 @@ class Remote:
         self._objects, self._sender = objects, Uploader(objects, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
-        """Return an object; None if there is none.
+        """Return an object, or None.
 
-        Raises DamagedObjectError if it is no plain object, UnreachableError if the store does not answer.
+        Raises DamagedObjectError if it is not a plain object, UnreachableError if the store does not answer.
         """
         objects, sender = self._require_open()
-        # The store has a loop of its own: fsspec's file systems bind their sessions to the loop of fsspec's thread.
+        # Run on the store's loop: fsspec's file systems bind their sessions to the loop of fsspec's thread.
         reading = asyncio.run_coroutine_threadsafe(_limit_time(objects.read(name)), objects.loop)
         try:
             content = await asyncio.wrap_future(reading)
@@ -406,7 +408,7 @@ class Remote:
         return content
 
     def send(self, upload: Upload) -> None:
-        """Upload a result in the background, in the place of what has its name."""
+        """Upload a result in the background, replacing any object of its name."""
         self._require_open()[1].send(upload)
 
     def offer(self, upload: Upload) -> None:
@@ -414,9 +416,9 @@ class Remote:
         self._require_open()[1].offer(upload)
 
     def close(self, say: Callable[[str], None] = lambda text: None) -> str | None:
-        """Wait until everything is there that was sent or offered. Return a message where some of it is not.
+        """Wait for all uploads. Return a message if some of them failed.
 
-        `say` is told what is waited for, where that takes more than a moment.
+        `say` is called with the reason of the wait if it takes more than a moment.
         """
         objects, sender, self._objects, self._sender = self._objects, self._sender, None, None
         if objects is None or sender is None:
@@ -474,7 +476,7 @@ async def _read_marker(objects: ObjectStore) -> bytes:
 
 
 def _describe_foreign(marker: bytes) -> str | None:
-    """Return why the objects are none that this version may read or write; None where they are."""
+    """Return why this version may not read or write the objects, or None."""
     try:
         version = json.loads(marker)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -96,16 +96,15 @@ async def pull_run(
     counts: Callable[[RunArtifact], bool],
     unsuccessful: bool,
 ) -> RunArtifact | None:
-    """Fetch a run that counts, and the files that it left, into the output folder; None if there is none.
+    """Fetch a run that counts, and its kept files, into the output folder; None if there is none.
 
     With `unsuccessful` a run that did not succeed may count. A run with a damaged object counts as missing, with a
-    warning. Raises UnreachableError where the store does not
-    answer, InfrastructureError where it holds what a newer version wrote.
+    warning. Raises UnreachableError if the store does not answer, InfrastructureError if a newer version wrote the run.
     """
     if model_store.remote is None:
         return None
     folder = _folder(model_store, RUNS, case_id)
-    # Under names of their own: an outage on one machine takes no success of another away
+    # Unsuccessful runs have other names, so that an outage on one machine replaces no success of another
     for successful in (True, False) if unsuccessful else (True,):
         name = _name_run_object(folder, repetition, run_fingerprint, successful=successful)
         try:
@@ -166,9 +165,9 @@ async def _fetch_kept(
 
 
 async def _fetch_workspace(model_store: ModelStore, remote: Remote, artifact: RunArtifact) -> RunArtifact:
-    """Return the run with what it left in its workspace, fetched to where that lies in this output folder."""
+    """Return the run with its workspace archive fetched to its place in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
-    if (named := _ARCHIVE.fullmatch(name)) is None:  # what it says otherwise leads elsewhere
+    if (named := _ARCHIVE.fullmatch(name)) is None:  # any other path may lead elsewhere
         return artifact
     if (content := await _fetch_kept(model_store, remote, artifact, name, named[1])) is None:
         return artifact
@@ -189,7 +188,7 @@ async def _fetch_outputs(model_store: ModelStore, remote: Remote, artifact: RunA
         content = None
         if named is not None:
             content = await _fetch_kept(model_store, remote, artifact, f"{OUTPUTS}/{name}", named[1])
-        # What cannot be had keeps its name: `store verify` tells that it is missing
+        # A missing file keeps its name, and `store verify` reports it
         if named is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
@@ -269,10 +268,8 @@ def _encode_evaluation_object(
 def _find_document(
     model_store: ModelStore, folder: str, kind: str, repetition: int, wanted: str, run_id: str
 ) -> tuple[str, bytes] | None:
-    """Return the document that was to be shared, wherever it lies by now;
-    None where another session has displaced it.
-    """
-    # Both: a repeated run has the same fingerprint, and an object must hold the very run that its name says.
+    """Return the document to be shared, at its current path; None if another session has displaced it."""
+    # Compare both: a repeated run has the same fingerprint, and the object's name contains the run_id.
     marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
     for path, content in model_store.find_documents(folder, kind, repetition, wanted):
         if all(mark in content for mark in marks):
@@ -294,12 +291,12 @@ def _join_lines(*documents: bytes | None) -> bytes:
 def _parse_object(
     model_store: ModelStore, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind
 ) -> R | None:
-    """Return the record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer
-    one.
+    """Return the record of an object; None, with a warning, if it cannot be read. Raises InfrastructureError if a
+    newer version wrote it.
     """
     if content is None or model_store.remote is None:
         return None
-    # The first line is signed by itself: what follows only explains it
+    # Only the first line is signed. The others explain it.
     place, record = f"{model_store.remote.url}/{name}", content.partition(b"\n")[0]
     if model_store.signer is not None and not model_store.signer.accepts(kind, record):
         return None
@@ -311,7 +308,7 @@ def _parse_object(
 
 
 def _parse_prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
-    """Return what the judges of an evaluation were shown."""
+    """Return the prompts of an evaluation's judges."""
     _, _, prompts = content.partition(b"\n")
     try:
         found = json.loads(prompts or b"[]")

@@ -19,7 +19,7 @@ from pytest_agentbench.store.output_folder import DATABASE, SUITE, DamagedError
 from pytest_agentbench.store.salvage import INDEX_INNER, INDEX_LEAF, LOST, TABLE_LEAF, Pages, Row, open_pages
 
 DAMAGED = f"{DATABASE}.damaged"
-"""What the name of a damaged database begins with that was replaced by a new one."""
+"""Beginning of the names of replaced, damaged databases."""
 
 _KEEP_NEWER = (
     "INSERT INTO documents (folder, leaf, name, modified, content) VALUES (?, ?, ?, ?, ?) "
@@ -102,7 +102,7 @@ def _fill(new: str, pages: Pages, output: Path) -> Repair:
         [(saved,)] = query(database, "SELECT count(*) FROM documents")
     if not (saved or lost):
         raise ConfigError(f"{output / DATABASE}: found no document on any page: move it away, and run again")
-    # Where a document of the layout is a file, it is read from there
+    # A document that is also a file is read from the file
     return Repair(saved, pages.missing, sorted(path for path in lost if not _is_file(output, path)))
 
 
@@ -142,7 +142,7 @@ def _is_document(row: Row) -> bool:
 
 
 def _is_readable(name: str, content: str | bytes | None) -> bool:
-    """Return whether a document is what its name says: of one on several pages a page may be another's."""
+    """Return whether a document has the content that its name promises. Pages may belong to other documents."""
     if content is None or not name.endswith(".json"):
         return True
     try:

@@ -18,7 +18,7 @@ _MAGIC = b"SQLite format 3\0"
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 _PAGE_SIZES = (8192, 4096)
-"""Bytes of a page, if the header does not tell: of this package's databases, and of SQLite's default."""
+"""Bytes of a page to try if the header is unreadable: this package's size and SQLite's default."""
 _LONGEST = 2**18
 """Bytes of a row that are read at most: a document in the database has a quarter of it."""
 
@@ -27,7 +27,7 @@ INDEX_LEAF, INDEX_INNER = 10, 2
 
 Row = tuple[Any, ...]
 LOST = object()
-"""The value of a column that lies on a page that cannot be read."""
+"""Value of a column on an unreadable page."""
 
 
 class Pages:
@@ -79,7 +79,7 @@ class Pages:
                     yield rowid, _decode(body, columns)
 
     def has_whole_free_list(self) -> bool:
-        """Return whether the list of free pages has as many as the header says: SQLite does not check that."""
+        """Return whether the list of free pages is as long as the header promises. SQLite does not check that."""
         return not self.is_headed or len(self._list_free()) == int.from_bytes(self.read(1)[36:40])
 
     def _read_payload(self, page: bytes, at: int, kind: int) -> tuple[int, bytes]:
@@ -177,7 +177,7 @@ def _page_size(number: int) -> int | None:
 
 
 def _list_cells(page: bytes, kind: int, begin: int) -> Iterator[int]:
-    """Yield where the cells of a page begin; none if it is no page of that kind."""
+    """Yield the offsets of a page's cells; nothing for pages of other kinds."""
     head = begin + (12 if kind == INDEX_INNER else 8)
     if len(page) < head or page[begin] != kind:
         return
