@@ -24,17 +24,17 @@ _SUMMARIES = {
     "list": "show the cases of a folder",
     "compare": "compare two reports, or two models of one, case by case",
     "merge": "join the reports of a session's shards",
-    "report": "show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
-    "review": "say of judged runs whether they passed, to compare judges with people",
+    "report": "show a session's results, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
+    "review": "label judged runs as passed or failed, to compare judges with people",
     "watch": "show a session while it runs, as a page on loopback",
-    "batch": "list the batches that wait to be collected, and cancel one",
+    "batch": "list the batches to be collected, and cancel one",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
-    "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",
-    "doctor": "say what works on this machine of what the cases need",
+    "trust": "grant trust to a folder of another author; list and revoke grants",
+    "doctor": "check that this machine has what the cases need",
     "agents": "list, build, try and show command-line agents, and begin an adapter for another",
     "mcp": "list and call tools of MCP servers; report on, judge and make tasks for them",
-    "serve": "answer chat completions from the scripts beside the cases, on loopback",
+    "serve": "answer chat completions from the scripts of cases, on loopback",
 }
 COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}
 """The package's own; packs add theirs."""

@@ -28,26 +28,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Command-line agents that a case may run: `runner: {type: agent, agent: NAME}`.",
     )
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True)
-    listing = chosen.add_parser("list", help="show the agents that there are")
-    listing.add_argument("--all", action="store_true", help="those too that nobody has seen to work")
+    listing = chosen.add_parser("list", help="show the known agents")
+    listing.add_argument("--all", action="store_true", help="include agents without a verified version")
     image = chosen.add_parser("image", help="build an agent's image, from its lock file")
     image.add_argument("names", nargs="+", metavar="NAME", help="an agent, or all")
     image.add_argument(
         "--base",
         default=None,
         metavar="IMAGE",
-        help="what images are built on: one with Python 3, and git and ripgrep where agents are to have them (default: "
-        "Debian, with these)",
+        help="the base image: with Python 3, and with git and ripgrep if agents use them (default: Debian, with these)",
     )
     image.add_argument("--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: docker)")
-    image.add_argument("--rebuild", action="store_true", help="build anew, also over another's image of that name")
+    image.add_argument("--rebuild", action="store_true", help="build again, and replace a foreign image of that name")
     doctor = chosen.add_parser("doctor", help="try an agent with a scripted model, without network")
     doctor.add_argument("name", metavar="NAME", help="an agent")
     doctor.add_argument("--sandbox", choices=_SANDBOXES, default="docker", help="where (default: docker, its image)")
     show = chosen.add_parser("show", help="print argv, variables and files as a run has them")
     show.add_argument("name", metavar="NAME", help="an agent")
     init = chosen.add_parser("init", help="begin an adapter in agents/NAME/agent.yaml of the root in use")
-    init.add_argument("name", metavar="NAME", help="what it is to be called")
+    init.add_argument("name", metavar="NAME", help="the name of the new adapter")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,7 +137,7 @@ def _show(args: argparse.Namespace, root: ConfigRoot) -> int:
         print(f"\n{title}:" + ("" if argv else " none"))
         for each in argv or ():
             print(f"  {printable(str(fill(each, values)))}")
-    print("\nvariables, beside those of the gateway:" + ("" if said.env else " none"))
+    print("\nvariables, in addition to those of the gateway:" + ("" if said.env else " none"))
     for name, value in said.env.items():
         print(f"  {name}={printable(fill_text(value, values))}")
     for path, content in said.files.items():

@@ -22,7 +22,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     commands = parser.add_subparsers(dest="batch_command", metavar="COMMAND", required=True)
     listed = commands.add_parser("list", help="show the batches that wait, newest first")
     cancelled = commands.add_parser(
-        "cancel", help="stop a batch", description="Ask the service to stop; what is done by then is collected still."
+        "cancel",
+        help="stop a batch",
+        description="Ask the service to stop. Replies that are ready are still collected.",
     )
     cancelled.add_argument("job", metavar="JOB", help="the job as `agentbench batch list` names it")
     cancelled.add_argument(
@@ -30,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=Path,
         default=Path(),
         metavar="PATH",
-        help="the folder of the cases, whose models.yaml says where the key goes (default: the current one)",
+        help="the folder of the cases, whose models.yaml decides where the key is sent (default: the current one)",
     )
     for command in (listed, cancelled):
         command.add_argument(

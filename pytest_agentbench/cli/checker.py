@@ -132,7 +132,7 @@ class Checker:
                 if path.name not in CASE_FILES:
                     raise ConfigError(
                         f"{path}:1:1: found a test case in a file that pytest does not collect, expected the name "
-                        "test.yaml in a folder of its own; rename it"
+                        "test.yaml in a separate folder; rename it"
                     )
                 self._check_source(TEST_YAML, path, root)
             elif kind is None or kind is DatasetDescriptor:

@@ -19,13 +19,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "compare",
         help="compare two reports, or two models of one, case by case",
         description="Compare the report.json B with A, its baseline: pass rates and scores of the cases that both "
-        "have, what became worse and better, and whether that is more than chance. Exit status: 1 where B is "
-        "significantly worse, where a case that must pass failed in B, or where too little could be compared; else 0.",
+        "have, regressions and improvements, and their significance. Exit status: 1 if B is significantly worse, "
+        "if a case that must pass failed in B, or if too few cases could be compared; else 0.",
     )
     parser.add_argument("baseline", metavar="A", help="REPORT.json, or REPORT.json#MODEL for one of its models")
-    parser.add_argument("current", metavar="B", help="the same of what is compared with it")
+    parser.add_argument("current", metavar="B", help="the report to compare, in the same form")
     parser.add_argument(
-        "--max-regressions", type=_parse_count, metavar="N", help="exit status 1 too where more than N cases are worse"
+        "--max-regressions", type=_parse_count, metavar="N", help="exit status 1 also if more than N cases are worse"
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write B's page with the comparison here")

@@ -203,7 +203,7 @@ def with_numbering(guess: DatasetGuess, rows: Iterable[Mapping[str, Any]]) -> Da
     if guess.answers_are != "choice" or choices is None or choices.lettered or answer is None:
         return guess
     if choices.shuffled:
-        return replace(guess, numbering=Numbering("text", "the right option stands in a field of its own"))
+        return replace(guess, numbering=Numbering("text", "the right option has a separate field"))
     if choices.labels is not None:
         return guess
     numbering = decide_numbering((look_up(row, answer.field), _options_of(row, choices)) for row in rows)

@@ -59,7 +59,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def descriptor_text(guess: DatasetGuess, file: str, rows: int) -> str:
     """Return the text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
-    parts = [f"# Guessed from the first {rows} rows of {escape_name(file)}: read it, and change what is wrong.\n"]
+    parts = [f"# Guessed from the first {rows} rows of {escape_name(file)}: read it, and correct the guesses.\n"]
     for key, value, comments in _make_blocks(guess, file):
         parts += [f"# {comment}\n" for comment in comments]
         parts.append(to_yaml({key: value}))

@@ -20,10 +20,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "doctor",
-        help="say what works on this machine of what the cases need",
-        description="Try the sandboxes of this machine, look for images, MCP programs and keys, and say which cases "
-        "would be skipped. Nothing that a file names is started, asked or sent anything without --live. Exit status 1 "
-        "where something that the cases need under their profiles does not work.",
+        help="check that this machine has what the cases need",
+        description="Try the sandboxes of this machine, look for images, MCP programs and keys, and list the cases "
+        "that would be skipped. Programs and endpoints of files are started and asked only with --live. Exit status 1 "
+        "if something that the cases need under their profiles does not work.",
     )
     parser.add_argument(
         "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
@@ -43,11 +43,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--model",
         metavar="ID",
-        help="with --live: probe this model alone, with at most 12 small requests, and say what its endpoint takes",
+        help="with --live: probe only this model, with at most 12 small requests, and report what its endpoint takes",
     )
     parser.add_argument("--yes", action="store_true", help="with --model: send the requests without asking first")
     parser.add_argument(
-        "--write", action="store_true", help="with --model: write what the probes teach into the entry of models.yaml"
+        "--write",
+        action="store_true",
+        help="with --model: write the settings that the probes found into the entry of models.yaml",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead")
 

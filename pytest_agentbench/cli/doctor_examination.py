@@ -119,7 +119,7 @@ def _report_cases(
 ) -> Iterator[Finding]:
     area = "cases"
     if found.problems:
-        said = f"{len(found.problems)} cannot be read; `agentbench validate` says why"
+        said = f"{len(found.problems)} cannot be read; `agentbench validate` gives the reasons"
         yield Finding(area, "files", False, said, needed=True)
     elif not found.cases:
         yield Finding(area, "files", None, f"none to look at below {path}; name the folder that your cases are in")

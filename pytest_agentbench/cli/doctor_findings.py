@@ -311,7 +311,7 @@ def _added(name: str, provider: SandboxProvider, *, needed: bool) -> Finding:
 def _isolation(provider: SandboxProvider) -> str:
     like = provider.isolates_like
     if like == "local":
-        return "isolates nothing, as far as its provider says"
+        return "isolates nothing, according to its provider"
     return f"isolates like {like}"
 
 

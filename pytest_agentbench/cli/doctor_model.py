@@ -87,7 +87,7 @@ def _ask_leave(plan: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("--live: nobody is there to be asked; add --yes to send these requests")
+        raise ConfigError("--live: found no terminal to ask on; add --yes to send these requests")
     print("Ask it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("--live: nothing was sent")

@@ -236,7 +236,7 @@ async def _send_nowhere(
 def _show_request(request: httpx2.Request | None, model: Model, auth_header: str) -> tuple[str, str, dict[str, str]]:
     """Return method, address and headers, their keys hidden."""
     if request is None:
-        return "POST", f"the scripts beside the case ({model.model_id} is asked offline)", {}
+        return "POST", f"the scripts of the case ({model.model_id} is asked offline)", {}
     secret = {auth_header.lower(), "authorization"}
     secret |= {name.lower() for name, value in model.headers.items() if header_variable(value) is not None}
     headers = {

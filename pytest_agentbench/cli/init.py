@@ -141,17 +141,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         usage="agentbench init FOLDER\n       agentbench init dataset FILE [--output PATH]",
         description="FOLDER: write a project that runs at once: a case with its script, models, profiles, conftest.py, "
         "a CI workflow, JSON Schemas for editors. `dataset FILE`: look at the first rows of a JSONL or JSON file and "
-        "write a dataset.yaml that says which field is the question, the answer and so on, with comments on what is "
-        "guessed. Nothing is overwritten. A folder of the name dataset is ./dataset.",
+        "write a dataset.yaml that names the fields of question, answer and so on, with comments on the "
+        "guesses. Nothing is overwritten. A folder of the name dataset is ./dataset.",
     )
     parser.set_defaults(show_help=parser.print_help, refuse=parser.error)
-    parser.add_argument("what", nargs="?", metavar="FOLDER", help="where the project begins, or `dataset`")
+    parser.add_argument("what", nargs="?", metavar="FOLDER", help="the folder of the new project, or `dataset`")
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSONL, or JSON with a list of objects")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="PATH",
-        help="of dataset: default: dataset.yaml beside FILE, <its name>.dataset.yaml where there is one already",
+        help="of dataset: default: dataset.yaml in the folder of FILE, <its name>.dataset.yaml if that exists",
     )
 
 
@@ -236,7 +236,7 @@ def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
     if file.suffix == ".json" and len(rows) == 1 and inner.startswith("0."):
         raise ConfigError(
             f"{file}:1:1: found one object with rows below {key!r}, expected a list of rows or {{items: [...]}}; "
-            "write that list to a file of its own"
+            "write that list to a separate file"
         )
     return guess
 

@@ -23,15 +23,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "list",
         help="show the cases of a folder",
-        description="Show the cases below the paths: id, tags, runner, what decides them, file. A table on a terminal, "
-        "else one case a line, its fields separated by tabs.",
+        description="Show the cases below the paths: id, tags, runner, checks and metrics, file. A table on a "
+        "terminal, else one case a line, its fields separated by tabs.",
     )
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="default: .")
     parser.add_argument("--json", action="store_true", help="print a JSON list instead")
     parser.add_argument(
         "--check", action="store_true", help="grade each case's own answer by its metrics, and warn of those that fail"
     )
-    parser.add_argument("--strict", action="store_true", help="with --check: what it finds makes the exit status 1")
+    parser.add_argument("--strict", action="store_true", help="with --check: exit status 1 if an answer fails")
 
 
 def run(args: argparse.Namespace) -> int:

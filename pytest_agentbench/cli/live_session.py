@@ -147,7 +147,7 @@ class _Session:
             return f"ended with exit status {reader.session.get('exit_status')}: {_count_runs(reported)}"
         if state == "killed":
             known = f"{reported} of {planned} runs were" if planned is not None else f"{_count_runs(reported)} were"
-            return f"killed when {known} reported; start it again: what is stored is not made again"
+            return f"killed when {known} reported; start it again: stored runs are reused"
         progress = self._measure_progress()
         known = f"{progress.done} of {planned} runs" if planned is not None else _count_runs(progress.done)
         flying = f", {reader.in_flight} in flight" if reader.in_flight else ""

@@ -25,10 +25,10 @@ def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "tools",
-        help="list the tools of servers, or say why a server does not answer",
-        description="List the tools of a server, or start every server of a file and say how that went. What servers "
-        "list is kept in the output folder, so that sessions need not start those whose tools nobody calls. Exit "
-        "status 1 where a server does not come up.",
+        help="list the tools of servers, or report why a server does not answer",
+        description="List the tools of a server, or start every server of a file and report how each one starts. Tool "
+        "lists are stored in the output folder, so that sessions start only servers whose tools are called. Exit "
+        "status 1 if a server does not start.",
     )
     parser.add_argument(
         "server",
@@ -37,14 +37,14 @@ def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     )
     parser.add_argument("--schemas", action="store_true", help="print the schemas of the tools' arguments too")
     parser.add_argument("--json", action="store_true", help="print a JSON list of servers with all of that instead")
-    parser.add_argument("--refresh", action="store_true", help="start the server even where its tools are known")
+    parser.add_argument("--refresh", action="store_true", help="start the server even if its tools are stored")
     add_common_options(parser)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command has that starts servers."""
     parser.add_argument(
-        "--profile", metavar="NAME", help="the run profile that says where servers run, and declares more of them"
+        "--profile", metavar="NAME", help="the run profile with the sandbox of servers, and with further servers"
     )
     parser.add_argument(
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
@@ -237,14 +237,14 @@ def _describe_fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
     try:
         accepted = bounded_schema(tool.input_schema).accepts(arguments)
     except UncheckableError as error:
-        return f"nobody can tell whether the arguments satisfy the tool's schema: {error}"
+        return f"cannot check the arguments by the tool's schema: {error}"
     return f"the arguments {'satisfy' if accepted else 'do not satisfy'} the tool's schema"
 
 
 TOOLS = Parts(add_tools_parser, print_tools)
 CALL = Parts(add_call_parser, call_tool)
 _COMMANDS = {
-    "tools": Command("list the tools of servers, or say why a server does not answer", f"{__name__}:TOOLS"),
+    "tools": Command("list the tools of servers, or report why a server does not answer", f"{__name__}:TOOLS"),
     "call": Command("call one tool of a server", f"{__name__}:CALL"),
 }
 

@@ -96,7 +96,7 @@ def merge_reports(
     groups = _group_shards(parts)
     missing = [sentence for group in groups for sentence in _list_missing_shards(group)]
     if missing and not partial:
-        raise ConfigError("\n".join([*missing, *_explain_missing(groups), "--partial merges what is there"]))
+        raise ConfigError("\n".join([*missing, *_explain_missing(groups), "--partial merges the existing ones"]))
     rows = _join_rows(groups)
     lost = [sentence for group in groups for sentence in _list_missing_runs(group)]
     unlike = [sentence for group in groups for sentence in _list_unequal_inputs(group)]

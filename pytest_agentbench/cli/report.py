@@ -30,10 +30,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "report",
-        help="show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
-        description="Print the summary of a session from its report.json, or write it in other forms. Of a session "
-        "that was killed before it wrote one, it is what its journal in the output folder has. Exit status: 0, "
-        "whatever the session's was; 1 where something cannot be read or written.",
+        help="show a session's results, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
+        description="Print the summary of a session from its report.json, or write it in other forms. A session that "
+        "was killed has only its journal in the output folder, which is read instead. Exit status: 1 if something "
+        "cannot be read or written, else 0, for a failed session too.",
     )
     parser.add_argument(
         "source",

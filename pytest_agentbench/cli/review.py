@@ -24,10 +24,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "review",
-        help="say of judged runs whether they passed, to compare judges with people",
-        description="Show one judged run after the other, without its model and what the judge said, and ask whether "
-        "it passed. Each answer is appended to a file at once; what an annotator has said is not asked again, unless "
-        "the judge or the rubric has changed. Sessions, and agentbench report --human, compare judges with the file.",
+        help="label judged runs as passed or failed, to compare judges with people",
+        description="Show one judged run after the other, without its model and its verdict, and ask whether it "
+        "passed. Each answer is appended to a file at once. A labelled run is shown again only if the judge or the "
+        "rubric has changed. Sessions, and agentbench report --human, compare judges with the file.",
     )
     default = Path("outputs/report.json")
     parser.add_argument(

@@ -22,8 +22,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "serve",
-        help="answer chat completions from the scripts beside the cases, on loopback",
-        description="Serve the scripts beside the cases as an OpenAI-compatible endpoint on 127.0.0.1, until Ctrl-C.",
+        help="answer chat completions from the scripts of cases, on loopback",
+        description="Serve the scripts of cases as an OpenAI-compatible endpoint on 127.0.0.1, until Ctrl-C.",
     )
     parser.add_argument(
         "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for problem in scripts.problems:
         print(problem, file=sys.stderr)
     if scripts.count == 0:
-        what = "a demo.yaml beside a test.yaml, or a <name>.demo.yaml beside a dataset"
+        what = "a demo.yaml next to a test.yaml, or a <name>.demo.yaml next to a dataset"
         return _refuse(f"no scripts under {args.path}: add {what}")
     try:
         listener = listen(args.port)

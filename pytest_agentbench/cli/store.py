@@ -157,9 +157,9 @@ def _read_document(contents: Contents, name: str) -> dict[str, Any]:
     return found
 
 
-PRUNE_DESCRIPTION = """Remove runs and verdicts whose place others have taken (a session with the earlier prompt or
-rubric would still find them) unless a session has come back to them since, verdicts on runs that are gone, and what
-sessions that were killed left half done. Nothing is removed while a session is making runs there."""
+PRUNE_DESCRIPTION = """Remove runs and verdicts that newer ones have replaced (a session with the earlier prompt or
+rubric would still reuse them) unless a session has reused them since, verdicts on missing runs, and incomplete files of
+killed sessions. Nothing is removed while a session is making runs there."""
 
 _AT_WORK = "a session is making runs there; prune when it has ended"
 
@@ -228,7 +228,7 @@ def _format_size(size: int) -> str:
 
 
 VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with
-what they cover, and files with the places where they lie. Exit status 1 where anything is wrong, a line for each."""
+their inputs, and files with their paths. Print a line for each problem; exit status 1 if there is one."""
 
 
 def add_verify_options(parser: argparse.ArgumentParser) -> None:
@@ -249,7 +249,7 @@ def run_verify(args: argparse.Namespace) -> int:
     return int(bool(problems))
 
 
-SHOW_DESCRIPTION = """Print what is stored of a case: each run with its status and answer, each verdict on it with its
+SHOW_DESCRIPTION = """Print the stored runs of a case with their status and answer, and each verdict with its
 reasons. Without CASE, the ids of all cases."""
 
 
@@ -295,8 +295,8 @@ def _describe_run(stored: dict[str, Any]) -> Iterator[str]:
         yield from (f"    {printable(shorten_text(reason, 300))}" for reason in verdict["reasons"])
 
 
-REPAIR_DESCRIPTION = """Make a new database of the documents that can be read in a damaged one, whatever is damaged: a
-page costs the documents on it. The lost ones are named; the next session makes them again. The damaged database is
+REPAIR_DESCRIPTION = """Make a new database of the readable documents of a damaged one: a damaged page costs the
+documents on it. Lost ones are named; the next session makes them again. The damaged database is
 kept as store.sqlite.damaged. Exit status 1 if a document is lost."""
 
 
@@ -327,9 +327,9 @@ def run_repair(args: argparse.Namespace) -> int:
 
 
 EXPORT_DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
-"evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs and verdicts whose
-place others have taken are left out, unless a session has come back to them since. What cannot be read is named on
-stderr and makes the exit status 1. With --files, write every document to its place in the documented layout instead."""
+"evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs and verdicts that
+newer ones have replaced are left out, unless a session has reused them since. Unreadable documents are named on stderr
+and make the exit status 1. With --files, write every document to its place in the documented layout instead."""
 
 
 def add_export_options(parser: argparse.ArgumentParser) -> None:
@@ -442,7 +442,7 @@ _COMMANDS = {
     "why": ("show what differs between two runs, and so why they are two", WHY_DESCRIPTION, add_why_options, run_why),
     "prune": ("remove what no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
     "verify": (
-        "check that everything stored can be read and is what it says it is",
+        "check that all stored documents can be read and match their fingerprints",
         VERIFY_DESCRIPTION,
         add_verify_options,
         run_verify,

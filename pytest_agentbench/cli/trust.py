@@ -25,15 +25,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command with its options."""
     parser = subparsers.add_parser(
         "trust",
-        help="let a folder of somebody else's name programs, models and more; list and revoke that",
-        description="Grant folders what a config root of your own may: name programs, models and where keys go, choose "
-        "sandboxes, networks and images. A grant is kept in your own configuration folder, and ends when a file of the "
-        "folder changes, but for cassettes that your sessions record there. What is granted is shown first, and asked "
-        "for on a terminal.",
+        help="grant trust to a folder of another author; list and revoke grants",
+        description="Grant folders the permissions of your own config root: to name programs, models and hosts of "
+        "keys, and to choose sandboxes, networks and images. A grant is stored in your own configuration folder, and "
+        "ends when a file of the folder changes, except cassettes that your sessions record there. The files are shown "
+        "first, and a terminal asks for confirmation.",
     )
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a config root, or a folder of several")
-    parser.add_argument("--list", action="store_true", help="show what is granted, and what of it has ended")
-    parser.add_argument("--revoke", action="append", default=[], type=Path, metavar="PATH", help="take a grant back")
+    parser.add_argument("--list", action="store_true", help="show grants, and the reasons of those that have ended")
+    parser.add_argument("--revoke", action="append", default=[], type=Path, metavar="PATH", help="revoke a grant")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def _grant(folder: Path) -> bool:
     from pytest_agentbench.config.grants import Grant, save_grant
 
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: found a file, expected the folder that it lies in")
+        raise ConfigError(f"{folder}: found a file, expected its folder")
     grant = Grant.of(folder)  # of the files that are shown, whatever becomes of them meanwhile
     for line in _describe_folder(folder, grant.files):
         print(printable(line))

@@ -279,7 +279,7 @@ class AgentProgram(ConfigFile):
         )
         if self.session is None and any("session" in PLACE.findall(each) for each in self.resume_argv or ()):
             problems.append(
-                (("resume_argv",), "found {session}, and nothing says where the agent names it: add session")
+                (("resume_argv",), "found {session} without the place where the agent names it: add session")
             )
         if problems:
             raise Problems(problems)

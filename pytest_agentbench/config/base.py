@@ -506,7 +506,7 @@ def _suggest_field(loc: Loc, fields: _Fields, data: Any) -> str:
         return suggest(str(loc[-1]), added)
     names = fields.names_at(loc[:-1])
     if "parameters" in names and loc[-1] in REQUEST_FIELDS:
-        return "; request fields stand below `parameters`"
+        return "; request fields belong below `parameters`"
     return suggest(str(loc[-1]), names) if names else ""
 
 

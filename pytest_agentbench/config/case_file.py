@@ -372,7 +372,7 @@ class CaseSandbox(Record):
         if isinstance(given, str) or (isinstance(given, dict) and theirs & given.keys()):
             raise ValueError(
                 f"found {given!r}, expected image, dockerfile or compose, which all mean docker; the kind of sandbox, "
-                "its network and limits stand in the run profile's `sandbox`"
+                "its network and limits are set in the run profile's `sandbox`"
             )
         return given
 

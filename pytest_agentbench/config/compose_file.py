@@ -135,7 +135,7 @@ def _require_folder_beside(text: str, info: ValidationInfo) -> str:
         try:
             resolve_folder(text, scope)
         except ValueError as error:
-            raise ValueError(f"found {text!r}, expected a folder beside the compose file, or below") from error
+            raise ValueError(f"found {text!r}, expected a folder next to the compose file, or below") from error
     return text
 
 

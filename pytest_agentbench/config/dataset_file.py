@@ -221,7 +221,7 @@ class PredictionFields(Record):
             found = "neither" if self.prediction is None else "both"
             raise ValueError(f"found {found} of prediction and lists, expected exactly one")
         if self.lists and (self.id is not None or self.items is not None):
-            raise ValueError("found lists beside id or items, expected lists alone")
+            raise ValueError("found lists together with id or items, expected lists alone")
         return self
 
 
@@ -429,7 +429,7 @@ class DatasetDescriptor(ConfigFile):
         if self.benchmark is None:
             return
         for name in sorted(self.fields.model_fields_set - {"split"}):
-            yield ("fields", name), "the class of `benchmark` says what an item is; remove one of the two"
+            yield ("fields", name), "the class of `benchmark` defines the items; remove one of the two"
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -324,7 +324,7 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
             return mark.line, mark.column, _TAB
         return mark.line, mark.column, f"found {rest[:1]!r}, which begins no text; put the text in quotes"
     if "block sequence entries are not allowed" in problem:
-        reason = "found a '-' behind a key; begin the list on a line of its own, or put the text in quotes"
+        reason = "found a '-' behind a key; begin the list on a new line, or put the text in quotes"
         return mark.line, mark.column, reason
     if "undefined alias" in problem:
         said = f"found {rest[:_SHOWN]!r}, which refers to an anchor that there is not; put the text in quotes"
@@ -359,7 +359,7 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
         reason = f"found {rest[:_SHOWN]!r}, expected a '-' as before it"
         return mark.line, mark.column, f"{reason}; indent the line as its neighbours are"
     if "single document" in context:
-        return mark.line, mark.column, "found a second document behind '---', expected one; give it a file of its own"
+        return mark.line, mark.column, "found a second document behind '---', expected one; move it to another file"
     return mark.line, mark.column, ", ".join(filter(None, (context, problem)))
 
 

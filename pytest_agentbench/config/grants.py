@@ -43,8 +43,8 @@ class Grant(NamedTuple):
             path = os.path.join(real, name)
             if os.path.isdir(path) and not is_inside(os.path.realpath(path), real):
                 raise ConfigError(
-                    f"{path}: found a link to a folder elsewhere, expected a folder: a grant covers what lies in "
-                    "the folder that is granted; copy there what it leads to, or remove it"
+                    f"{path}: found a link to a folder elsewhere, expected a folder: a grant covers only files "
+                    "below the granted folder; copy the link's target there, or remove the link"
                 )
         return cls(real, files)
 

@@ -206,7 +206,7 @@ class GuestModels(ModelsFile):
     def refusal(self, model_id: str) -> ConfigError:
         """Return the error of a use of that model."""
         message = (
-            f"found {model_id!r}, which only a guest's file says how to reach, expected an entry in {self.host}; write "
+            f"found {model_id!r}, which only a guest's file declares, expected an entry in {self.host}; write "
             f"one there, or {self.guest.remedy}"
         )
         return make_located_error(self.path, [(("models",), message)])

@@ -135,7 +135,7 @@ class ModelEntry(EndpointFields):
         found = {"api": self.api if self.api != "chat" else None, "wires": [*(self.wires or ())]}
         complain(
             [
-                ((name,), f"found {value!r}, where {who} in a way of its own; leave it out")
+                ((name,), f"found {value!r}, expected none: {who} without an endpoint; leave it out")
                 for name, value in found.items()
                 if value
             ]

@@ -220,7 +220,10 @@ class JudgeConfig(Record):
             (("request_options", *loc), message) for loc, message in find_temperature_problems(self.request_options)
         ]
         found += [
-            (("request_options", name), "found among what goes to the endpoint; write it beside request_options")
+            (
+                ("request_options", name),
+                "found below request_options, which are sent to the endpoint; write it next to request_options",
+            )
             for name in ("timeout_seconds", "retries")
             if name in self.request_options
         ]

@@ -158,7 +158,7 @@ def test_sandboxes_of_other_distributions_are_named_with_their_isolation(project
     project.profile(type="ruin")
     done = project.doctor(**NO_DOCKER, PYTHONPATH=str(info.parent))
     assert line(done, "farm") == "ok       farm: isolates like docker"
-    assert line(done, "barn") == "ok       barn: isolates nothing, as far as its provider says"
+    assert line(done, "barn") == "ok       barn: isolates nothing, according to its provider"
     assert "ruin: it fell down; build it again" in line(done, "skipped: shell")
 
 

@@ -78,7 +78,7 @@ def refusal(*arguments: str) -> str:
 @pytest.mark.slow
 def test_nothing_to_serve(tmp_path):
     assert "no such file or folder" in refusal(str(tmp_path / "nowhere"))
-    assert "add a demo.yaml beside a test.yaml" in refusal(str(tmp_path))
+    assert "add a demo.yaml next to a test.yaml" in refusal(str(tmp_path))
 
 
 @pytest.mark.slow

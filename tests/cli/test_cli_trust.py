@@ -61,7 +61,7 @@ def test_a_grant_is_shown_kept_listed_and_taken_back(guest: Path, capsys: pytest
     shown = capsys.readouterr().out
     for text in ("one/Dockerfile", "run_profiles/wide.yaml", "sandbox.type: found 'local'", "found 'Dockerfile'"):
         assert text in shown
-    assert "only a guest's file says how to reach" in shown
+    assert "only a guest's file declares" in shown
     assert "data.txt" not in shown
     assert "agentbench trust" not in shown
     assert trusts(guest)

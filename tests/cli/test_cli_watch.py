@@ -114,9 +114,7 @@ def test_a_killed_session_is_shown_as_killed(data, session):
     session.report(row("a"))
     assert data()["live"]["state"] == "running"
     session.die()
-    assert data()["live"]["text"] == (
-        "killed when 1 of 4 runs were reported; start it again: what is stored is not made again"
-    )
+    assert data()["live"]["text"] == ("killed when 1 of 4 runs were reported; start it again: stored runs are reused")
 
 
 def test_a_session_that_is_started_again_takes_the_place_of_the_last(data, output):

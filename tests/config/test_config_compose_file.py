@@ -69,7 +69,7 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
         ("image: 'x:latest'", "a pinned image"),
         ("image: 'x:${TAG}'", "write $$"),
         ("image: 'x:$$TAG'", "a pinned image"),
-        ("build: ..", "beside the compose file"),
+        ("build: ..", "next to the compose file"),
         ("build: web", "web/Dockerfile"),
         ("build: {context: web, dockerfile: ..}", "an existing file"),
         ("build: {context: web, dockerfile: Linked}", "which leaves"),

@@ -113,7 +113,7 @@ def test_valid_descriptors_are_read(errors, text):
         (FILES + "few_shot: {file: gone.jsonl}\n", "3:18: few_shot.file: found 'gone.jsonl', which matches no"),
         (FILES + "few_shot: {examples: [{question: q}]}\n", "few_shot.examples[0].answer: missing; add it"),
         (FILES + "benchmark: module.Class\n", "3:12: benchmark: found 'module.Class', expected module:Class"),
-        (FILES + "benchmark: m:C\nfields: {question: x}\n", "4:20: fields.question: the class of `benchmark` says"),
+        (FILES + "benchmark: m:C\nfields: {question: x}\n", "4:20: fields.question: the class of `benchmark` defines"),
         (FILES + "compat: v3\n", "3:9: compat: found 'v3', expected 'v1' or 'v2'"),
         (
             FILES + "runner: {type: llm_probe, temperature: 3}\n",

@@ -381,7 +381,7 @@ def test_one_mistake_in_a_sandbox_is_one_problem(errors, sandbox, expected):
 def test_a_case_that_chooses_its_kind_of_sandbox_is_referred_to_the_profile(errors, sandbox):
     (line,) = errors(TestCaseFile, CASE + f"sandbox: {sandbox}\n")
     assert "expected image, dockerfile or compose, which all mean docker" in line
-    assert line.endswith("stand in the run profile's `sandbox`")
+    assert line.endswith("are set in the run profile's `sandbox`")
 
 
 @pytest.mark.parametrize(

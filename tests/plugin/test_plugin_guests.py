@@ -62,7 +62,7 @@ def test_a_guests_models_take_over_no_model_of_the_user(project: Bench, monkeypa
         monkeypatch.setenv("OPENAI_BASE_URL", users.base_url)  # which the user's file does not have
         monkeypatch.setenv("OPENAI_API_KEY", "sk-users")
         finished = project.run("--model=gpt-4o", "cases")
-        assert "found 'gpt-4o', which only a guest's file says how to reach" in finished.text
+        assert "found 'gpt-4o', which only a guest's file declares" in finished.text
         assert f"{project.path}/cases/models.yaml" in finished.text
         assert f"agentbench trust {project.path}/cases/vendor" in finished.text
         assert outcomes(finished) == {"own": "passed"}

@@ -81,7 +81,7 @@ def test_files_without_these_fields_are_refused(tmp_path, content, fields, probl
     [
         ({"id": "x"}, "found neither of prediction and lists"),
         ({"prediction": "x", "lists": {"a": "b"}}, "found both of prediction and lists"),
-        ({"id": "x", "lists": {"a": "b"}}, "found lists beside id or items"),
+        ({"id": "x", "lists": {"a": "b"}}, "found lists together with id or items"),
         ({"prediction": "x.", "id": "x"}, "expected the name of a field"),
     ],
 )

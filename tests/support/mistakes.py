@@ -160,7 +160,7 @@ FILES_OF_CASES = (
     ),
     _in_case(
         "two documents",
-        "8:1: not valid YAML: found a second document behind '---', expected one; give it a file of its own",
+        "8:1: not valid YAML: found a second document behind '---', expected one; move it to another file",
         "deterministic_checks",
         "---\ndeterministic_checks",
     ),
@@ -578,7 +578,7 @@ OTHER_FILES = (
     ),
     _in_models(
         "a request field beside a model's own",
-        "3:21: models[0].temperature: unknown field; request fields stand below `parameters`",
+        "3:21: models[0].temperature: unknown field; request fields belong below `parameters`",
         "base_url",
         "temperature: 1, base_url",
     ),
