@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One request on the way to a page: the `address` that was connected to (None: nobody was asked), the status."""
+    """One request of a fetch: its `address` (None: it was not sent), and the status."""
 
     url: str
     address: str | None
@@ -26,9 +26,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A fetched page: every request that led to it, its own the last, and its text.
+    """A fetched page: the requests with all redirects, and its text.
 
-    `size` (bytes) and `sha256` (hex) are of the body as it came, without a transfer's compression.
+    `size` (bytes) and `sha256` (hex) are those of the decompressed body.
     """
 
     hops: tuple[Hop, ...]
@@ -39,7 +39,7 @@ class Page:
 
 
 Fetch = Callable[[str], Awaitable[Page]]
-"""Gets the page at a URL. Raises FetchError."""
+"""Fetches the page at a URL. Raises FetchError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +52,23 @@ class SearchResult:
 
 
 Search = Callable[[str], Awaitable[Sequence[SearchResult]]]
-"""A web search: the query in, the hits out, best first."""
+"""A web search from a query to hits, best first."""
 
 
 def _no_trace(name: str, **data: Any) -> None:
-    """Do nothing: for tools that are called outside of a run."""
+    """Do nothing. For tools that are called outside of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The parts of a run that tools may use. `workspace` gives the run's folder, made at first use.
+    """The parts of a run that tools may use.
 
-    `sandbox` gives where the run's commands are executed, started at first use; `needs_sandbox` raises UnavailableError
-    where that is not to be had. `search` and `fetch` are None where they are not set up; `network` says what web tools
-    may reach. `note` adds an event of that name to the run's trace. `state` is what tools keep between the calls of one
-    run, by their names; what has to end with the run lives in its sandbox.
+    - `workspace()`: the run's folder, created at first use.
+    - `sandbox()`: the sandbox for the run's commands, started at first use.
+    - `needs_sandbox()`: raises UnavailableError if there is no sandbox.
+    - `search`, `fetch`: None if they are not set up. `network`: the limits of web tools.
+    - `note(name, **data)`: adds an event to the run's trace.
+    - `state`: data that tools keep between the calls of one run, by tool name. Processes live in the sandbox instead.
     """
 
     workspace: Callable[[], Workspace]
@@ -81,9 +83,9 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The text that the model gets to read. `is_error` marks a call that failed; `seconds` is the tool's own time.
+    """A tool's output for the model. `is_error` marks a failed call; `seconds` is the tool's own time.
 
-    `broken` says that the tool's own code is to blame, and neither agent nor world: an error of the benchmark.
+    `broken`: the tool's own code failed, so it is an error of the benchmark and not of the agent.
     """
 
     content: str
@@ -93,11 +95,11 @@ class ToolOutput:
 
 
 def always_available(context: ToolContext) -> None:
-    """Pass, for tools that need nothing of their surroundings."""
+    """Do nothing. For tools without requirements."""
 
 
 def require_sandbox(context: ToolContext) -> None:
-    """Raise UnavailableError where there is no sandbox, for tools that run commands."""
+    """Raise UnavailableError if there is no sandbox. For tools that run commands."""
     context.needs_sandbox()
 
 
@@ -115,12 +117,13 @@ def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict
 class Tool:
     """A function that a model may call. `parameters` is the JSON Schema of its arguments, an object.
 
-    `call` gets arguments that satisfy the schema and returns text, or a value that is sent as JSON. An OSError or
-    AgentbenchError that it raises is an error for the model to read, but for InfrastructureError, which ends the run;
-    any other says that the tool broke: the model reads it too, and the report tells of it. `available` raises
-    UnavailableError where the tool cannot work at all, so that the case is skipped before it costs anything. Without
-    `checks_arguments` the tool gets them as the agent sent them, and looks at them itself. `reads_only` says that a
-    call changes nothing that another one could see: calls of one reply run side by side where all of them are such.
+    - `call`: gets arguments that satisfy the schema. It returns text, or a value that is sent as JSON. The model reads
+      an OSError or AgentbenchError of it as an error, but an InfrastructureError ends the run. After any other
+      exception the tool counts as broken: the model reads it, too, and the report shows it.
+    - `available`: raises UnavailableError if the tool cannot work, so that the case is skipped before any cost.
+    - `checks_arguments` False: the tool gets the agent's arguments unchecked.
+    - `reads_only`: a call changes nothing that another call could see. If all calls of a reply are such, they run
+      concurrently.
     """
 
     name: str
@@ -137,5 +140,5 @@ async def _refuse_call(arguments: dict[str, Any], context: ToolContext) -> Any:
 
 
 def declare_tool(function: Function) -> Tool:
-    """Return a tool that models see and nothing runs."""
+    """Return a tool that is offered to models and never runs."""
     return Tool(function.name, function.description, function.parameters, _refuse_call, checks_arguments=False)

@@ -1,4 +1,4 @@
-"""The built-in tools by name: what a tool is made of is imported with the first that is asked for."""
+"""The built-in tools by name. A tool's module is imported at its first use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pytest_agentbench.tools.base import Tool
 
 WEB_SEARCH, WEB_FETCH = "web_search", "web_fetch"
-"""The tools that reach the web; who is asked, in cassettes."""
+"""The names of web tools, also in cassettes."""
 
 SEARCH_VARIABLES = ("AGENTBENCH_SEARXNG_URL", "BRAVE_API_KEY", "TAVILY_API_KEY")
-"""Variables of the environment that set up a web search, the first of them that is there."""
+"""Environment variables that set up a web search. The first one that is set counts."""
 
 _HOMES = {
     **dict.fromkeys(("exec_shell", "exec_python", "shell_session"), "workspace_tools"),
@@ -26,4 +26,4 @@ BUILTIN_TOOLS: Mapping[str, Tool] = LazyTable(
     {name: f"pytest_agentbench.tools.{module}" for name, module in _HOMES.items()},
     lambda module, name: module.TOOLS[name],
 )
-"""The tools every case may name."""
+"""The built-in tools by name."""

@@ -1,4 +1,4 @@
-"""Pages of the web as text that a model can read: fetched, or from a cassette."""
+"""Fetch web pages as text for a model, live or from a cassette."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_li
 from pytest_agentbench.tools.web_client import FetchError, Reply, WebClient, describe_hops, follow_redirects
 
 MAX_TEXT = 200_000
-"""How many characters of a page are kept."""
+"""Maximum characters of a page."""
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTS = frozenset(
@@ -54,17 +54,17 @@ def is_text(media_type: str) -> bool:
 
 
 async def read_body_text(body: bytes, media_type: str, charset: str | None) -> str:
-    """Return the text of a body that is text: its first MAX_TEXT characters and a note of the rest.
+    """Return the text of a text body: its first MAX_TEXT characters and a note about the rest.
 
-    Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for hours,
-    or break it: it is read in a process of its own, in bubblewrap where that is to be had. Raises UnreadableError.
+    HTML is converted to the text that a browser shows, with the links' targets and the title first. HTML can block a
+    parser for hours or crash it, so a separate process reads it, in bubblewrap if available. Raises UnreadableError.
     """
     length, text = await _read_html(body, charset) if is_html(media_type) else _decode(body, charset)
     return text if length <= MAX_TEXT else f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
 
 
 async def _read_html(body: bytes, charset: str | None) -> tuple[int, str]:
-    """Return how many characters a browser shows of HTML, and the first of them."""
+    """Return the number of characters that a browser shows of HTML, and the first of them."""
     try:
         async with Readers(1) as readers:
             read = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
@@ -77,20 +77,20 @@ async def _read_html(body: bytes, charset: str | None) -> tuple[int, str]:
 def _decode(body: bytes, charset: str | None) -> tuple[int, str]:
     try:
         text = body.decode(_find_codec(charset) if charset else "utf-8", "replace").removeprefix("\ufeff")
-    except LookupError:  # an encoding of the web that Python does not have
+    except LookupError:  # an encoding that Python does not know
         text = body.decode("utf-8", "replace")
     return len(text), text[:MAX_TEXT]
 
 
 def _find_codec(charset: str) -> str:
-    """Return the encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
+    """Return the web's name of an encoding, UTF-8 for a name that browsers do not know, such as Python's punycode."""
     from resiliparse.parse import encoding
 
     return str(encoding.map_encoding_to_html5(charset))
 
 
 MAX_PAGE_BYTES = 5 * 2**20
-"""The largest body that is fetched, unpacked."""
+"""Maximum bytes of a decompressed body."""
 
 _MAX_REDIRECTS = 5
 _SECONDS = 30.0
@@ -101,10 +101,10 @@ _HEADERS = {
 
 
 def make_web_fetch(settings: NetworkSettings, in_thread: InThread, resolve: Resolve | None = None) -> Fetch | None:
-    """Return a fetch from the web as the settings allow it; None where the extra `web` is not installed.
+    """Return a function that fetches pages within the settings, or None if the extra `web` is not installed.
 
-    Names are resolved here, and all of their addresses are checked; the connection goes to one of these and to no
-    other. Proxies and credentials of the environment are not used.
+    Names are resolved here and all their addresses are checked. The connection goes to a checked address. Proxies and
+    credentials of the environment are not used.
     """
     if not can_read_html():
         return None
@@ -123,7 +123,7 @@ def make_web_fetch(settings: NetworkSettings, in_thread: InThread, resolve: Reso
             raise FetchError(str(error)) from error
         except TimeoutError as error:
             raise FetchError(describe_hops(hops) + f"no complete answer within {_SECONDS:g} s") from error
-        # Of the bytes, not of the text: another version of the HTML library reads the same page differently.
+        # Of the bytes, not of the text, which depends on the version of the HTML library
         digest = hashlib.sha256(reply.body).hexdigest()
         return Page(tuple(hops), reply.media_type, len(reply.body), digest, text)
 
@@ -149,7 +149,7 @@ def _limit_body(status: int, media_type: str) -> int:
 
 
 def make_taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
-    """Return a fetch through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
+    """Return a fetch with a tape. Without `fetch` only recorded pages are available. A FetchError is recorded, too."""
 
     async def ask(url: str) -> Page:
         if fetch is None:
@@ -173,7 +173,8 @@ def _write_answer(page: Page) -> Answer:
 def _read_answer(answer: Answer, seconds: float) -> Page:
     results = answer.results or ()
     hops = tuple(
-        Hop(each.get("url", ""), each.get("address") or None, int(each.get("status", "200"))) for each in results
+        Hop(result.get("url", ""), result.get("address") or None, int(result.get("status", "200")))
+        for result in results
     )
     last = results[-1] if results else {}
     return Page(

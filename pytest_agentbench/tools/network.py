@@ -1,4 +1,4 @@
-"""The network policy of web tools: decided for each URL, and for each address that its name stands for."""
+"""The network policy of web tools, applied to each URL and to each address of its host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function off the event loop."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A resolver: host and port in, the host's IP addresses out, at least one. Raises OSError where there is none."""
+"""A resolver from host and port to the host's IP addresses, at least one. Raises OSError if there is none."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -38,7 +38,7 @@ _METADATA = frozenset(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-_SPECIAL = tuple(  # of IANA's special-purpose address registries, what Python versions do not agree on
+_SPECIAL = tuple(  # entries of IANA's special-purpose registries on which Python versions differ
     ipaddress.ip_network(text)
     for text in (
         "192.0.0.0/24",
@@ -52,17 +52,17 @@ _SPECIAL = tuple(  # of IANA's special-purpose address registries, what Python v
 
 
 class RefusedError(AgentbenchError):
-    """A URL or an address that the run profile's network settings keep web tools from."""
+    """Raised for a URL or an address that the run profile's network settings refuse."""
 
 
 def require_web(settings: NetworkSettings, tool: str) -> None:
-    """Raise UnavailableError where the tool is kept from the web altogether."""
+    """Raise UnavailableError if the profile denies the web altogether."""
     if settings.web == "deny":
         raise UnavailableError(f"{tool} is kept from the web: the run profile says `network: {{web: deny}}`")
 
 
 def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
-    """Return the URL, relative to `base`, once scheme, credentials, host and port are checked. Nothing is resolved yet.
+    """Return the URL, relative to `base`, after checking scheme, credentials, host and port. Nothing is resolved.
 
     Raises RefusedError.
     """
@@ -88,21 +88,21 @@ def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = No
 
 
 def host_of(url: httpx2.URL) -> str:
-    """Return the host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
+    """Return the host in the form for resolvers: lower-case ASCII; an IPv6 address without brackets."""
     return url.raw_host.decode("ascii").rstrip(".")
 
 
 def is_host_allowed(host: str, settings: NetworkSettings) -> bool:
-    """Return whether `network.hosts` names the host, or nothing at all."""
+    """Return whether `network.hosts` is empty or names the host."""
     if not settings.hosts:
         return True
     return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in settings.hosts)
 
 
 async def check_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
-    """Return the addresses of the URL's host, each of which may be connected to. Raises RefusedError.
+    """Return the addresses of the URL's host. Raises RefusedError if one of them is not allowed.
 
-    A name with a single address that may not is refused whole. OSError and UnicodeError come from `resolve`.
+    OSError and UnicodeError come from `resolve`.
     """
     host = host_of(url)
     addresses = list(await resolve(host, url.port or (443 if url.scheme == "https" else 80)))
@@ -114,9 +114,9 @@ async def check_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: R
 
 
 def find_address_problem(text: str, settings: NetworkSettings) -> str | None:
-    """Return why no connection is made to an IP address; None where one may be."""
+    """Return why connections to an IP address are refused, or None."""
     address = _normalize(ipaddress.ip_address(text))
-    # Before `allow_private`: a cloud's metadata service hands out the machine's credentials, so nothing may name it.
+    # Before `allow_private`: a cloud's metadata service hands out the machine's credentials, so no setting allows it
     if address in _METADATA:
         return "it is a metadata service of a cloud"
     if _is_public(address) or any(address in network for network in _parse_networks(settings.allow_private)):
@@ -125,7 +125,7 @@ def find_address_problem(text: str, settings: NetworkSettings) -> str | None:
 
 
 def is_public(text: str) -> bool:
-    """Return whether an IP address is one of the public internet's."""
+    """Return whether an IP address is public."""
     return _is_public(_normalize(ipaddress.ip_address(text)))
 
 
@@ -133,14 +133,14 @@ def system_resolver(in_thread: InThread) -> Resolve:
     """Return a resolver that asks the system, off the event loop."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        return list(dict.fromkeys(str(each[4][0]) for each in found))
+        rows = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
     return resolve
 
 
 def _normalize(address: Address) -> Address:
-    """Return an IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
+    """Return the address without a scope, and an IPv4 address in IPv6 notation as IPv4."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -151,7 +151,7 @@ def _normalize(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
-    # `is_global` of Python calls all of IPv6 global that no registry names, such as 4000::/3, which nobody routes.
+    # Python's `is_global` is true for all unregistered IPv6 addresses, such as 4000::/3, which nobody routes
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
     if address.is_multicast or address.is_reserved or not address.is_global:

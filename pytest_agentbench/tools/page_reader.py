@@ -1,13 +1,13 @@
-"""Reads pages that may be hostile. A program of its own: `python -I -B page_reader.py FOLDER...`.
+"""Reads pages that may be hostile. A script: `python -I -B page_reader.py FOLDER...`.
 
-FOLDER... are where the libraries lie. A request on stdin is two lengths (big-endian, 4 bytes each), a head in JSON and
-a body; the reply on stdout is one length and JSON. An empty reply comes first: the program is ready. The head has
-`kind` (html, text, pdf or robots), `site`, `seconds`, `limit` (characters of text that are wanted) and what the kind
-needs, see the functions below.
+FOLDER... contain the libraries. A request on stdin is two lengths (big-endian, 4 bytes each), a head in JSON and a
+body. The reply on stdout is one length and JSON. An empty reply comes first, when the program is ready. The head has
+`kind` (html, text, pdf or robots), `site`, `seconds`, `limit` (maximum characters of text) and fields of the kind, see
+the functions below.
 
-This process never looks into a body. It forks one that does for each site, and ends it at the site's last page, after
-50 pages, after any failure and when `seconds` are over: no page meets what a page of another site left in memory. That
-process has neither this one's stdin nor its stdout, nor a way into its memory; it starts no other and writes no file.
+This process never parses a body. For each site it forks a child that does. The child ends after the site's last page,
+after 50 pages, after any failure, and after `seconds`. So no page can reach data of another site in memory. The child
+has neither this process's stdin nor its stdout, nor access to its memory. It starts no processes and writes no files.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _LIBRARIES = {
 
 def main(folders: list[str]) -> None:
     """Answer requests until stdin ends."""
-    # `-I` leaves out site-packages; they come last, so that no library can stand in for a module of Python's own.
+    # `-I` leaves out site-packages. They come last, so that no library can replace a module of Python's own.
     sys.path.extend(folders)
     _forbid_tracing()
     signal.signal(signal.SIGALRM, lambda *_: _Child.end_late())
-    _load("html")  # before the first page comes, which it most likely is
+    _load("html")  # before the first page, which most likely is HTML
     loaded, child = {"html"}, None
     _write_reply(b"{}")
     while (request := _read_request(0)) is not None:
         head, body = request
         kind, site = head["kind"], head["site"]
-        if child is not None and (kind not in loaded or child.site != site or child.left == 0):
+        if child is not None and (kind not in loaded or child.site != site or child.remaining == 0):
             child.end()
             child = None
         if kind not in loaded:
@@ -68,7 +68,7 @@ def _write_reply(reply: bytes) -> None:
 
 
 def _forbid_tracing() -> None:
-    """Keep the processes that look into bodies from this one's memory and open files: Linux can."""
+    """Keep children from reading this process's memory and open files (on Linux)."""
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise OSError("prctl(PR_SET_DUMPABLE) failed")
 
@@ -76,18 +76,17 @@ def _forbid_tracing() -> None:
 def _load(kind: str) -> None:
     for library in _LIBRARIES[kind]:
         importlib.import_module(library)
-    # Frozen objects are not walked by the collector of a forked child, which would copy every page of memory that it
-    # touches.
+    # A child's garbage collector skips frozen objects. Otherwise it would copy every page of memory that it touches
     gc.freeze()
 
 
 class _Child:
-    """The process that reads the pages of one site. `left` is how many more it may read."""
+    """The process that reads the pages of one site. `remaining` is the number of pages that it may still read."""
 
     running: _Child | None = None
 
     def __init__(self, site: str) -> None:
-        self.site, self.left, self.late = site, _PAGES, False
+        self.site, self.remaining, self.late = site, _PAGES, False
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         self.pid = os.fork()
@@ -99,8 +98,8 @@ class _Child:
         os.close(replies)
 
     def ask(self, head: dict[str, Any], body: bytes) -> bytes:
-        """Return the child's reply, or one with the `problem` that there was none."""
-        self.left -= 1
+        """Return the child's reply, or a reply with a `problem` if there is none."""
+        self.remaining -= 1
         _Child.running = self
         signal.setitimer(signal.ITIMER_REAL, head["seconds"])
         try:
@@ -117,7 +116,7 @@ class _Child:
             _Child.running = None
 
     def end(self) -> None:
-        """Kill the child, and see it gone."""
+        """Kill the child and wait for its end."""
         os.close(self._requests)
         os.close(self._replies)
         os.kill(self.pid, signal.SIGKILL)
@@ -125,15 +124,15 @@ class _Child:
 
     @staticmethod
     def end_late() -> None:
-        """Kill the child that is at work: its time is over."""
+        """Kill the working child after its time limit."""
         if (late := _Child.running) is not None:
             late.late = True
-            # A parser in C never returns to Python's signal handlers, so the time is kept outside of it.
+            # A parser in C never returns to Python's signal handlers, so the parent measures the time
             os.kill(late.pid, signal.SIGKILL)
 
 
 def _serve(requests: int, replies: int) -> NoReturn:
-    """Read pages as they come, in the process that was forked for it."""
+    """Read pages in the forked process."""
     try:
         _give_up_rights()
         while (request := _read_request(requests)) is not None:
@@ -144,41 +143,41 @@ def _serve(requests: int, replies: int) -> NoReturn:
 
 
 def _give_up_rights() -> None:
-    # The parent's stdin and stdout are its way to the plugin: a page that took over this process must not answer there.
+    # The parent talks to the plugin on stdin and stdout. A page that took over this process must not write there
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    for limit, wanted in (
+    for limit, value in (
         (resource.RLIMIT_NPROC, 0),
-        # Hard limits too, which an ordinary process cannot raise again.
+        # Hard limits too, which an ordinary process cannot raise
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_AS, _MEMORY),
     ):
         hard = resource.getrlimit(limit)[1]
-        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(limit, (wanted, wanted))
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
 
 
 def _answer(head: dict[str, Any], body: bytes) -> bytes:
     try:
-        found = _READERS[head["kind"]](head, body)
-    except Exception as error:  # noqa: BLE001  whatever a page makes of its library is what is wrong with the page
+        fields = _READERS[head["kind"]](head, body)
+    except Exception as error:  # noqa: BLE001  any exception of a library is a problem of the page
         return _encode_problem(f"{type(error).__name__}: {error}"[:300])
-    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _read_html(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return what a browser shows of HTML; `links` True: with the links' targets and the fields of forms."""
+    """Return the text that a browser shows of HTML. `links`: with the links' targets and the fields of forms."""
     from resiliparse.extract import html2text
     from resiliparse.parse import html
 
     tree = html.HTMLTree.parse(_decode(body, head["charset"]))
     text = html2text.extract_plain_text(tree, links=head["links"], form_fields=head["links"])
-    described = tree.head and (
+    meta = tree.head and (
         tree.head.query_selector('meta[name="description" i]')
         or tree.head.query_selector('meta[property="og:description" i]')
     )
-    description = described.getattr("content") if described else None
+    description = meta.getattr("content") if meta else None
     return _cut_to_limit(head, text, tree.title or "", description or "")
 
 
@@ -187,7 +186,7 @@ def _read_text(head: dict[str, Any], body: bytes) -> dict[str, Any]:
 
 
 def _read_pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return the text of a PDF's pages, until there is as much as is wanted."""
+    """Return the text of a PDF's pages up to the limit."""
     import io
 
     import pypdf
@@ -205,9 +204,7 @@ def _read_pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
 
 
 def _read_robots(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return whether a robots.txt lets `agent` have `url`, and the seconds that it asks to be left between two
-    requests.
-    """
+    """Return whether a robots.txt allows `url` to `agent`, and its seconds between two requests."""
     import protego
 
     rules = protego.Protego.parse(body.decode("utf-8", "replace").removeprefix("\ufeff"))
@@ -218,17 +215,17 @@ _READERS = {"html": _read_html, "text": _read_text, "pdf": _read_pdf, "robots": 
 
 
 def _decode(body: bytes, charset: str) -> str:
-    """Return a body's text by the charset that was declared, else the page's own word, else what it looks like.
+    """Return a body's text by the declared charset, else the page's own declaration, else the detected encoding.
 
-    What is declared is dropped where it leaves little but replacement characters.
+    A declared charset is ignored if it produces mostly replacement characters.
     """
     from resiliparse.parse import encoding
 
     text = _decode_as(body, encoding.map_encoding_to_html5(charset) or "utf-8") if charset else ""
     if not charset or text.count("\ufffd") > max(10, len(text) // 100):
-        found = encoding.detect_encoding(body, from_html_meta=not charset) or "utf-8"
-        guessed = _decode_as(body, found)
-        text = guessed if not charset or guessed.count("\ufffd") < text.count("\ufffd") else text
+        detected = _decode_as(body, encoding.detect_encoding(body, from_html_meta=not charset) or "utf-8")
+        if not charset or detected.count("\ufffd") < text.count("\ufffd"):
+            text = detected
     return text
 
 
@@ -237,7 +234,7 @@ def _decode_as(body: bytes, charset: str) -> str:
 
     try:
         return str(encoding.bytes_to_str(body, charset, errors="replace", fallback_encodings=()))
-    except LookupError:  # an encoding of the web that Python does not have
+    except LookupError:  # an encoding that Python does not know
         return body.decode("utf-8", "replace")
 
 
@@ -260,19 +257,19 @@ def _read_request(descriptor: int) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _read(descriptor: int, length: int) -> bytes:
-    found = bytearray()
-    while len(found) < length:
-        part = os.read(descriptor, min(length - len(found), 2**20))
+    data = bytearray()
+    while len(data) < length:
+        part = os.read(descriptor, min(length - len(data), 2**20))
         if not part:
             raise EOFError
-        found += part
-    return bytes(found)
+        data += part
+    return bytes(data)
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A pool of isolated processes that read pages: HTML, text and PDF can keep a parser busy for hours, or break it."""
+"""A pool of isolated processes that read pages, because HTML, text and PDF can block a parser for hours or crash it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, open_isol
 Kind = Literal["html", "text", "pdf", "robots"]
 
 READ_SECONDS = 10.0
-"""How long reading one body may take; a PDF has three times that."""
+"""Maximum seconds for reading one body; three times as many for a PDF."""
 
 _LIBRARIES = ("resiliparse", "pypdf", "protego")
 _PROGRAM = Path(__file__).with_name("page_reader.py")
 _LIMITS = ResourceLimits(memory_bytes=2**30, processes=64)
 _MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_MMAP_THRESHOLD_": str(2**26)}
-"""The memory of one page's tree is used again for the next one's: giving it back took a third of parsing's time."""
+"""Settings of malloc that keep memory for the next page: returning it to the system took a third of parsing's time."""
 
 _LENGTHS, _LENGTH = struct.Struct(">II"), struct.Struct(">I")
 _LONGEST_REPLY = 8 * 2**20
@@ -45,15 +45,15 @@ _START_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 _MOST = 4
 _BATCH_BYTES = 2**15
-"""Bytes: a pipe holds them, so that neither side waits for the other to read."""
+"""Bytes of requests that are sent together. They fit into a pipe's buffer, so that neither side blocks."""
 
 
 class UnreadableError(AgentbenchError):
-    """A page whose text could not be had."""
+    """Raised for a page whose text cannot be read."""
 
 
 class Reading(Record):
-    """The text that was read of a page (its first characters, of `length` in all), or a robots.txt's answer.
+    """The first characters of a page's text, of `length` in all, or the answer of a robots.txt.
 
     `delay` is in seconds.
     """
@@ -69,7 +69,7 @@ class Reading(Record):
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A page that is to be read. `worker` has it in hand; with `alone` no others are handed over with it."""
+    """A page to read. `worker` is the task that has sent it. `alone`: it is not sent together with others."""
 
     message: bytes
     site: str
@@ -84,11 +84,14 @@ class _Request:
 
 
 class Readers:
-    """At most `size` processes, each started when it is needed and replaced when it is lost; closed at the block's end.
+    """A pool of at most `size` processes, started on demand and replaced after a crash. The block's end closes them.
 
-    Each runs in bubblewrap where that is to be had, without network. What one page makes of its process is no other
-    site's: see page_reader.py. Small pages of one site that wait are handed over together, so that no side waits for
-    the other after each. `size` None: as many as this machine has processors, 2 to 4.
+    Each runs in bubblewrap if available, without network. A page cannot affect other sites' pages: see page_reader.py.
+    Small waiting pages of one site are sent together, so that the sides do not wait for each other after each page.
+    `size` None: as many as this machine has processors, 2 to 4.
+
+    The event loop owns all state. Each process belongs to one worker task, which takes requests from `_waiting`. A
+    request that was not answered returns to `_waiting`.
     """
 
     def __init__(self, size: int | None = None) -> None:
@@ -115,14 +118,14 @@ class Readers:
             await self._idle.pop().close()
 
     def prepare(self) -> None:
-        """Begin to start a process, where there is none: pages will come."""
+        """Start a process in advance if there is none."""
         if not self._workers and not self._idle:
             self._start_worker()
 
     async def read(self, kind: Kind, body: bytes, site: str, **wanted: Any) -> Reading:
-        """Return the reading of a body of that kind; `wanted` is what page_reader.py wants for it, `limit` always.
+        """Return the reading of a body. `wanted` are fields of the head for page_reader.py, always with `limit`.
 
-        `site` names whose page it is. Raises UnreadableError; SandboxError where no process can be started.
+        `site` names the page's site. Raises UnreadableError, and SandboxError if no process can be started.
         """
         seconds = READ_SECONDS * (3 if kind == "pdf" else 1)
         head = json.dumps({"kind": kind, "site": site, "seconds": seconds, **wanted}).encode()
@@ -161,10 +164,10 @@ class Readers:
             self._start_worker()
 
     async def _read_until_idle(self) -> None:
-        """Have one process read what waits, until nothing does."""
+        """Send waiting requests to one process until none are waiting."""
         reader = self._take_reader()
         try:
-            with suppress(SandboxError):  # met again, and told, when a page comes
+            with suppress(SandboxError):  # the next page meets the error again and reports it
                 await reader.start()
             while self._waiting:
                 if not await self._hand_over(reader, self._take_batch()):
@@ -176,9 +179,9 @@ class Readers:
         self._idle.append(reader)
 
     async def _hand_over(self, reader: _Reader, requests: deque[_Request]) -> bool:
-        """Have the requests read. Return False where the process was lost, and those not read wait again, each alone.
+        """Send requests to a process. Return False if it was lost: unanswered requests then wait again, each alone.
 
-        The first does not wait again where the process had read nothing before: it was lost for this body.
+        If the process had answered nothing before, the first request fails, because its body killed the process.
         """
         for request in requests:
             request.worker = asyncio.current_task()
@@ -199,32 +202,30 @@ class Readers:
                 why = reader.last_words() or type(error).__name__
                 requests.popleft().fail(UnreadableError(f"could not be read ({why})"))
             return False
-        except Exception as error:  # noqa: BLE001  SandboxError, or whatever else: all who wait for it are told
+        except Exception as error:  # noqa: BLE001  SandboxError or another error: all requests fail with it
             while requests:
                 requests.popleft().fail(error)
             return False
         finally:
             for request in requests:
-                # One of them killed the process, and nobody knows which: alone, each fails or succeeds by itself.
+                # One of them killed the process, and it is unknown which. Alone, each fails or succeeds by itself
                 request.worker, request.alone = None, True
             self._waiting.extendleft(request for request in reversed(requests) if not request.reading.done())
 
     def _take_batch(self) -> deque[_Request]:
-        """Return the first request that waits, with others of its site: small ones, and no more than one process's
-        share.
-        """
+        """Return the first waiting request with small ones of its site, at most one process's share of all."""
         first = self._waiting.popleft()
-        found, room = deque([first]), _BATCH_BYTES - len(first.message)
+        batch, room = deque([first]), _BATCH_BYTES - len(first.message)
         if not first.alone:
             for request in list(islice(self._waiting, len(self._waiting) // self._size)):
                 if request.site == first.site and not request.alone and len(request.message) <= room:
                     self._waiting.remove(request)
-                    found.append(request)
+                    batch.append(request)
                     room -= len(request.message)
-        return found
+        return batch
 
     def _take_reader(self) -> _Reader:
-        """Return an idle reader: one that read the same site last, where there is one."""
+        """Return an idle reader, preferably one that read the same site last, else a new one."""
         site = self._waiting[0].site if self._waiting else None
         for number, reader in enumerate(self._idle):
             if reader.site == site:
@@ -233,7 +234,7 @@ class Readers:
 
 
 class _Reader:
-    """One process. `site` is that of the page it read last, None where it read none."""
+    """One process. `site` is the site of its last page, or None before the first page."""
 
     def __init__(self) -> None:
         self.site: str | None = None
@@ -242,7 +243,7 @@ class _Reader:
         self._read = bytearray()
 
     async def start(self) -> Process:
-        """Return the process, started where it is not yet. Raises SandboxError where that fails."""
+        """Return the process, started at the first call. Raises SandboxError if that fails."""
         if self._process is None:
             isolation = await asyncio.to_thread(_find_isolation)
             try:
@@ -257,9 +258,9 @@ class _Reader:
         return self._process
 
     async def reply(self) -> Reading:
-        """Return the reading of the next page, in turn.
+        """Return the reading of the next page, in order.
 
-        Raises OSError, EOFError or ValidationError where the process is of no more use.
+        Raises OSError, EOFError or ValidationError if the process is unusable.
         """
         (length,) = _LENGTH.unpack(await self._read_exactly(_LENGTH.size))
         if length > _LONGEST_REPLY:
@@ -273,30 +274,30 @@ class _Reader:
             if not part:
                 raise EOFError
             self._read += part
-        found = bytes(self._read[:size])
+        data = bytes(self._read[:size])
         del self._read[:size]
-        return found
+        return data
 
     def last_words(self) -> str:
-        """Return the last line that the process wrote to stderr."""
+        """Return the last line of the process's stderr."""
         lines = self._process.errors().strip().splitlines() if self._process is not None else []
         return lines[-1][:300] if lines else ""
 
     async def close(self) -> None:
-        """End the process with all that it started."""
+        """Kill the process with its descendants."""
         self._process = None
         self._read.clear()
         await self._opened.aclose()
 
 
 def _cancel(worker: asyncio.Task[None]) -> None:
-    """Cancel a worker once: it ends its process then, and is not to be kept from that."""
+    """Cancel a worker once. A second cancellation could interrupt the end of its process."""
     if not worker.cancelling():
         worker.cancel()
 
 
 def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
-    """Return those libraries of the extra `web` that are not installed."""
+    """Return the libraries of the extra `web` that are not installed."""
     return [name for name in names if find_spec(name) is None]
 
 
@@ -315,6 +316,6 @@ def _find_isolation() -> Isolation:
 
 
 def _library_folders() -> list[Path]:
-    """Return where the libraries lie."""
-    found = (spec.origin for name in _LIBRARIES if (spec := find_spec(name)) is not None and spec.origin)
-    return list(dict.fromkeys(Path(origin).parent.parent for origin in found))
+    """Return the folders that contain the libraries."""
+    origins = (spec.origin for name in _LIBRARIES if (spec := find_spec(name)) is not None and spec.origin)
+    return list(dict.fromkeys(Path(origin).parent.parent for origin in origins))

@@ -1,4 +1,4 @@
-"""The toolbox between a model and its tools: wire names, arguments checked, errors as answers, answers bounded."""
+"""The toolbox between a model and its tools: wire names, argument checks, errors as outputs, limits of outputs."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ _HASH_LENGTH = 8
 
 
 def assign_wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
-    """Return for each of the tools the name that a provider sees; no two have the same.
+    """Return the unique name for providers of each tool.
 
-    A legal id is its own name. `Server:tool` becomes `Server__tool`; where more than that has to be changed, or another
-    tool has that name already, a hash of the id is added.
+    A legal id is its own name. `Server:tool` becomes `Server__tool`. If more has to change, or another tool has that
+    name, a hash of the id is added.
     """
     ids = dict.fromkeys(tool_ids)
     names = {tool_id: tool_id for tool_id in ids if _LEGAL.fullmatch(tool_id)}
-    wished = {tool_id: tool_id.replace(":", "__", 1) for tool_id in ids if tool_id not in names}
-    wanted = Counter([*names, *wished.values()])
-    taken = {*names, *wished.values()}
-    for tool_id, wish in wished.items():
-        names[tool_id] = wish if _LEGAL.fullmatch(wish) and wanted[wish] == 1 else _name_by_hash(tool_id, wish, taken)
+    simple_names = {tool_id: tool_id.replace(":", "__", 1) for tool_id in ids if tool_id not in names}
+    uses = Counter([*names, *simple_names.values()])
+    taken = {*names, *simple_names.values()}
+    for tool_id, name in simple_names.items():
+        names[tool_id] = name if _LEGAL.fullmatch(name) and uses[name] == 1 else _name_by_hash(tool_id, name, taken)
     return {tool_id: names[tool_id] for tool_id in ids}
 
 
-def _name_by_hash(tool_id: str, wish: str, taken: set[str]) -> str:
-    """Return a legal name that no other tool has; it is then taken."""
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", wish)[: WIRE_NAME_LENGTH - _HASH_LENGTH - 1]
+def _name_by_hash(tool_id: str, simple_name: str, taken: set[str]) -> str:
+    """Return a legal name that is not in `taken`, and add it there."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", simple_name)[: WIRE_NAME_LENGTH - _HASH_LENGTH - 1]
     digest = hashlib.sha256(tool_id.encode("utf-8", "surrogatepass")).hexdigest()
-    found = next(
+    result = next(
         name
         for start in range(len(digest) - _HASH_LENGTH)
         if (name := f"{stem}-{digest[start : start + _HASH_LENGTH]}") not in taken
     )
-    taken.add(found)
-    return found
+    taken.add(result)
+    return result
 
 
 def annotate_calls(
     events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None]
 ) -> tuple[TraceEvent, ...]:
-    """Return the events with `offered` and `schema_valid` at calls. `tools` are all that the run had, at least one.
+    """Return the events with `offered` and `schema_valid` at calls. `tools` are the tools of the run, at least one.
 
-    Wire names, which an agent may report of its own calls, become ids. `warn` is told of each tool whose calls nobody
-    can judge, and why.
+    Wire names, which an agent may report, become ids. `warn` is called for each tool whose calls cannot be checked,
+    with the reason.
     """
     by_id = {tool.name: tool for tool in tools}
     ids = {wire_name: tool_id for tool_id, wire_name in assign_wire_names(by_id).items()}
@@ -78,9 +78,9 @@ def annotate_calls(
 
 
 def _is_valid(call: ToolCallEvent, tool: Tool, warn: Callable[[str], None]) -> bool | None:
-    """Return whether a call's arguments satisfy the tool's schema, None where that cannot be told.
+    """Return whether a call's arguments satisfy the tool's schema, or None if that is unknown.
 
-    No arguments at all are `{}`; what is no JSON object satisfies no schema, but a broken one.
+    Missing arguments count as `{}`. A text that is not a JSON object is invalid, unless the schema itself is broken.
     """
     schema, arguments = bounded_schema(tool.parameters), call.arguments
     try:
@@ -93,7 +93,7 @@ def _is_valid(call: ToolCallEvent, tool: Tool, warn: Callable[[str], None]) -> b
 
 
 OUTPUT_LIMIT = 32_000
-"""How many characters of a tool's output the model gets."""
+"""Maximum characters of a tool's output for the model."""
 
 _SHOWN_ERRORS = 3
 _SHOWN_RAW = 200
@@ -101,10 +101,9 @@ _SHOWN_NAMES = 30
 
 
 class Toolbox:
-    """The tools of one run. Raises UnavailableError where one of them cannot work here.
+    """The tools of one run. Raises UnavailableError if one of them cannot work here.
 
-    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `assign_wire_names`
-    says which.
+    A tool has an id for cases and traces, and a wire name for providers, assigned by `assign_wire_names`.
     """
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
@@ -121,7 +120,7 @@ class Toolbox:
         return tuple(self._tools.values())
 
     def tool_id(self, name: str) -> str:
-        """Return the id of the tool that has the wire name or id; an unknown name as it is."""
+        """Return the id of the tool with the wire name or id; an unknown name unchanged."""
         return self._ids.get(name, name)
 
     def reads_only(self, name: str) -> bool:
@@ -144,10 +143,10 @@ class Toolbox:
         ]
 
     async def call(self, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
-        """Call a tool by its wire name or id. `arguments` None means that the model's text, `raw`, was no JSON object.
+        """Call a tool by its wire name or id. `arguments` None: the model's text `raw` is not a JSON object.
 
-        Whatever goes wrong is an answer with `is_error`, for the model to read, and `broken` where the tool's own code
-        did; only InfrastructureError is raised.
+        All errors become outputs with `is_error` for the model, with `broken` if the tool's own code failed. Only
+        InfrastructureError is raised.
         """
         started = time.perf_counter()
         output = await self._call(name, arguments, raw)
@@ -165,20 +164,20 @@ class Toolbox:
             return _make_error(f"{name}: {problems}")
         try:
             result: Any = tool.call(arguments, self._context)
-            result = await result if inspect.isawaitable(result) else result  # plain functions are fine too
+            result = await result if inspect.isawaitable(result) else result  # plain functions are allowed, too
         except InfrastructureError:
             raise
         except OSError as error:
             return _make_error(f"{name}: {_describe_os_error(error, arguments)}")
         except AgentbenchError as error:
             return _make_error(f"{name}: {type(error).__name__}: {error}")
-        except Exception as error:  # noqa: BLE001 - a tool's own failure is an answer to the model
+        except Exception as error:  # noqa: BLE001 - the model gets a tool's own failure as output
             return _make_error(f"{name}: {type(error).__name__}: {error}", broken=True)
         return result if isinstance(result, ToolOutput) else _make_output(name, result)
 
 
 def _make_output(name: str, result: Any) -> ToolOutput:
-    """Return a tool's result as the model gets it: text as it is, anything else as JSON."""
+    """Return a tool's result as output for the model: text unchanged, anything else as JSON."""
     if isinstance(result, str):
         return ToolOutput(result)
     if result is None:
@@ -186,19 +185,19 @@ def _make_output(name: str, result: Any) -> ToolOutput:
     try:
         return ToolOutput(json.dumps(result, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        found = f"the tool returned {type(result).__name__}, expected text or JSON ({error})"
-        return _make_error(f"{name}: {found}", broken=True)
+        problem = f"the tool returned {type(result).__name__}, expected text or JSON ({error})"
+        return _make_error(f"{name}: {problem}", broken=True)
 
 
 def _suggest_names(name: str, names: Collection[str]) -> str:
-    """Return what there is instead of `name`: all of it, or of much what comes near."""
+    """Return a hint with all names, or with similar ones if there are many."""
     if len(names) > _SHOWN_NAMES:
         return suggest(name, names)
     return f"; the tools of this task are: {', '.join(sorted(names)) or 'none'}"
 
 
 def _make_acceptable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a server's schema as providers take it: one that they do not know makes them refuse the whole request."""
+    """Return a server's schema in a form that providers accept. An invalid one would make them refuse the request."""
     if schema.get("type", "object") != "object" or bounded_schema(schema).problem is not None:
         return {"type": "object"}
     return {"type": "object", **schema}
@@ -218,7 +217,7 @@ def _compile_schema(tool: Tool) -> BoundedSchema:
 
 
 def _describe_os_error(error: OSError, arguments: dict[str, Any]) -> str:
-    """Return the reason of an OSError without the machine's own paths."""
+    """Return the reason of an OSError without paths of this machine."""
     path = arguments.get("path")
     reason = error.strerror or type(error).__name__
     return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason
@@ -229,13 +228,13 @@ def _make_error(message: str, *, broken: bool = False) -> ToolOutput:
 
 
 def _bound_output(content: str) -> str:
-    """Return at most OUTPUT_LIMIT characters, all of which a request can carry."""
+    """Return at most OUTPUT_LIMIT characters, without any that a request cannot contain."""
     if not content.isascii():
-        # Lone surrogates, as of a file name that is no UTF-8, would make the next request fail.
+        # Lone surrogates, for example of a file name that is not UTF-8, would make the next request fail
         content = content.encode("utf-8", "replace").decode("utf-8")
     if len(content) <= OUTPUT_LIMIT:
         return content
-    # Both ends: a test run says at its end what failed, a listing at its beginning what it lists.
+    # Both ends are kept: a test run has its failures at the end, a listing its subject at the beginning
     half = OUTPUT_LIMIT // 2
     left_out = len(content) - 2 * half
     return f"{content[:half]}\n[... {left_out:,} characters left out ...]\n{content[-half:]}"

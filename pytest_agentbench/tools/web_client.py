@@ -1,4 +1,4 @@
-"""One client for many pages of the web: only checked addresses are connected to, and connections are used again."""
+"""A client for many web pages that connects to checked addresses only and reuses connections."""
 
 from __future__ import annotations
 
@@ -26,22 +26,26 @@ _RESOLVED_SECONDS = 60.0
 _MAX_IDLE = 64
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-_HEADERS = {"Accept-Encoding": "gzip, deflate", "Connection": "keep-alive"}  # others unpack to any size in one step
+_HEADERS = {
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "keep-alive",
+}  # other encodings may decompress to any size in one step
 
 
 class FetchError(AgentbenchError):
-    """A page could not be had: refused by the network policy, not reached, too large, no text."""
+    """Raised for a page that cannot be fetched: refused by the policy, unreachable, too large, or not text."""
 
 
 class RedirectsError(FetchError):
-    """One request led to another too many times."""
+    """Raised after too many redirects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's answer. `location` is where it sends to, `retry_after` how many seconds it asks to wait, if it does.
+    """A server's reply. `location` is the target of a redirect, `retry_after` the seconds to wait, each None without
+    one.
 
-    `complete` False: more came than was wanted, `body` is its beginning.
+    `complete` False: `body` is the beginning of a longer body.
     """
 
     url: httpx2.URL
@@ -56,16 +60,16 @@ class Reply:
 
 
 Wanted = Callable[[int, str], int]
-"""How many bytes of a body are wanted, by status and media type; 0: none. Raises FetchError, which says why not."""
+"""Maximum bytes of a body, by status and media type; 0: none. Raises FetchError to refuse the body, with the reason."""
 
 Ask = Callable[["httpx2.URL"], Awaitable[Reply]]
 
 
 class WebClient:
-    """A client for GET, whose connections are used again, each for the host only that it was made for.
+    """A client for GET. It reuses connections, each for its own host only.
 
-    A host's name is resolved once a minute, all of its addresses are checked, and the connection goes to one of these.
-    Proxies and credentials of the environment are not used. Closed at the block's end.
+    A host's name is resolved once a minute, all its addresses are checked, and the connection goes to one of them.
+    Proxies and credentials of the environment are not used. The block's end closes it.
     """
 
     def __init__(self, settings: NetworkSettings, resolve: Resolve, headers: Mapping[str, str], seconds: float) -> None:
@@ -84,9 +88,7 @@ class WebClient:
             await self._idle.popitem()[0].transport.aclose()
 
     async def addresses(self, url: httpx2.URL) -> list[str]:
-        """Return the addresses of the URL's host, all checked. Raises RefusedError, and FetchError where there are
-        none.
-        """
+        """Return the checked addresses of the URL's host. Raises RefusedError, and FetchError if there are none."""
         site = self._site(url)
         if time.monotonic() >= site.resolved_until:
             async with site.resolving:
@@ -120,18 +122,18 @@ class WebClient:
             raise FetchError(f"{url}: no URL that can be asked for ({error})") from error
 
     async def _request_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
-        """Ask over the connection that was used last, else at the first address that can be connected to."""
+        """Send the request over the connection that was used last, else to the first reachable address."""
         import httpx2
 
         site = self._site(url)
-        while site.idle and (used := self._take_idle(site)):
-            # The name may have moved since: a kept connection counts only while its address would be chosen again.
-            if used.address in addresses:
+        while site.idle and (idle := self._take_idle(site)):
+            # The name may have moved, so a connection is reused only while its address would be chosen again
+            if idle.address in addresses:
                 try:
-                    return await self._request(url, used, wanted)
+                    return await self._request(url, idle, wanted)
                 except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                    break  # it was about to be closed
-            await used.transport.aclose()
+                    break  # the server was closing it
+            await idle.transport.aclose()
         for number, address in enumerate(addresses, start=1):
             try:
                 return await self._request(url, _Connection(address, _make_transport()), wanted)
@@ -141,13 +143,13 @@ class WebClient:
         raise AssertionError("a resolver gives at least one address")
 
     async def _request(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
-        """Ask the address of a connection; the host is named by header and certificate."""
+        """Send the request to the address of a connection, with the host in the header and the TLS handshake."""
         import httpx2
 
         timeout = httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS).as_dict()
         request = httpx2.Request(
             "GET",
-            # By the checked address and not by name: a second look-up could give another one (DNS rebinding).
+            # The checked address instead of the name: a second look-up could return another one (DNS rebinding)
             url.copy_with(host=connection.address),
             headers={**self._headers, "Host": url.netloc.decode("ascii")},
             extensions={"sni_hostname": host_of(url), "timeout": timeout},
@@ -157,7 +159,8 @@ class WebClient:
             response = await connection.transport.handle_async_request(request)
             try:
                 reply = await _read_reply(response, url, connection.address, wanted)
-                # A body that was cut leaves its rest in the connection, where it would answer the next request.
+                # The rest of a truncated body stays in the connection, where it would be read as the next
+                # response
                 read = reply.complete
             finally:
                 await response.aclose()
@@ -204,10 +207,10 @@ class _Site:
 async def follow_redirects(
     target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: list[Hop], most: int
 ) -> Reply:
-    """Return the reply at the end of at most `most` redirects; what was asked is added to `hops`.
+    """Return the reply after at most `most` redirects. Each request is added to `hops`.
 
-    `target` is a checked URL; those that it leads to are checked here. Raises FetchError, whose text begins with the
-    requests so far.
+    `target` is a checked URL; redirects are checked here. Raises FetchError, whose text begins with the requests so
+    far.
     """
     try:
         while len(hops) <= most:
@@ -242,9 +245,9 @@ async def _read_reply(response: httpx2.Response, url: httpx2.URL, address: str, 
 
 
 async def _read_body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
-    """Return the body, unpacked as it comes, and whether that is all of it.
+    """Return the body, decompressed in parts, and whether it is complete.
 
-    What is packed twice could unpack to nothing, for hours, between two parts.
+    Bodies that are compressed twice are refused: they could decompress to nothing for hours between two parts.
     """
     packed = response.headers.get("content-encoding", "").strip().lower()
     if "," in packed:

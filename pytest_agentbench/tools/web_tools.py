@@ -1,4 +1,4 @@
-"""Tools that reach the web, as far as the network settings let them, and the search backends behind them."""
+"""Web tools within the network settings, and their search backends."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _TAVILY = "https://api.tavily.com"
 
 
 class SearchError(AgentbenchError):
-    """A search backend gave no usable answer this time."""
+    """Raised if a search backend gave no usable answer."""
 
 
 def find_search(environ: Mapping[str, str]) -> Search | None:
-    """Return the first backend that the environment sets up, None where it sets up none.
+    """Return the first backend that the environment sets up, or None.
 
     AGENTBENCH_SEARXNG_URL is the base URL of a SearXNG whose JSON format is enabled; BRAVE_API_KEY and TAVILY_API_KEY
     are keys of those services.
@@ -69,7 +69,7 @@ def make_brave_search(api_key: str, base_url: str = _BRAVE) -> Search:
     """Return a search by Brave Search (https://api-dashboard.search.brave.com/app/documentation/web-search)."""
 
     async def search(query: str) -> list[SearchResult]:
-        parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's own limit of a query
+        parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's limit for queries
         url, headers = f"{_strip_slash(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
         reply = await _request_json("Brave", lambda client: client.get(url, params=parameters, headers=headers))
         web = reply.get("web")
@@ -91,8 +91,8 @@ def make_tavily_search(api_key: str, base_url: str = _TAVILY) -> Search:
 
 
 async def _request_json(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> dict[str, Any]:
-    """Return the JSON object that the service answers. Raises SearchError, or ProviderError where it refuses every
-    search.
+    """Return the service's reply, a JSON object. Raises SearchError, or ProviderError if the service refuses all
+    searches.
     """
     import httpx2
 
@@ -106,7 +106,7 @@ async def _request_json(service: str, request: Callable[[httpx2.AsyncClient], An
         raise SearchError(f"{service}: {error}") from error
     except httpx2.HTTPError as error:
         raise SearchError(f"{service} could not be reached ({type(error).__name__})") from error
-    if response.has_redirect_location:  # where the query and the service's key are not sent
+    if response.has_redirect_location:  # not followed, because the request contains the query and the service's key
         raise ProviderError(
             f"web_search: {service} redirects to another address (HTTP {response.status_code}), which is not followed; "
             "name the service's own address",
@@ -130,8 +130,8 @@ def _strip_slash(url: str) -> str:
     return url.rstrip("/")
 
 
-def _parse_results(found: object, *, snippet: str) -> list[SearchResult]:
-    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+def _parse_results(results: object, *, snippet: str) -> list[SearchResult]:
+    items = [item for item in results if isinstance(item, dict)] if isinstance(results, list) else []
     return [
         SearchResult(str(item.get("title") or ""), str(item.get("url") or ""), str(item.get(snippet) or "")[:_SNIPPET])
         for item in items[:_RESULTS]
@@ -139,10 +139,10 @@ def _parse_results(found: object, *, snippet: str) -> list[SearchResult]:
 
 
 def make_taped_search(search: Search | None, tape: Tape) -> Search:
-    """Return a search through a tape. Without a `search` it has the tape alone.
+    """Return a search through a tape. Without a `search` only taped results are available.
 
-    What a backend raises becomes a SearchError and is kept like a result, as the model gets to read it; but no
-    InfrastructureError.
+    Exceptions of a backend become SearchError and are recorded like results, because the model reads them. An
+    InfrastructureError is not recorded.
     """
 
     async def ask(query: str) -> Sequence[SearchResult]:
@@ -184,8 +184,8 @@ _FORM: Form[Sequence[SearchResult]] = Form(
 async def _web_search(arguments: dict[str, Any], context: ToolContext) -> str:
     _require_search(context)
     assert context.search is not None
-    found = await context.search(arguments["query"])
-    return _format_results([result for result in found if _is_allowed(result.url, context)])
+    results = await context.search(arguments["query"])
+    return _format_results([result for result in results if _is_allowed(result.url, context)])
 
 
 def _require_search(context: ToolContext) -> None:
@@ -198,7 +198,7 @@ def _require_search(context: ToolContext) -> None:
 
 
 def _is_allowed(url: str, context: ToolContext) -> bool:
-    """Return whether a hit may be shown: where `network.hosts` names hosts, it lies on one of them."""
+    """Return whether a hit may be shown: its host is in `network.hosts`, or that is empty."""
     if not context.network.hosts:
         return True
     try:
@@ -218,7 +218,7 @@ def _format_results(results: Sequence[SearchResult]) -> str:
 async def _web_fetch(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
     _require_fetch(context)
     assert context.fetch is not None
-    check_url(arguments["url"], context.network)  # a script and a cassette know no policy
+    check_url(arguments["url"], context.network)  # here, because scripts and cassettes apply no policy
     page = await context.fetch(arguments["url"].strip())
     context.note(WEB_FETCH, **_describe_page(page))
     last = page.hops[-1]
@@ -236,7 +236,7 @@ def _require_fetch(context: ToolContext) -> None:
 
 
 def _describe_page(page: Page) -> dict[str, Any]:
-    """Return what the trace tells of a page: who was asked at which address, and a digest of what came."""
+    """Return the facts about a page for the trace: URLs, addresses, and a digest of the body."""
     return {
         "requests": [{"url": hop.url, "address": hop.address, "status": hop.status} for hop in page.hops],
         "media_type": page.media_type,

@@ -1,4 +1,4 @@
-"""The tools that work in the run's own workspace and sandbox: commands, programs, a shell that stays, files."""
+"""Tools for the run's workspace and sandbox: commands, programs, a shell session, files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_agentbench.workspaces.workspace import Entry
 DEFAULT_COMMAND_SECONDS = 30
 _MAX_COMMAND_SECONDS = 600
 MAX_COMMAND = 30_000
-"""How many characters a command may have."""
+"""Maximum characters of a command."""
 
 _KILLED = {
     "output": "output without end",
@@ -27,7 +27,7 @@ _KILLED = {
 
 
 def timeout_schema(what: str) -> dict[str, Any]:
-    """Return the JSON Schema of `timeout_seconds`, described by `what`."""
+    """Return the JSON Schema of `timeout_seconds` with the description `what`."""
     return {
         "type": "number",
         "exclusiveMinimum": 0,
@@ -38,13 +38,13 @@ def timeout_schema(what: str) -> dict[str, Any]:
 
 
 def append_end(output: str, end: str) -> str:
-    """Return what a command wrote, and on a line of its own how it ended."""
+    """Return a command's output, followed by a line that states how it ended."""
     separator = "" if not output or output.endswith("\n") else "\n"
     return f"{output}{separator}[{end}]"
 
 
 def refuse_command(tool: str, command: str) -> ToolOutput | None:
-    """Return the error for a command that no shell takes; None for all others."""
+    """Return an error for a command that shells do not accept, or None."""
     if "\0" not in command:
         return None
     return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
@@ -54,7 +54,9 @@ async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOu
     seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
     if (refused := refuse_command("exec_shell", arguments["command"])) is not None:
         return refused
-    command = arguments["command"].encode("utf-8", "replace").decode("utf-8")  # no argument holds lone surrogates
+    command = (
+        arguments["command"].encode("utf-8", "replace").decode("utf-8")
+    )  # arguments cannot contain lone surrogates
     sandbox = await context.sandbox()
     return _make_output(await sandbox.exec(["/bin/sh", "-c", command], seconds=seconds), seconds)
 
@@ -111,10 +113,9 @@ _COMMAND_TOOLS = (
 )
 
 
-# A shell that stays for the whole run: folder, variables, functions and background jobs are there in the next call.
-#
-# Each command is sent as `eval 'TEXT' </dev/null`, so that it cannot read what is sent after it, and a command with an
-# unclosed quote fails by itself. A line with a random word tells where its output ends.
+# A shell for the whole run: folder, variables, functions and background jobs persist between calls. Each
+# command is sent as `eval 'TEXT' </dev/null`, so that it cannot read later commands, and an unclosed quote
+# fails only this command. A line with a random word marks the end of its output.
 
 
 _NAME = "shell_session"
@@ -124,9 +125,9 @@ _RESTART_NOTE = "the next call starts a new one in the workspace, without its va
 
 
 class ShellSession:
-    """The one shell of a run, started at the first command; commands wait for each other.
+    """The shell of a run, started at the first command. Its process ends with the run's sandbox.
 
-    Its process ends with the run's sandbox.
+    `_lock` serialises commands. `_unread` is output after the last mark, which belongs to background jobs.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -136,12 +137,13 @@ class ShellSession:
         self._unread = b""
 
     async def run(self, command: str, seconds: float) -> ToolOutput:
-        """Run a command; return what it and background jobs wrote, and how it ended. A time-out ends the shell."""
+        """Run a command. Return its output with that of background jobs, and how it ended. A time-out ends the
+        shell.
+        """
         async with self._lock:
             if self._process is None:
                 self._process = await self._sandbox.open(_SHELL)
-            # Random, and new for each command: output that prints an earlier mark, or guesses one, cannot end the
-            # command.
+            # Random, and new for each command, so that no output can contain it by chance or on purpose
             mark, capture = secrets.token_hex(16), Capture(_OUTPUT_LIMIT)
             status: int | None = None
             end = f"the shell ended before the command did; {_RESTART_NOTE}"
@@ -161,14 +163,14 @@ class ShellSession:
             return ToolOutput(append_end(capture.text(), end), is_error=status != 0)
 
     async def restart(self) -> None:
-        """End the shell with all that it started; the next command begins in a new one."""
+        """Kill the shell with its descendants. The next command starts a new one."""
         async with self._lock:
             await self._end()
 
     async def _run_to_mark(self, process: Process, command: str, mark: str, capture: Capture) -> int | None:
-        """Send a command and return its exit code; None where the shell ended, or was not to be waited for.
+        """Send a command and return its exit code, or None if the shell ended or the output is endless.
 
-        Raises BrokenPipeError where the shell ended since the last command.
+        Raises BrokenPipeError if the shell has ended since the last command.
         """
         line = re.compile(rb"\n%s (\d+)\n" % mark.encode())
         longest = len(mark) + 8
@@ -178,10 +180,10 @@ class ShellSession:
             await process.write(sent.encode("utf-8", "replace"))
             while not capture.endless and (data := await process.read()):
                 seen += data
-                if (found := line.search(seen)) is not None:
-                    seen, self._unread = seen[: found.start()], seen[found.end() :]
-                    return int(found[1])
-                # The mark may be cut by a read: as many bytes as it has stay behind until the next part comes.
+                if (match := line.search(seen)) is not None:
+                    seen, self._unread = seen[: match.start()], seen[match.end() :]
+                    return int(match[1])
+                # A read may split the mark, so as many bytes as it has wait for the next read
                 capture.data_received(seen[:-longest])
                 seen = seen[-longest:]
             return None

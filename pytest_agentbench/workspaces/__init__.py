@@ -1,4 +1,4 @@
-"""The run's own folder, and the sandbox its commands run in. What an agent names is opened here, and only here.
+"""Folders and sandboxes of runs. Paths from agents are opened here, and nowhere else.
 
 Others use: archive, changes, confined, containers.builder, containers.compose, containers.container,
 containers.daemon, containers.engines, containers.images, containers.packages, sandboxes.base, sandboxes.bubblewrap,

@@ -16,47 +16,47 @@ from pytest_agentbench.bounded.archives import ArchiveRefusedError, read_tar
 from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.errors import AgentbenchError, SandboxError
 from pytest_agentbench.workspaces.confined import PathRefusedError, give_ownership, open_file, open_folder, split_path
-from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, Workspace, walk_tree
+from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, TreeEntry, TreeError, Workspace, walk_tree
 
 MAX_ARCHIVE_BYTES = 64 * 2**20
-"""The largest archive of a workspace, headers included, and the most that one unpacks to."""
+"""Maximum bytes of a workspace's archive with headers, and of its content."""
 
 _MAX_PATH = 3_800
-"""Bytes of the longest path that is kept: no system opens one of over 4,096, that of the workspace itself included."""
+"""Maximum bytes of a path. Linux opens at most 4,096, including the path of the workspace."""
 
-_LATEST = 2**33  # seconds since 1970, what every tar header holds
+_LATEST = 2**33  # seconds since 1970: the largest time of a tar header
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class ArchiveError(AgentbenchError):
-    """A workspace that is too large to be kept, or an archive that cannot be unpacked."""
+    """Raised for a workspace that is too large to store, or an archive that cannot be unpacked."""
 
 
 def pack_workspace(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = str) -> list[str]:
-    """Write the files and folders of a workspace, its private `.tmp` too; return the paths of what is left out.
+    """Write the files and folders of a workspace, also its private `.tmp`. Return the paths that are left out.
 
-    `redact` is applied to names and to files that are UTF-8 text. Left out are links, files with several hard links,
-    FIFOs, sockets, what cannot be read, and what nobody could put back as its path is too long. Raises ArchiveError for
-    what is too large, OSError from `target`.
+    `redact` is applied to names and to files that are UTF-8 text. Links, files with several hard links, FIFOs, sockets,
+    unreadable files, and paths that are too long to restore are left out. Raises ArchiveError if the content is too
+    large, OSError from `target`.
     """
     left_out: list[str] = []
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:  # noqa: TID251 - it is written
-        for found in _walk_workspace(workspace, left_out):
-            if len(os.fsencode(found.path)) > _MAX_PATH:
-                left_out.append(found.path)
+        for entry in _walk_workspace(workspace, left_out):
+            if len(os.fsencode(entry.path)) > _MAX_PATH:
+                left_out.append(entry.path)
                 continue
-            header, content, there = tarfile.TarInfo(redact(found.path)), None, found.stat
-            if found.kind == "folder":
+            header, content, status = tarfile.TarInfo(redact(entry.path)), None, entry.stat
+            if entry.kind == "folder":
                 header.type = tarfile.DIRTYPE
-            elif (read := _read_regular_file(found)) is None:
-                left_out.append(found.path)
+            elif (read := _read_regular_file(entry)) is None:
+                left_out.append(entry.path)
                 continue
             else:
-                content, there = _redact_content(read[0], redact), read[1]
+                content, status = _redact_content(read[0], redact), read[1]
                 header.size = len(content)
-            header.mode = stat.S_IMODE(there.st_mode) & 0o777  # without set-user-id and its kind
-            header.mtime = min(max(int(there.st_mtime), 0), _LATEST)
-            # Its header, and the two empty blocks that end an archive, are counted too.
+            header.mode = stat.S_IMODE(status.st_mode) & 0o777  # without set-user-id, set-group-id and sticky bits
+            header.mtime = min(max(int(status.st_mtime), 0), _LATEST)
+            # The header, and the two empty blocks at an archive's end, count too
             if target.tell() + 3 * tarfile.BLOCKSIZE + header.size > MAX_ARCHIVE_BYTES:
                 raise _size_error()
             archive.addfile(header, io.BytesIO(content) if content is not None else None)
@@ -64,9 +64,9 @@ def pack_workspace(workspace: Workspace, target: BinaryIO, redact: Callable[[str
 
 
 def unpack_workspace(archive: Path, workspace: Workspace) -> None:
-    """Put back what `pack_workspace` wrote.
+    """Restore the content that `pack_workspace` wrote.
 
-    Raises ArchiveError where it is no such archive, SandboxError for want of room.
+    Raises ArchiveError for another file, SandboxError if there is no space.
     """
     try:
         for member, content in read_tar(archive, MAX_ARCHIVE_BYTES, MAX_ENTRIES):
@@ -87,9 +87,9 @@ def unpack_workspace(archive: Path, workspace: Workspace) -> None:
 
 
 def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Workspace) -> None:
-    """Put back one folder or file, through the confined opens: no name leads out.
+    """Restore one folder or file by the confined functions, so that no name leads out of the workspace.
 
-    Raises PathRefusedError where one would.
+    Raises PathRefusedError for a name that would.
     """
     names = split_path(member.name.lstrip("/"))
     if not names:
@@ -102,44 +102,45 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
         with content, os.fdopen(open_file(folder, names[-1], write=True), "wb") as file:
             shutil.copyfileobj(content, file)
             file.flush()
-            # Readable to its owner whatever the archive says: the run that goes on with it is packed again.
+            # Always readable and writable by its owner, because the run that continues with it is packed
+            # again
             os.fchmod(file.fileno(), member.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
             os.utime(file.fileno(), (member.mtime, member.mtime))
 
 
 def _restore_ownership(workspace: Workspace) -> None:
-    """Make all that a workspace holds its owner's."""
+    """Give all files of a workspace to its owner."""
     if workspace.owner is None:
         return
-    for found in walk_tree(str(workspace.path), []):
-        if found.kind == "folder":
-            give_ownership(found.folder, workspace.owner)
+    for entry in walk_tree(str(workspace.path), []):
+        if entry.kind == "folder":
+            give_ownership(entry.folder, workspace.owner)
         else:
             owner = workspace.owner
-            os.chown(found.names[-1], owner, owner, dir_fd=found.folder, follow_symlinks=False)
+            os.chown(entry.names[-1], owner, owner, dir_fd=entry.folder, follow_symlinks=False)
 
 
-def _walk_workspace(workspace: Workspace, left_out: list[str]) -> Iterator[Found]:
+def _walk_workspace(workspace: Workspace, left_out: list[str]) -> Iterator[TreeEntry]:
     try:
         yield from walk_tree(str(workspace.path), left_out)
     except TreeError as error:
         raise ArchiveError(str(error)) from error
 
 
-def _read_regular_file(found: Found) -> tuple[bytes, os.stat_result] | None:
-    """Return a regular file with its facts; None for anything else. Raises ArchiveError for one that is too large."""
+def _read_regular_file(entry: TreeEntry) -> tuple[bytes, os.stat_result] | None:
+    """Return content and status of a regular file, None for anything else. Raises ArchiveError for a too large file."""
     try:
-        file = os.fdopen(open_file(found.folder, found.names[-1]), "rb")
+        file = os.fdopen(open_file(entry.folder, entry.names[-1]), "rb")
     except (OSError, PathRefusedError):
         return None
     with file:
-        there = os.fstat(file.fileno())
-        if there.st_size > MAX_ARCHIVE_BYTES:
+        status = os.fstat(file.fileno())
+        if status.st_size > MAX_ARCHIVE_BYTES:
             raise _size_error()
-        content = file.read(MAX_ARCHIVE_BYTES + 1)  # it may grow meanwhile
+        content = file.read(MAX_ARCHIVE_BYTES + 1)  # the file may be growing
     if len(content) > MAX_ARCHIVE_BYTES:
         raise _size_error()
-    return content, there
+    return content, status
 
 
 def _redact_content(content: bytes, redact: Callable[[str], str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Changes of a workspace by a run: facts before and after, changed files, and text as unified diffs."""
+"""Find a run's changes of its workspace: facts before and after, changed files, and unified diffs of texts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, o
 from pytest_agentbench.workspaces.workspace import (
     MAX_TREE_BYTES,
     PRIVATE_TMP,
-    Found,
     Names,
+    TreeEntry,
     Workspace,
     kind_of,
     walk_tree,
@@ -32,9 +32,9 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Facts of everything below a folder, by its names.
+    """Facts of all entries below a folder, by their names.
 
-    `unseen` are the folders in it that could not be looked into, "" for itself.
+    `unseen` are the paths of unreadable folders, "" for the folder itself.
     """
 
     facts: Mapping[Names, FileFacts]
@@ -42,61 +42,61 @@ class Snapshot:
 
 
 EMPTY = Snapshot({})
-"""What an empty folder holds."""
+"""The snapshot of an empty folder."""
 
 
 def take_snapshot(folder: str) -> Snapshot:
-    """Return the facts of all that a folder holds, but for the private temporary folder in it.
+    """Return the facts of a folder's content, except its private temporary folder.
 
-    Files that cannot be read, and what comes after 512 MB of others, have no hash. Raises TreeError for too many files.
+    Unreadable files, and files after the first 512 MB, have no hash. Raises TreeError for too many files.
     """
     facts: dict[Names, FileFacts] = {}
     unseen: list[str] = []
     room = MAX_TREE_BYTES
-    for found in walk_tree(folder, unseen, skip=PRIVATE_TMP):
-        mode = stat.S_IMODE(found.stat.st_mode)
-        if found.kind == "file":
-            size, sha256 = found.stat.st_size, None
-            # Whole files only: a hash of a part would make two that differ behind it the same.
+    for entry in walk_tree(folder, unseen, skip=PRIVATE_TMP):
+        mode = stat.S_IMODE(entry.stat.st_mode)
+        if entry.kind == "file":
+            size, sha256 = entry.stat.st_size, None
+            # Whole files only: a hash of a part would be equal for files that differ after it
             if size <= room:
-                size, sha256 = _hash_file(found, room)
+                size, sha256 = _hash_file(entry, room)
                 room -= size
-            facts[found.names] = FileFacts(kind="file", mode=mode, size=size, sha256=sha256)
-        elif found.kind == "link":
-            facts[found.names] = FileFacts(kind="link", mode=mode, target=_link_target(found))
+            facts[entry.names] = FileFacts(kind="file", mode=mode, size=size, sha256=sha256)
+        elif entry.kind == "link":
+            facts[entry.names] = FileFacts(kind="link", mode=mode, target=_link_target(entry))
         else:
-            facts[found.names] = FileFacts(kind=found.kind, mode=mode)
-    # A folder that could not be looked into is there all the same: else it would count as removed.
+            facts[entry.names] = FileFacts(kind=entry.kind, mode=mode)
+    # An unreadable folder exists, and must not count as removed
     for path in filter(None, unseen):
         with suppress(FileNotFoundError, NotADirectoryError):
-            there = os.lstat(f"{folder}/{path}")
-            facts[tuple(path.split("/"))] = FileFacts(kind=kind_of(there), mode=stat.S_IMODE(there.st_mode))
+            status = os.lstat(f"{folder}/{path}")
+            facts[tuple(path.split("/"))] = FileFacts(kind=kind_of(status), mode=stat.S_IMODE(status.st_mode))
     return Snapshot(facts, tuple(unseen))
 
 
 def digest_snapshot(snapshot: Snapshot) -> str:
-    """Return the SHA-256 of all facts, the same for folders that hold the same, and for copies.
+    """Return the SHA-256 of all facts. It is equal for folders with equal content, and for copies.
 
-    Of the permissions only the owner's count: those of others are the umask's where the folder was checked out.
+    Only the owner's permissions count, because those of others depend on the umask of the checkout.
     """
     total = hashlib.sha256()
     for names, facts in sorted(snapshot.facts.items(), key=lambda item: item[0]):
-        told = (storable_text("/".join(names)), facts.kind, facts.mode & 0o700, facts.size, facts.sha256, facts.target)
-        total.update(repr(told).encode())
+        row = (storable_text("/".join(names)), facts.kind, facts.mode & 0o700, facts.size, facts.sha256, facts.target)
+        total.update(repr(row).encode())
     return total.hexdigest()
 
 
 def storable_text(name: str) -> str:
-    """Return a path or a link's target as text that can be stored: bytes that are no UTF-8 as escapes."""
+    """Return a path or a link's target as text that can be stored. Bytes that are not UTF-8 become escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _hash_file(found: Found, room: int) -> tuple[int, str | None]:
-    """Return how many bytes there were to read, and their hash: None for what cannot be read, or grew beyond `room`."""
+def _hash_file(entry: TreeEntry, room: int) -> tuple[int, str | None]:
+    """Return the bytes that were read and their hash, None for an unreadable file or one that grew beyond `room`."""
     try:
-        file = os.fdopen(open_file(found.folder, found.names[-1], linked=True), "rb", buffering=0)
+        file = os.fdopen(open_file(entry.folder, entry.names[-1], linked=True), "rb", buffering=0)
     except (PathRefusedError, OSError):
-        return found.stat.st_size, None
+        return entry.stat.st_size, None
     hashed, size = hashlib.sha256(), 0
     with file:
         while chunk := file.read(_CHUNK):
@@ -107,26 +107,26 @@ def _hash_file(found: Found, room: int) -> tuple[int, str | None]:
     return size, hashed.hexdigest()
 
 
-def _link_target(found: Found) -> str | None:
+def _link_target(entry: TreeEntry) -> str | None:
     try:
-        return storable_text(os.readlink(found.names[-1], dir_fd=found.folder))
-    except OSError:  # it is none any more
+        return storable_text(os.readlink(entry.names[-1], dir_fd=entry.folder))
+    except OSError:  # the link was replaced
         return None
 
 
 MAX_CHANGES = 1_000
-"""The most changes that are kept of a run."""
+"""Maximum changes stored for a run."""
 
 MAX_TEXT = 256 * 2**10
-"""Bytes of the largest text that is compared line by line."""
+"""Maximum bytes of a text that is compared line by line."""
 
 MAX_DIFF = 20_000
-"""Characters kept of one file's diff."""
+"""Maximum characters of one file's diff."""
 
 MAX_DIFFS = 200_000
-"""Characters kept of all diffs of a run."""
+"""Maximum characters of all diffs of a run."""
 
-_MAX_STEPS = 50_000_000  # one or two seconds, where an agent wrote its text to keep the comparison busy
+_MAX_STEPS = 50_000_000  # one or two seconds for a text that an agent wrote to slow the comparison
 _CONTEXT = 3
 
 Change = Literal["added", "removed", "modified", "renamed", "mode"]
@@ -136,26 +136,26 @@ Facts = Mapping[Names, FileFacts]
 def compare_snapshots(
     before: Snapshot, after: Snapshot, old: Path | None, new: Workspace, wanted: Collection[str] = ()
 ) -> tuple[list[FileChange], int]:
-    """Return the changes, sorted by path, and how many more there were. Those of `wanted` paths come before any other.
+    """Return the changes, sorted by path, and the number of omitted ones. Changes of `wanted` paths have precedence.
 
-    `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
-    say.
+    `new` is the workspace and `old` the folder it was a copy of. Their texts are read if they still match the
+    snapshots.
     """
-    found = sorted(_find_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
+    every = sorted(_find_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
     room = MAX_DIFFS
     changes: list[FileChange] = []
-    for names, change in found[:MAX_CHANGES]:
+    for names, change in every[:MAX_CHANGES]:
         if change.change in ("added", "removed", "modified"):
             change = _add_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
             room -= len(change.diff or "")
         changes.append(change)
-    return sorted(changes, key=lambda change: change.path.split("/")), len(found) - len(changes)
+    return sorted(changes, key=lambda change: change.path.split("/")), len(every) - len(changes)
 
 
 def _find_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:
     removed = {names: facts for names, facts in before.facts.items() if names not in after.facts}
     added = {names: facts for names, facts in after.facts.items() if names not in before.facts}
-    # A folder whose contents are listed says nothing more by itself.
+    # A folder needs no change of its own if its content has changes
     parents = {names[:-1] for names in (*removed, *added)}
     for old, names in _find_renames(removed, added):
         yield names, _make_change("renamed", names, removed.pop(old), added.pop(names), renamed_from=_stored_path(old))
@@ -163,7 +163,7 @@ def _find_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, Fi
         if names not in parents and not any(_stored_path(names).startswith(f"{folder}/") for folder in after.unseen):
             yield names, _make_change("removed", names, facts, None)
     for names, facts in added.items():
-        if names not in parents:  # what it holds says that it was made
+        if names not in parents:  # otherwise its new content shows that it is new
             yield names, _make_change("added", names, None, facts)
     for names, old_facts in before.facts.items():
         new_facts = after.facts.get(names)
@@ -182,16 +182,16 @@ def _stored_path(names: Names) -> str:
 
 
 def _find_renames(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
-    """Return where files that are gone turned up again, each once.
+    """Return the pairs of old and new paths of renamed files. Each file is used once.
 
-    Empty files are all the same, so they tell nothing.
+    Empty files are all equal, so they do not count.
     """
     gone: dict[str, list[Names]] = defaultdict(list)
-    for names, facts in sorted(removed.items(), key=_names_of, reverse=True):  # so that `pop` takes the first by name
+    for names, facts in sorted(removed.items(), key=_names_of, reverse=True):  # `pop` then takes the first by name
         if facts.sha256 is not None and facts.size:
             gone[facts.sha256].append(names)
-    found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_names_of))
-    return [(olds.pop(), names) for olds, names in found if olds]
+    pairs = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_names_of))
+    return [(olds.pop(), names) for olds, names in pairs if olds]
 
 
 def _names_of(item: tuple[Names, FileFacts]) -> Names:
@@ -199,7 +199,7 @@ def _names_of(item: tuple[Names, FileFacts]) -> Names:
 
 
 def _change_kind(old: FileFacts, new: FileFacts) -> Change | None:
-    """Return how one path differs. A file without a hash may hold anything, so it counts as modified."""
+    """Return how one path differs, or None. A file without a hash has unknown content, so it counts as modified."""
     unknown = new.kind == "file" and new.sha256 is None
     if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
         return "modified"
@@ -207,7 +207,7 @@ def _change_kind(old: FileFacts, new: FileFacts) -> Change | None:
 
 
 class _NoDiffError(Exception):
-    """Reason why there is no diff of a text."""
+    """Raised if there is no diff of a text; the message is the reason."""
 
 
 def _add_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
@@ -217,20 +217,22 @@ def _add_diff(path: str, change: FileChange, old: Path | None, new: Workspace, r
     if room <= 0:
         return change.model_copy(update={"note": "not shown: too much text was changed"})
     try:
-        were = _read_lines(path, change.before, old, linked=True)  # the template is as its author wants it
-        lines = _diff_lines(were, _read_lines(path, change.after, new.path, linked=False))
+        old_lines = _read_lines(
+            path, change.before, old, linked=True
+        )  # a template is trusted, so hard links are allowed
+        lines = _diff_lines(old_lines, _read_lines(path, change.after, new.path, linked=False))
     except _NoDiffError as reason:
         return change.model_copy(update={"note": str(reason)})
-    kept = list(takewhile(lambda end: end <= room, accumulate(map(len, lines))))
-    cut = len(lines) - len(kept)
+    number = len(list(takewhile(lambda end: end <= room, accumulate(map(len, lines)))))
+    cut = len(lines) - number
     note = f"the diff is cut: {cut:,} more lines" if cut else None
-    return change.model_copy(update={"diff": "".join(lines[: len(kept)]) or None, "note": note})
+    return change.model_copy(update={"diff": "".join(lines[:number]) or None, "note": note})
 
 
 def _read_lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
-    """Return the lines of a text with their ends; with `linked` also of a file with several hard links.
+    """Return the lines of a text with their ends. `linked` allows files with several hard links.
 
-    Raises _NoDiffError for what is none, or not to be shown.
+    Raises _NoDiffError if the file is not text, too large, unreadable or changed.
     """
     if facts is None or facts.kind != "file":
         return []
@@ -249,7 +251,7 @@ def _read_lines(path: str, facts: FileFacts | None, root: Path | None, *, linked
         raise _NoDiffError("not compared: its content is not what it was when the run ended")
     if "\0" in text:
         raise _NoDiffError("binary")
-    # Not by splitlines, for which form feeds and Unicode's separators end lines too.
+    # Not splitlines, which also splits at form feeds and Unicode's separators
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 
@@ -264,14 +266,14 @@ def _read_content(root: Path, path: str, *, linked: bool) -> bytes:
 
 def _diff_lines(old: list[str], new: list[str]) -> list[str]:
     """Return the lines of a unified diff. Raises _NoDiffError where finding it takes too long."""
-    # What both have at their ends is left out first: difflib takes time for equal lines as well.
+    # Equal beginnings and ends are removed first, because difflib takes time for equal lines as well
     before = _count_common_lines(old, new)
     after = _count_common_lines(old[before:][::-1], new[before:][::-1])
     ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
     if _count_diff_steps(ours, theirs) > _MAX_STEPS:
         raise _NoDiffError(f"not compared: {len(ours):,} lines became {len(theirs):,} others")
     aligned = difflib.SequenceMatcher[str]()
-    aligned.opcodes = [  # type: ignore[attr-defined]  # those of the middle: what surrounds it is equal
+    aligned.opcodes = [  # type: ignore[attr-defined]  # the middle's, between the equal ends
         ("equal", 0, before, 0, before),
         *(
             (tag, *(before + index for index in where))
@@ -294,24 +296,22 @@ def _hunk_lines(group: Sequence[tuple[str, int, int, int, int]], old: list[str],
 
 
 def _hunk_range(start: int, stop: int) -> str:
-    """Return lines as a hunk's header counts them, from 1; of none it names the line before."""
+    """Return lines in the form of a hunk's header, counted from 1. An empty range names the line before."""
     lines = stop - start
     return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
 
 
 def _count_diff_steps(old: list[str], new: list[str]) -> int:
-    """Return the most steps that difflib takes: for each block in common all pairs of equal lines, without popular
-    ones.
-    """
-    # In 200 lines or more difflib looks up none that are over 1 % of them (its `autojunk`).
+    """Return an upper bound of difflib's steps: all pairs of equal lines for each common block, except popular ones."""
+    # With 200 lines or more difflib ignores lines that make up over 1 % of them (its `autojunk`)
     popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
-    there = Counter(old)
-    pairs = sum(count * there[line] for line, count in Counter(new).items() if count <= popular)
+    of_old = Counter(old)
+    pairs = sum(count * of_old[line] for line, count in Counter(new).items() if count <= popular)
     return min(len(old), len(new)) * pairs
 
 
 def _count_common_lines(one: list[str], other: list[str]) -> int:
-    """Return how many lines two texts have in common at their beginning."""
+    """Return the number of equal lines at the beginning of two texts."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

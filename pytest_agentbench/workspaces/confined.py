@@ -1,4 +1,4 @@
-"""Paths below a folder, opened and removed so that nothing leads out of it, whoever writes there meanwhile."""
+"""Open and remove paths below a folder safely while other processes may change it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from contextlib import contextmanager, suppress
 
 from pytest_agentbench.errors import AgentbenchError
 
-# Opening a path below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile.
-#
-# Every component is opened by itself, relative to the descriptor of the one before, and never through a link. So a
-# check cannot be overtaken: what was looked at is what is open.
+# The rule of this module: each component of a path is opened by itself, relative to the descriptor of its
+# parent, and never through a link. A check applies to the opened file, so another process cannot replace the
+# file between check and use.
 
 
 MAX_FILE_BYTES = 16 * 2**20
-"""The largest file that is read or written through a workspace."""
+"""Maximum bytes of a file that is read or written through a workspace."""
 
 _MAX_PATH = 4096
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,7 +25,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class PathRefusedError(AgentbenchError):
-    """A path that leads, or could lead, out of the workspace, or to something that is no plain file."""
+    """Raised for a path that leads, or could lead, out of the workspace or to something other than a regular file."""
 
 
 def split_path(path: str) -> list[str]:
@@ -39,7 +38,7 @@ def split_path(path: str) -> list[str]:
     if path.startswith("/"):
         raise PathRefusedError(f"{path!r}: found an absolute path, expected one relative to the workspace")
     try:
-        # A model's JSON may hold lone surrogates, which `open` would answer with a UnicodeEncodeError.
+        # A model's JSON may contain lone surrogates, for which `open` would raise UnicodeEncodeError
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise PathRefusedError(f"{path!r}: not a usable path (characters that no file name can hold)") from error
@@ -51,12 +50,12 @@ def split_path(path: str) -> list[str]:
 
 @contextmanager
 def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner: int | None = None) -> Iterator[int]:
-    """Yield the descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700, `owner`'s).
+    """Yield the descriptor of a folder below `root`. `create`: missing folders are created (mode 0700, for `owner`).
 
-    Raises PathRefusedError for a link on the way, FileNotFoundError and NotADirectoryError as usual.
+    Raises PathRefusedError for a link in the path, FileNotFoundError and NotADirectoryError as usual.
     """
-    # One component at a time, each by the descriptor of the one above and without following links: what an agent swaps
-    # in meanwhile is either the folder that was opened or refused.
+    # One component at a time, relative to the descriptor above and without following links. If an agent
+    # replaces a folder in the meantime, either the original is open or the replacement is refused.
     here = os.open(root, _FOLDER)
     try:
         for name in names:
@@ -69,10 +68,10 @@ def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner:
 
 
 def open_file(folder: int, name: str, *, write: bool = False, owner: int | None = None, linked: bool = False) -> int:
-    """Return the descriptor of the regular file `name`; with `write` made where missing, emptied, and `owner`'s.
+    """Return the descriptor of the regular file `name`. `write`: create it if missing, empty it, give it to `owner`.
 
-    Raises PathRefusedError for links (symbolic, or a second hard one unless `linked` allows it), FIFOs, devices and
-    sockets, IsADirectoryError for folders, FileNotFoundError for nothing.
+    Raises PathRefusedError for symbolic links, for files with several hard links unless `linked`, and for FIFOs,
+    devices and sockets. Raises IsADirectoryError for folders, FileNotFoundError for a missing file.
     """
     flags = _FILE | (os.O_WRONLY | os.O_CREAT if write else os.O_RDONLY)
     try:
@@ -86,7 +85,7 @@ def open_file(folder: int, name: str, *, write: bool = False, owner: int | None 
     try:
         _check_regular(name, os.fstat(file), linked=linked)
         if write:
-            os.ftruncate(file, 0)  # only now: O_TRUNC would empty what a hard link leads to before it is looked at
+            os.ftruncate(file, 0)  # only now, because O_TRUNC would empty a hard link's target before the check
             give_ownership(file, owner)
     except BaseException:
         os.close(file)
@@ -95,7 +94,7 @@ def open_file(folder: int, name: str, *, write: bool = False, owner: int | None 
 
 
 def give_ownership(opened: int, owner: int | None) -> None:
-    """Make what is open `owner`'s, user and group; None leaves it as it is."""
+    """Change user and group of an open file or folder to `owner`; None: do nothing."""
     if owner is not None:
         os.fchown(opened, owner, owner)
 
@@ -110,27 +109,27 @@ def _open_subfolder(here: int, name: str, *, create: bool, owner: int | None = N
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(here, name):
             raise _link_error(name) from error
         raise
-    with suppress(FileExistsError):  # made by another call meanwhile: the open below decides what it is
+    with suppress(FileExistsError):  # a concurrent call created it; the open below checks it
         os.mkdir(name, 0o700, dir_fd=here)
-    made = _open_subfolder(here, name, create=False)
+    folder = _open_subfolder(here, name, create=False)
     try:
-        give_ownership(made, owner)
+        give_ownership(folder, owner)
     except BaseException:
-        os.close(made)
+        os.close(folder)
         raise
-    return made
+    return folder
 
 
 def _is_link(here: int, name: str) -> bool:
     return stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
 
 
-def _check_regular(name: str, found: os.stat_result, *, linked: bool) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_regular(name: str, status: os.stat_result, *, linked: bool) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _not_regular_error(name)
-    if found.st_nlink > 1 and not linked:
+    if status.st_nlink > 1 and not linked:
         raise PathRefusedError(f"{name!r}: a file with several hard links is not opened, copy it instead")
 
 
@@ -146,7 +145,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_entry(folder: int, name: str) -> None:
-    """Remove the file, link or tree `name` of an open folder; nothing where it is missing. Raises OSError."""
+    """Remove the file, link or tree `name` of an open folder. Do nothing if it is missing. Raises OSError."""
     try:
         is_gone = _unlink(folder, name)
     except FileNotFoundError:
@@ -156,18 +155,18 @@ def remove_entry(folder: int, name: str) -> None:
 
 
 def _remove_tree(parent: int, name: str) -> None:
-    """Remove a folder with all below it.
+    """Remove a folder with its content.
 
-    Folders in it are moved up before they are emptied, so that no depth needs more than three descriptors.
+    Nested folders are moved to the top before they are emptied, so that no depth needs more than three descriptors.
     """
     with _open_for_owner(parent, name) as root:
-        while waiting := _remove_all_but_folders(root):
-            for each in waiting:
-                with _open_for_owner(root, each) as folder:
+        while subfolders := _remove_all_but_folders(root):
+            for subfolder in subfolders:
+                with _open_for_owner(root, subfolder) as folder:
                     for below in _remove_all_but_folders(folder):
-                        with _open_for_owner(folder, below):  # only what may be written to can be moved
+                        with _open_for_owner(folder, below):  # only a writable folder can be moved
                             os.rename(below, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=root)
-                os.rmdir(each, dir_fd=root)
+                os.rmdir(subfolder, dir_fd=root)
     os.rmdir(name, dir_fd=parent)
 
 
@@ -177,7 +176,7 @@ def _remove_all_but_folders(folder: int) -> list[str]:
 
 
 def _unlink(folder: int, name: str) -> bool:
-    """Remove what is no folder, and return whether it was none."""
+    """Remove a file or link. Return False for a folder, which stays."""
     if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return False
     os.unlink(name, dir_fd=folder)
@@ -186,7 +185,7 @@ def _unlink(folder: int, name: str) -> bool:
 
 @contextmanager
 def _open_for_owner(parent: int, name: str) -> Iterator[int]:
-    """Open a folder, in which its owner may do everything from now on."""
+    """Open a folder and give its owner all permissions."""
     try:
         folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     except PermissionError:
@@ -201,7 +200,7 @@ def _open_for_owner(parent: int, name: str) -> Iterator[int]:
 
 
 def _make_accessible(parent: int, name: str) -> None:
-    """Make a folder readable that even its owner may not open; `chmod` by its name would follow a link."""
+    """Give the owner access to a folder that cannot be opened. `chmod` by name would follow a link."""
     folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{folder}", stat.S_IRWXU)

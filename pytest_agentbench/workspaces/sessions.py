@@ -1,4 +1,4 @@
-"""Workspaces: a fresh folder for each run, each with a user of its own; what dead sessions left is removed."""
+"""Create a folder for each run, each with its own user id, and remove the folders of dead sessions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _FIRST, _EACH = 2**30, 2**16
-"""Ids no system gives to anybody, as many sessions as fit below 2^31, and as many workspaces for each."""
+"""First user id, and ids for each session: ids that no system assigns, up to 2^31."""
 
 _SMALL_FIRST, _SMALL_END = 10_000, 60_000
-"""Where ids are mapped, as in a container of a user's own, and there are no more than 2^16 of them."""
+"""User ids in a user namespace with only 2^16 mapped ids, as in a rootless container."""
 
 
 class Owners:
-    """Ids of one session's workspaces. Sessions beside it have others, but for a rare chance."""
+    """User ids of one session's workspaces. Concurrent sessions almost certainly have others."""
 
     def __init__(self) -> None:
         first, end = _owner_ids()
@@ -40,12 +40,12 @@ class Owners:
             self._first += _EACH * secrets.randbelow((end - first) // _EACH)
 
     def of(self, number: int) -> int | None:
-        """Return the user and group id for the session's workspace of that number; None: this process's own."""
+        """Return the user and group id for the session's workspace of that number, or None for this process's."""
         return self._first + number % self._size if self._size else None
 
 
 def _owner_ids() -> tuple[int, int]:
-    """Return the ids to take from, empty where this process cannot give files to others."""
+    """Return the range of usable ids, empty if this process cannot give files to other users."""
     if os.getuid() != 0:
         return 0, 0
     for first, end in ((_FIRST, 2**31), (_SMALL_FIRST, _SMALL_END)):
@@ -55,25 +55,24 @@ def _owner_ids() -> tuple[int, int]:
 
 
 def _are_ids_mapped(name: str, first: int, end: int) -> bool:
-    """Return whether this process's user namespace has all of these ids."""
+    """Return whether this process's user namespace maps all of these ids."""
     try:
         lines = Path(f"/proc/self/{name}").read_text(encoding="ascii").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return False
     return any(int(start) <= first and end <= int(start) + int(size) for start, _, size in map(str.split, lines))
 
 
-# Workspaces: one fresh folder a run, below one folder a session, and what dead sessions left of theirs.
-#
-# A session's folder is `agentbench-XXXXXXXX` in the temporary folder. It holds a file that is locked while the session
-# lives, so that a later session knows the folders of those that were killed, whatever became of their process ids.
+# Layout: one folder a run, below one folder a session. A session's folder is `agentbench-XXXXXXXX` in the
+# temporary folder. It contains a file that is locked while the session is alive. A later session finds the
+# folders of killed sessions by their free locks. Process ids would not do, because they are reused.
 
 
 _PREFIX = "agentbench-"
 _LOCK = ".lock"
 _KEPT = ".kept"
 _DEAD = ".dead"
-_TAKING = threading.Lock()  # a look at a lock must not pass for the session that holds it
+_TAKING = threading.Lock()  # a thread that tests a lock holds it for a moment, and must not pass for a session
 _logger = logging.getLogger(__name__)
 
 
@@ -81,7 +80,7 @@ class Workspaces:
     """Workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
 
     def __init__(self, base: Path | None = None) -> None:
-        """Begin without a folder: the first workspace makes it in `base`, None: the system's temporary folder."""
+        """Create no folder yet. The first workspace does, in `base` or the system's temporary folder."""
         self._base = base
         self._parent: str | None = None
         self._held: int | None = None
@@ -91,7 +90,7 @@ class Workspaces:
         self._owners = Owners()
 
     def session_folder(self) -> str:
-        """Return the session's folder, made at first use; then those of dead sessions are removed. Raises OSError."""
+        """Return the session's folder. The first call creates it and removes those of dead sessions. Raises OSError."""
         with self._lock:
             if self._parent is None:
                 base = os.path.realpath(self._base or tempfile.gettempdir())
@@ -101,7 +100,7 @@ class Workspaces:
             return self._parent
 
     def create(self, case_id: str) -> Workspace:
-        """Make a fresh, empty folder (mode 0700) for one run. Raises SandboxError where it cannot be made."""
+        """Create an empty folder (mode 0700) for one run. Raises SandboxError if that fails."""
         name = re.sub(r"[^a-z0-9_-]+", "-", case_id.lower())[:40]
         number = next(self._numbers)
         owner = self._owners.of(number)
@@ -117,19 +116,19 @@ class Workspaces:
         return Workspace(Path(path), owner)
 
     def remove(self, workspace: Workspace) -> None:
-        """Delete a workspace and all it holds."""
+        """Delete a workspace with its content."""
         try:
-            os.rmdir(workspace.path)  # most runs leave nothing behind
+            os.rmdir(workspace.path)  # most runs leave no files
         except OSError:
             _remove_tree(str(workspace.path))
 
     def keep(self, workspace: Workspace) -> None:
-        """Leave a workspace where it is when the session closes, and in the sweeps of later ones. Raises OSError."""
+        """Keep a workspace when the session closes, and in the clean-ups of later sessions. Raises OSError."""
         with self._lock, open(f"{workspace.path.parent}/{_KEPT}", "a", encoding="utf-8") as file:
             file.write(f"{workspace.path.name}\n")
 
     def close(self) -> None:
-        """Delete every workspace that is left, but for those to keep."""
+        """Delete all remaining workspaces, except the kept ones."""
         with self._lock:
             parent, self._parent = self._parent, None
             held, self._held = self._held, None
@@ -143,11 +142,11 @@ class Workspaces:
 
 
 def session_is_dead(folder: str) -> bool:
-    """Return whether the session that has the folder has ended: the folder is gone, or nobody holds its lock any more.
+    """Return whether the session of the folder has ended: the folder is gone, or its lock is free.
 
-    False where that cannot be known: it is another user's, or its file system has no locks.
+    Return False if that is unknown: the folder is another user's, or its file system has no locks.
     """
-    if os.path.lexists(f"{folder}/{_DEAD}"):  # another session has its lock, to remove it
+    if os.path.lexists(f"{folder}/{_DEAD}"):  # another session holds its lock to remove it
         return True
     with _TAKING:
         try:
@@ -163,43 +162,38 @@ def session_is_dead(folder: str) -> bool:
 
 
 def host_mark() -> str:
-    """Return 16 hex digits, the same for this user's sessions that see the same temporary folder on the same machine.
+    """Return 16 hex digits, equal for this user's sessions with the same temporary folder on the same machine.
 
-    Sessions of other containers and machines have another one, though they may use the same docker daemon: nothing is
-    known of their folders here.
+    Sessions in other containers and on other machines have another mark. They may use the same docker daemon, but their
+    folders are unknown here.
     """
     base = os.path.realpath(tempfile.gettempdir())
-    found = os.stat(base)
+    status = os.stat(base)
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii")
     except (OSError, ValueError):  # not every system has one
         machine = ""
-    seen = [platform.node(), machine, base, found.st_dev, found.st_ino, os.getuid()]
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+    parts = [platform.node(), machine, base, status.st_dev, status.st_ino, os.getuid()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _make_session(base: str) -> tuple[str, int]:
-    """Make a session's folder and return it with the descriptor that holds its lock.
-
-    Under its name the lock is never seen free.
-    """
+    """Create a session's folder. Return it with the descriptor that holds its lock."""
     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
     held = os.open(f"{folder}/{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try_lock(held)
     except OSError as error:
         _logger.warning("%s: has no locks (%s): what a killed session leaves there is yours to remove", base, error)
-    # Only now has the lock its name: another session that sweeps never finds it unheld while this one lives.
+    # The lock gets its name only when it is held, so that no other session finds it free while this one is alive
     os.rename(f"{folder}/{_LOCK}.new", f"{folder}/{_LOCK}")
     return folder, held
 
 
 def _take_session(folder: str) -> int | None:
-    """Take a dead session's lock and return its descriptor; None for one that lives.
+    """Take a dead session's lock and return its descriptor, or None for a session that is alive.
 
-    Raises OSError where there is none.
-
-    While it is held the folder says that its session is dead.
+    Raises OSError if there is no lock. While the lock is held, a file in the folder marks the session as dead.
     """
     held = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW)
     try:
@@ -214,14 +208,14 @@ def _take_session(folder: str) -> int | None:
 
 
 def _remove_dead_sessions(base: str, own: str) -> None:
-    """Remove what this user's dead sessions left in a temporary folder."""
+    """Remove the folders of this user's dead sessions in a temporary folder."""
     for folder in _list_sessions(base):
         if folder == own:
             continue
         try:
             with _TAKING:
                 held = _take_session(folder)
-        except OSError:  # it is another user's, no session's, or gone
+        except OSError:  # it is another user's, not a session's, or gone
             continue
         if held is not None:
             _end_leftover_programs(folder)
@@ -230,16 +224,16 @@ def _remove_dead_sessions(base: str, own: str) -> None:
 
 
 def _end_leftover_programs(folder: str) -> None:
-    """End what a dead session was about to start: bwrap ends with its parent, but for a moment while it sets up."""
+    """Kill a dead session's bwrap processes. Bwrap ends with its parent, except for a moment during its start."""
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):  # it ended meanwhile, or is another user's
-                # By a descriptor: between the look and the signal the number may have gone to another process.
+            with suppress(OSError):  # it has ended, or is another user's
+                # By a descriptor: between the check and the signal the pid may have passed to another process
                 held = os.pidfd_open(int(pid))
                 try:
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    shown = {word for option, word in pairwise(words) if option == b"--bind"}
-                    if words[0].endswith(b"/bwrap") and any(word.startswith(f"{folder}/".encode()) for word in shown):
+                    mounts = {word for option, word in pairwise(words) if option == b"--bind"}
+                    if words[0].endswith(b"/bwrap") and any(word.startswith(f"{folder}/".encode()) for word in mounts):
                         signal.pidfd_send_signal(held, signal.SIGKILL)
                 finally:
                     os.close(held)
@@ -256,7 +250,10 @@ def _list_sessions(base: str) -> Iterator[str]:
 
 
 def _remove_session(folder: str) -> None:
-    """Remove a session's folder with all workspaces but those to keep. The lock goes last: a stop here is made up."""
+    """Remove a session's folder with all workspaces except the kept ones.
+
+    The lock is removed last, so that a later session continues an interrupted removal.
+    """
     if os.path.islink(folder) or not os.path.isdir(folder):
         _remove_tree(folder)
         return
@@ -269,7 +266,7 @@ def _remove_session(folder: str) -> None:
 
 
 def _kept_names(folder: str) -> set[str]:
-    """Return the names of the workspaces to keep that are still there."""
+    """Return the names of the kept workspaces that still exist."""
     try:
         with open(f"{folder}/{_KEPT}", encoding="utf-8") as file:
             names = set(file.read().splitlines())
@@ -279,7 +276,7 @@ def _kept_names(folder: str) -> set[str]:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a folder, even one that its agent locked, nested deeper than Python recurses, or replaced by a link."""
+    """Remove a folder, even if an agent made it inaccessible, nested it too deeply, or replaced it by a link."""
     if os.path.islink(path) or not os.path.isdir(path):  # `chmod -R` would follow a link
         with suppress(OSError):
             os.unlink(path)

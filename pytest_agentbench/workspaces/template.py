@@ -1,4 +1,4 @@
-"""The folder that a run's workspace starts as a copy of; links are copied as links, never followed."""
+"""Copy a template into a run's workspace. Links are copied as links, never followed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pytest_agentbench.workspaces.workspace import (
     MAX_ENTRIES,
     MAX_TREE_BYTES,
     PRIVATE_TMP,
-    Found,
     Names,
+    TreeEntry,
     TreeError,
     Workspace,
     walk_tree,
@@ -25,47 +25,47 @@ _CHUNK = 2**20
 
 
 def copy_tree(source: Path, target: Workspace) -> list[str]:
-    """Copy all that `source` holds, and return the paths of what was left out: FIFOs, sockets, what cannot be read.
+    """Copy the content of `source`. Return the paths that were left out: FIFOs, sockets, unreadable files.
 
-    What is there at the target's paths must be of the same kind; files are replaced. Raises TreeError where the source
-    holds too much, PathRefusedError and OSError for what stands in the way, and for want of room.
+    Existing entries of the target must have the same kind; files are replaced. Raises TreeError if the source is too
+    large, PathRefusedError and OSError for conflicts and missing space.
     """
     left_out: list[str] = []
     folders: list[tuple[Names, os.stat_result]] = []
     room = MAX_TREE_BYTES
-    for found in walk_tree(str(source), left_out):
-        if found.kind == "folder":
-            folders.append((found.names, found.stat))
-            with open_folder(str(target.path), found.names, create=True, owner=target.owner):
+    for entry in walk_tree(str(source), left_out):
+        if entry.kind == "folder":
+            folders.append((entry.names, entry.stat))
+            with open_folder(str(target.path), entry.names, create=True, owner=target.owner):
                 continue
-        if found.kind == "link":
-            _copy_link(found, target)
-        elif found.kind != "file" or (opened := _open_found(found)) is None:
-            left_out.append(found.path)
+        if entry.kind == "link":
+            _copy_link(entry, target)
+        elif entry.kind != "file" or (opened := _open_entry(entry)) is None:
+            left_out.append(entry.path)
         else:
-            room -= _copy_file(found, opened, target, room)
-    for names, there in reversed(folders):  # what holds others comes after them: it may forbid to write in it
+            room -= _copy_file(entry, opened, target, room)
+    for names, status in reversed(folders):  # parents last, because their mode may forbid writing
         with open_folder(str(target.path), names) as folder:
-            _copy_mode_and_time(folder, there)
+            _copy_mode_and_time(folder, status)
     return left_out
 
 
-def _open_found(found: Found) -> int | None:
+def _open_entry(entry: TreeEntry) -> int | None:
     try:
-        return open_file(found.folder, found.names[-1], linked=True)
-    except (PathRefusedError, OSError):  # another kind by now, or not to be read
+        return open_file(entry.folder, entry.names[-1], linked=True)
+    except (PathRefusedError, OSError):  # replaced by another kind, or unreadable
         return None
 
 
-def _copy_file(found: Found, opened: int, target: Workspace, room: int) -> int:
-    """Copy a file and return how many bytes it has. Raises TreeError where these are more than there is `room` for."""
+def _copy_file(entry: TreeEntry, opened: int, target: Workspace, room: int) -> int:
+    """Copy a file and return its size in bytes. Raises TreeError if it is larger than `room`."""
     size = 0
     with (
         os.fdopen(opened, "rb", buffering=0) as content,
-        open_folder(str(target.path), found.names[:-1], create=True, owner=target.owner) as folder,
-        os.fdopen(open_file(folder, found.names[-1], write=True, owner=target.owner), "wb") as copy,
+        open_folder(str(target.path), entry.names[:-1], create=True, owner=target.owner) as folder,
+        os.fdopen(open_file(folder, entry.names[-1], write=True, owner=target.owner), "wb") as copy,
     ):
-        if found.stat.st_size > room:  # before a file that is all hole fills the disk
+        if entry.stat.st_size > room:  # before a sparse file fills the disk
             raise _tree_size_error()
         while chunk := content.read(_CHUNK):
             size += len(chunk)
@@ -73,7 +73,7 @@ def _copy_file(found: Found, opened: int, target: Workspace, room: int) -> int:
                 raise _tree_size_error()
             copy.write(chunk)
         copy.flush()
-        _copy_mode_and_time(copy.fileno(), found.stat)
+        _copy_mode_and_time(copy.fileno(), entry.stat)
     return size
 
 
@@ -81,34 +81,35 @@ def _tree_size_error() -> TreeError:
     return TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
 
 
-def _copy_link(found: Found, target: Workspace) -> None:
-    leads_to = os.readlink(found.names[-1], dir_fd=found.folder)
-    with open_folder(str(target.path), found.names[:-1], create=True, owner=target.owner) as folder:
-        os.symlink(leads_to, found.names[-1], dir_fd=folder)
+def _copy_link(entry: TreeEntry, target: Workspace) -> None:
+    leads_to = os.readlink(entry.names[-1], dir_fd=entry.folder)
+    with open_folder(str(target.path), entry.names[:-1], create=True, owner=target.owner) as folder:
+        os.symlink(leads_to, entry.names[-1], dir_fd=folder)
         if target.owner is not None:
-            os.chown(found.names[-1], target.owner, target.owner, dir_fd=folder, follow_symlinks=False)
+            os.chown(entry.names[-1], target.owner, target.owner, dir_fd=folder, follow_symlinks=False)
 
 
-def _copy_mode_and_time(opened: int, there: os.stat_result) -> None:
-    """Give what is open the permission bits and the time of what it is a copy of."""
-    # Without set-user-ID bits, which a copy must not gain from its new owner.
-    os.fchmod(opened, stat.S_IMODE(there.st_mode) & 0o777)
-    os.utime(opened, ns=(there.st_atime_ns, there.st_mtime_ns))
+def _copy_mode_and_time(opened: int, status: os.stat_result) -> None:
+    """Copy permission bits and times to an open file or folder."""
+    # Without set-user-ID bits, which would apply to the copy's new owner
+    os.fchmod(opened, stat.S_IMODE(status.st_mode) & 0o777)
+    os.utime(opened, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 def template_digest(template: Path) -> str:
-    """Return the SHA-256 of all that the folder holds: paths, contents, permissions and links.
+    """Return the SHA-256 of the folder's content: paths, contents, permissions and links.
 
-    Raises ConfigError for a template that holds too much, or what is no file, folder or link that can be read.
+    Raises ConfigError if the template is too large, or contains an unreadable or special file.
     """
     try:
         snapshot = take_snapshot(str(template))
     except TreeError as error:
         raise _template_size_error(template, error) from error
-    # Files have no hash where they cannot be read, and where those before took all the room: the sum tells which.
+    # Files have no hash if they are unreadable, or if earlier files used up the limit. The sum of sizes
+    # distinguishes these
     unread = [names for names, facts in snapshot.facts.items() if facts.kind == "file" and facts.sha256 is None]
     if unread and sum(facts.size or 0 for facts in snapshot.facts.values()) > MAX_TREE_BYTES:
         raise _template_size_error(template, TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB"))
@@ -121,9 +122,9 @@ def template_digest(template: Path) -> str:
 
 
 def fill_workspace(workspace: Workspace, template: Path) -> Snapshot:
-    """Copy the folder into a fresh workspace, and return the facts of what that holds now. For a thread.
+    """Copy the folder into a new workspace, and return the facts of its content. For a thread.
 
-    Raises ConfigError as `template_digest` does, SandboxError for want of room.
+    Raises ConfigError as `template_digest` does, SandboxError if there is no space.
     """
     try:
         left_out = copy_tree(template, workspace)
@@ -153,5 +154,5 @@ def _uncopied_error(template: Path, path: str) -> ConfigError:
 
 
 def changed_meanwhile(template: Path) -> ConfigError:
-    """Return what to say of a workspace template that is not what the fingerprints of the session's runs cover."""
+    """Return the error for a workspace template that no longer matches the fingerprints of the session's runs."""
     return ConfigError(f"{template}: this workspace template was changed while the session ran; start it again")

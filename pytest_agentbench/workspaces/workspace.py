@@ -1,4 +1,4 @@
-"""A workspace: a run's folder, the only way into it, and the walk over all that it holds."""
+"""A run's workspace: safe access to its files, and a walk over its content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_agentbench.workspaces.confined import (
 Kind = Literal["file", "folder", "link", "other"]
 
 WORKSPACE = "/workspace"
-"""Where the workspace lies in sandboxes that have a file system of their own; their /tmp is its private one."""
+"""Path of the workspace in sandboxes with their own file system. Their /tmp is its private temporary folder."""
 
 PRIVATE_TMP = ".tmp"
 """The private temporary folder of a run, in its workspace."""
@@ -34,7 +34,7 @@ _MAX_ENTRIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Entry of a folder: `size` in bytes, for files only."""
+    """An entry of a folder. `size` is in bytes, for files only."""
 
     name: str
     kind: Kind
@@ -43,13 +43,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A run's folder. Paths are relative to it; `/workspace/...` means it too, as sandboxes call it.
+    """A run's folder. Paths are relative to it, or begin with `/workspace/`, its path in sandboxes.
 
-    `/tmp/...` means the run's private temporary folder, inside it. `owner` is the user and group id that the folder and
-    all that is written here belong to, None for this process's own.
+    `/tmp/...` is the run's private temporary folder inside it. `owner` is the user and group id of the folder and of
+    all files written here, None for this process's.
 
     Every method raises PathRefusedError for a path that leads out (`..`, links, other absolute paths) or to something
-    that is no plain file, and OSError as usual (FileNotFoundError, IsADirectoryError, ...).
+    other than a regular file, and OSError as usual (FileNotFoundError, IsADirectoryError, ...).
     """
 
     path: Path
@@ -62,26 +62,26 @@ class Workspace:
             return os.fdopen(open_file(folder, _split_last(names, relative)), "rb")
 
     def open_write(self, relative: str) -> BinaryIO:
-        """Open a regular file, emptied, for writing bytes; it and its folders are made where missing."""
+        """Open a regular file for writing bytes. It is emptied; missing files and folders are created."""
         names = self._names(relative)
         name = _split_last(names, relative)
         with open_folder(str(self.path), names[:-1], create=True, owner=self.owner) as folder:
             return os.fdopen(open_file(folder, name, write=True, owner=self.owner), "wb")
 
     def read_bytes(self, relative: str, limit: int = MAX_FILE_BYTES) -> bytes:
-        """Return the whole file; PathRefusedError where it holds more than `limit` bytes."""
+        """Return the whole file. Raises PathRefusedError if it has more than `limit` bytes."""
         with self.open_read(relative) as file:
             content = file.read(limit + 1)
-        if len(content) > limit:  # what was read, not what stat says: the agent may write to it meanwhile
+        if len(content) > limit:  # not the size by stat, because the agent may be writing to it
             raise PathRefusedError(f"{relative!r}: found over {limit:,} bytes, expected at most that")
         return content
 
     def read_text(self, relative: str, limit: int = MAX_FILE_BYTES) -> str:
-        """Return the whole file as UTF-8; UnicodeDecodeError where it is none."""
+        """Return the whole file as UTF-8. Raises UnicodeDecodeError for another encoding."""
         return self.read_bytes(relative, limit).decode("utf-8")
 
     def write_bytes(self, relative: str, content: bytes) -> None:
-        """Replace the file's content; PathRefusedError over MAX_FILE_BYTES."""
+        """Replace the file's content. Raises PathRefusedError over MAX_FILE_BYTES."""
         if len(content) > MAX_FILE_BYTES:
             raise PathRefusedError(f"{relative!r}: {len(content):,} bytes are over the limit of {MAX_FILE_BYTES:,}")
         with self.open_write(relative) as file:
@@ -89,21 +89,21 @@ class Workspace:
 
     def write_text(self, relative: str, content: str) -> None:
         """Replace the file's content with UTF-8 text."""
-        # Half a surrogate pair, which a model's JSON may hold, is no text that UTF-8 has.
+        # A model's JSON may contain lone surrogates, which UTF-8 cannot encode
         self.write_bytes(relative, content.encode("utf-8", "replace"))
 
     def remove(self, relative: str) -> None:
-        """Remove a file, link or tree; nothing where it is missing. A link is removed, never what it leads to."""
+        """Remove a file, link or tree. Do nothing if it is missing. A link is removed, never its target."""
         names = self._names(relative)
         name = _split_last(names, relative)
         try:
             with open_folder(str(self.path), names[:-1]) as folder:
                 remove_entry(folder, name)
-        except (FileNotFoundError, NotADirectoryError):  # nor is there a folder for it
+        except (FileNotFoundError, NotADirectoryError):  # its folder is missing, too
             return
 
     def kind(self, relative: str) -> Kind | None:
-        """Return the kind of what lies at the path, None for nothing. A link is a `link`, whatever it leads to."""
+        """Return the kind of the entry at the path, or None. Every link is a `link`, regardless of its target."""
         names = self._names(relative)
         if not names:
             return "folder"
@@ -116,19 +116,19 @@ class Workspace:
     def entries(self, relative: str = ".") -> list[Entry]:
         """Return the entries of one folder, sorted by name (the first 10,000), without the private temporary folder."""
         names = self._names(relative)
-        with open_folder(str(self.path), names) as folder, os.scandir(folder) as found:
-            items = [_make_entry(item) for item in islice(found, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
+        with open_folder(str(self.path), names) as folder, os.scandir(folder) as scan:
+            items = [_make_entry(item) for item in islice(scan, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
         return sorted(items, key=lambda entry: entry.name)
 
     def private_tmp(self) -> Path:
-        """Return the private temporary folder, made now if need be: what the agent calls `/tmp`."""
+        """Return the private temporary folder, created at first use. Agents call it `/tmp`."""
         with open_folder(str(self.path), [PRIVATE_TMP], create=True, owner=self.owner):
             return self.path / PRIVATE_TMP
 
     def _names(self, path: str) -> list[str]:
-        """Return the components below the workspace; absolute paths count under the private view only."""
+        """Return the components below the workspace. Raises PathRefusedError for other absolute paths."""
         if path.startswith("/"):
-            # Agents name files as their commands see them: at /workspace, or where the folder lies on this machine.
+            # Agents use the paths that their commands see: /workspace, or the folder's real path
             for own in (f"{self.path}/", f"{WORKSPACE}/"):
                 if f"{path}/" == own or path.startswith(own):
                     return split_path(path[len(own) :].lstrip("/"))
@@ -147,43 +147,43 @@ def _split_last(names: list[str], path: str) -> str:
     return names[-1]
 
 
-def kind_of(found: os.stat_result) -> Kind:
+def kind_of(status: os.stat_result) -> Kind:
     """Return the kind of an entry; a link is a `link`."""
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
         return "file"
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return "folder"
-    return "link" if stat.S_ISLNK(found.st_mode) else "other"
+    return "link" if stat.S_ISLNK(status.st_mode) else "other"
 
 
 def _make_entry(item: os.DirEntry[str]) -> Entry:
-    found = item.stat(follow_symlinks=False)
-    kind = kind_of(found)
-    return Entry(item.name, kind, found.st_size if kind == "file" else None)
+    status = item.stat(follow_symlinks=False)
+    kind = kind_of(status)
+    return Entry(item.name, kind, status.st_size if kind == "file" else None)
 
 
 MAX_ENTRIES = 50_000
-"""The most files and folders that a tree may hold."""
+"""Maximum files and folders of a tree."""
 
 MAX_DEPTH = 100
-"""How deep its folders may be nested."""
+"""Maximum nesting of a tree's folders."""
 
 MAX_TREE_BYTES = 512 * 2**20
-"""The most bytes of a tree's files that are read."""
+"""Maximum bytes of a tree's files that are read."""
 
 Names = tuple[str, ...]
-"""The names along the path of something, from the root on."""
+"""The components of a path, from the root on."""
 
 
 class TreeError(AgentbenchError):
-    """A folder that holds more, or is nested deeper, than is looked at."""
+    """Raised for a folder with too many entries or too deep nesting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something below the root. `folder` is the descriptor of the folder it lies in, open until the walk goes on.
+class TreeEntry:
+    """An entry below the root. `folder` is the descriptor of its parent folder, open until the walk continues.
 
-    For a folder it is its own.
+    For a folder it is the folder's own descriptor.
     """
 
     names: Names
@@ -197,13 +197,13 @@ class Found:
         return "/".join(self.names)
 
 
-def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator[Found]:
-    """Yield everything below `root`, sorted within each folder, a folder before what it holds; `skip` is no part of it.
+def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator[TreeEntry]:
+    """Yield everything below `root` except `skip`, sorted within each folder, a folder before its content.
 
-    The paths of folders that cannot be looked into are added to `unseen`, "" for the root. Raises TreeError.
+    The paths of unreadable folders are added to `unseen`, "" for the root. Raises TreeError.
     """
-    # Names and no descriptors, of which a process has few. Each folder is opened from the root again, name by name, so
-    # that one which was swapped for a link meanwhile leads nowhere.
+    # Names instead of descriptors, of which a process has few. Each folder is opened from the root again, name by name,
+    # so that a folder that was replaced by a link is refused
     pending: list[Names] = [()]
     seen = 0
     while pending:
@@ -213,19 +213,19 @@ def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator
         try:
             with open_folder(root, names) as folder:
                 if names:
-                    yield Found(names, "folder", os.fstat(folder), folder)
+                    yield TreeEntry(names, "folder", os.fstat(folder), folder)
                 with os.scandir(folder) as entries:
-                    found = sorted(entry.name for entry in islice(entries, MAX_ENTRIES))
-                seen += len(found)
+                    children = sorted(entry.name for entry in islice(entries, MAX_ENTRIES))
+                seen += len(children)
                 if seen >= MAX_ENTRIES:
                     raise TreeError(f"it holds {MAX_ENTRIES:,} files or more")
-                for name in found:
+                for name in children:
                     if name == skip and not names:
                         continue
-                    there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    if stat.S_ISDIR(there.st_mode):
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode):
                         pending.append((*names, name))
                     else:
-                        yield Found((*names, name), kind_of(there), there, folder)
+                        yield TreeEntry((*names, name), kind_of(status), status, folder)
         except (PathRefusedError, PermissionError, FileNotFoundError, NotADirectoryError):
             unseen.append("/".join(names))

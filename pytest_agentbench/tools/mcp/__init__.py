@@ -1,1 +1,1 @@
-"""MCP servers: started where a run's commands may run, spoken to over stdio or HTTP, their tools offered to agents."""
+"""MCP servers: start them in sandboxes, talk to them over stdio or HTTP, and offer their tools to agents."""

@@ -1,4 +1,4 @@
-"""The tools of servers, listed once and kept, and the servers that all runs of a session share."""
+"""Store the tools of servers for later sessions, and keep the servers that all runs of a session share."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 CATALOGUES = "mcp/catalogues"
-"""Their folder in the output folder."""
+"""Folder of listings in the output folder."""
 
 _FORMAT = 2
-"""Part of every definition: raised when what is kept changes its meaning."""
+"""Version of the stored listings, a part of every key. Raise it when their meaning changes."""
 
 _WRITTEN_SUFFIXES = (".log", ".db", ".db3", ".sqlite", ".sqlite3")
 
@@ -43,21 +43,21 @@ _logger = logging.getLogger(__name__)
 
 
 class CatalogueKey(NamedTuple):
-    """The key of a listing: digests of a server's definition and of its program; None: that is not here now."""
+    """The key of a listing: digests of a server's definition and of its program, None for a missing program."""
 
     definition: str
     program: str | None
 
 
 class _Kept(Record):
-    """A listing, and the program that gave it."""
+    """A listing, and the digest of the server's program."""
 
     program: str | None
     listing: Listing
 
 
 class Catalogues:
-    """Listings of servers, in a folder that later sessions read too. For one event loop."""
+    """Listings of servers, in a folder that later sessions read, too. For one event loop."""
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder, self._redactor = folder, redactor
@@ -65,16 +65,14 @@ class Catalogues:
         self._asked: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
 
     def get(self, key: CatalogueKey) -> Listing | None:
-        """Return the listing; None where there is none, or its file is broken. A program that is not here has not
-        changed.
-        """
+        """Return the listing, or None if there is none or its file is broken. A missing program counts as unchanged."""
         kept = self._kept.get(key.definition) or self._read(key.definition)
         return kept.listing if kept is not None and key.program in (kept.program, None) else None
 
     def put(self, key: CatalogueKey, listing: Listing) -> Listing:
-        """Store a listing and return it as it is then offered: without secrets.
+        """Store a listing and return it in the form that is offered: without secrets.
 
-        Where it cannot be written it is kept in memory.
+        If it cannot be written, it stays in memory.
         """
         kept = _Kept(program=key.program, listing=listing)
         document = json.dumps(self._redactor.value(kept.model_dump()))
@@ -94,9 +92,9 @@ class Catalogues:
         return self._kept.setdefault(definition, kept)
 
     async def listing(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
-        """Return the listing, by `ask` where it is not kept yet: of all that want it at once, one asks.
+        """Return the stored listing, or get it by `ask`. Of several concurrent calls only one asks.
 
-        Raises McpServerError where that fails.
+        Raises McpServerError if that fails.
         """
         while (kept := self.get(key)) is None:
             asked = self._asked.get(key)
@@ -115,13 +113,13 @@ class Catalogues:
         except McpServerError as error:
             failed = error
             raise
-        finally:  # where this one was cancelled, the next one asks
+        finally:  # after a cancellation the next call asks
             del self._asked[key]
             answer.set_result(failed)
 
 
 class CataloguedServer:
-    """A server whose tools are taken from the catalogue, so that it is started by its first call only."""
+    """A server whose tools come from the catalogue, so that only its first call starts it."""
 
     def __init__(self, connection: Connection, catalogues: Catalogues, key: CatalogueKey) -> None:
         self._connection, self._catalogues, self._key = connection, catalogues, key
@@ -150,7 +148,7 @@ class CataloguedServer:
         return await self._connection.listing()
 
     async def _renew_listing(self) -> None:
-        """List its tools again, for runs to come, where what has started is not the version of the catalogue."""
+        """List the tools again for later runs if the started server has another version than the catalogue."""
         version, kept = self._connection.version, self._catalogues.get(self._key)
         if version is None or kept is None or version == kept.server_version:
             return
@@ -161,7 +159,7 @@ class CataloguedServer:
 
 
 async def _import_library() -> None:
-    """Import the library off the event loop: it takes half a second, in which other runs go on."""
+    """Import the library off the event loop: it takes half a second, and other runs should continue."""
     if "mcp" not in sys.modules:
         await asyncio.to_thread(importlib.import_module, "pytest_agentbench.tools.mcp.session")
 
@@ -169,9 +167,9 @@ async def _import_library() -> None:
 def make_catalogue_key(
     name: str, server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]
 ) -> CatalogueKey:
-    """Return the key of all that can change a server's listing: its name, definition, program and files.
+    """Return a key of everything that can change a server's listing: its name, definition, program and files.
 
-    `spec` is where its program runs, None for a server that has none. What is in an image is known by the image's name.
+    `spec` is the sandbox of its program, None for a server without a program. An image is identified by its name.
     """
     definition: dict[str, Any] = {
         "format": _FORMAT,
@@ -186,8 +184,8 @@ def make_catalogue_key(
 def list_argument_files(server: McpServer) -> list[str]:
     """Return the files among a server's arguments: scripts, settings, data.
 
-    Paths are absolute. Logs and databases, which the server itself writes, are left out; what a server without a `cwd`
-    names by a relative path is the run's own.
+    Paths are absolute. Logs and databases are left out, because the server writes them. Relative paths of a server
+    without a `cwd` belong to the run's workspace, so they are left out, too.
     """
     paths = (os.path.join(server.cwd or "", argument) for argument in server.args)
     return [path for path in paths if os.path.isabs(path) and not path.endswith(_WRITTEN_SUFFIXES) and _is_file(path)]
@@ -201,15 +199,15 @@ def _is_file(path: str) -> bool:
 
 
 def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> str | None:
-    """Return a digest of the program and the files that it is started with; None where there is no such program."""
+    """Return a digest of the server's program and files, or None if the program is missing."""
     if server.command is None or spec is None:
         return _digest([])
     files = [_stamp_file(path) for path in list_argument_files(server)]
     if likeness_of(spec.kind) == "docker":
         return _digest(files)
     by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
-    found = shutil.which(by_path, path=environ.get("PATH"))
-    return None if found is None else _digest([_stamp_file(found), *files])
+    program = shutil.which(by_path, path=environ.get("PATH"))
+    return None if program is None else _digest([_stamp_file(program), *files])
 
 
 def _digest(value: Any) -> str:
@@ -217,27 +215,27 @@ def _digest(value: Any) -> str:
 
 
 def _stamp_file(path: str) -> list[Any] | None:
-    """Return what changes with a file's content; None where it is gone."""
+    """Return a stamp that changes with the file's content, or None if the file is missing."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    # Not its hash: data beside a server may have gigabytes, and every session would read them.
+    # Not a hash: a server's data may have gigabytes, and every session would read them
     return [path, status.st_size, status.st_mtime_ns]
 
 
 class SessionServers:
-    """The servers of scope `session`, and the sandboxes that they run in. No run can end them."""
+    """The servers of scope `session` and their sandboxes. No run can stop them."""
 
     def __init__(self, sandboxes: ServerSandboxes) -> None:
         self.sandboxes = sandboxes
         self._lives: dict[CatalogueKey, Lives] = {}
 
     def lives(self, key: CatalogueKey) -> Lives:
-        """Return the lives of the server of that name and definition."""
+        """Return the sessions of the server with that key."""
         return self._lives.setdefault(key, Lives())
 
     async def close(self) -> None:
-        """End them all. Never raises; may be called twice."""
+        """Stop them all. Never raises; may be called twice."""
         await asyncio.gather(*(lives.end() for lives in self._lives.values()))
         await self.sandboxes.stop()

@@ -1,4 +1,4 @@
-"""One server as an agent's run uses it: started at need, its tools listed and called, started once more if it dies."""
+"""Connect a run to one server: start it on demand, list and call its tools, and restart it once if it dies."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ if TYPE_CHECKING:
     from pytest_agentbench.tools.mcp.session import ServerSession
 
 CALL_SECONDS = 60.0
-"""Limit of one call where the server's declaration has none."""
+"""Seconds of one call if the server's declaration sets no limit."""
 
 LIST_SECONDS = 30.0
-"""Limit of listing all tools, once the server has started."""
+"""Seconds for listing all tools of a started server."""
 
 MAX_TOOLS = 10_000
-"""More tools of one server are refused."""
+"""Maximum tools of one server."""
 
 _MAX_DEATHS = 2
 
 
 class Lives:
-    """The sessions of one server, one after the other. Connections of several runs may have the same."""
+    """The successive sessions of one server. Connections of several runs may share it.
+
+    `changing` guards the replacement of `session`, so that two calls do not restart a dead server twice.
+    """
 
     def __init__(self) -> None:
         self.session: ServerSession | None = None
@@ -44,17 +47,17 @@ class Lives:
         self.changing = asyncio.Lock()
 
     async def end(self) -> None:
-        """End the server for good. Calls that wait fail. Never raises; may be called twice."""
+        """Stop the server for good. Waiting calls fail. Never raises; may be called twice."""
         self.is_closed = True
         if self.session is not None:
             await self.session.end()
 
 
 class Connection:
-    """One server, started or connected to at need, and once again after its death.
+    """One server, started or connected to on demand, and restarted once after its death.
 
-    Where runs share a server, each has a connection of its own: a death counts for those in whose calls it came, so
-    that no run can take the server from the others. Calls may come from any task of the loop, in parallel.
+    If runs share a server, each has its own connection. A death counts only for the runs whose calls it interrupted, so
+    that no run can take the server from the others. Calls may come from any task of the loop, concurrently.
     """
 
     def __init__(
@@ -67,10 +70,10 @@ class Connection:
         shared: Lives | None = None,
         offline: bool = False,
     ) -> None:
-        """Set up a connection; nothing is started yet.
+        """Set up a connection without starting the server.
 
-        `launch` starts its program; None for one that has an address only. `environ` fills in its headers. `offline`:
-        the program's sandbox has no network.
+        `launch` starts its program; None for a server with only an address. `environ` provides variables for headers.
+        `offline`: the program's sandbox has no network.
         """
         self._name, self._server, self._launch, self._environ = name, server, launch, environ
         self._is_shared, self._offline = shared is not None, offline
@@ -79,18 +82,16 @@ class Connection:
 
     @property
     def starts(self) -> int:
-        """Return how often the server's process was started."""
+        """Return the number of starts of the server's process."""
         return self._lives.starts
 
     @property
     def version(self) -> str | None:
-        """Return the version that the server says it has; None where it has not started."""
+        """Return the server's own version, or None before its start."""
         return None if self._lives.session is None else self._lives.session.version
 
     async def listing(self) -> Listing:
-        """Return the server's tools, as it says now. Raises McpServerError, SandboxError, and UnavailableError (see
-        `launch`).
-        """
+        """Ask the server for its tools. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
         from mcp import MCPError
         from pydantic import ValidationError
 
@@ -104,8 +105,8 @@ class Connection:
         except TimeoutError:
             raise session.error(f"it gave no list of its tools within {LIST_SECONDS:g} s") from None
         except MCPError as error:
-            said = "it ended" if session.ended.is_set() else error.message
-            raise session.error(f"it lists no tools: {said}") from error
+            reason = "it ended" if session.ended.is_set() else error.message
+            raise session.error(f"it lists no tools: {reason}") from error
         except ValidationError as error:
             raise session.error(f"its list of tools is none: {describe_fault(error)}") from None
         if described is None:
@@ -118,10 +119,10 @@ class Connection:
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """Return what a tool answers to these arguments; `tool` is the server's own name of it.
+        """Return a tool's result for these arguments. `tool` is the server's own name of the tool.
 
-        Raises McpCallError for what fails this call alone: the server does not start, dies, takes more than `seconds`,
-        knows no such tool, or answers with more than 16 MiB. The words are for the agent.
+        Raises McpCallError for a failure of this call: the server does not start, dies, takes more than `seconds`, does
+        not know the tool, or replies with more than 16 MiB. The agent reads the message.
         """
         _require_sendable(tool, arguments)
         try:
@@ -131,12 +132,12 @@ class Connection:
         return await self._send_call(session, client, tool, dict(arguments), seconds)
 
     async def close(self) -> None:
-        """End the server, unless others have it too. Calls that wait fail. Never raises; may be called twice."""
+        """Stop the server unless it is shared. Waiting calls fail. Never raises; may be called twice."""
         if not self._is_shared:
             await self._lives.end()
 
     def _describe_ending(self) -> str:
-        """Return the message for a call that its server did not outlive."""
+        """Return the message for a call whose server ended."""
         if self._lives.is_closed:
             return f"{self._name} was closed before it had answered"
         if len(self._deaths) < _MAX_DEATHS:
@@ -147,7 +148,7 @@ class Connection:
         return "called no more" if self._is_shared else "not started again"
 
     async def _ready_client(self) -> tuple[ServerSession, Client]:
-        """Return the session that is under way, or a new one, once the server has answered."""
+        """Return the current or a new session, once the server has replied."""
         session = await self._current_session()
         try:
             return session, await session.client()
@@ -156,7 +157,7 @@ class Connection:
             raise
 
     async def _current_session(self) -> ServerSession:
-        # Two calls that meet a dead server at once must not start it twice.
+        # Two concurrent calls that find the server dead must not start it twice
         async with self._lives.changing:
             session = self._lives.session
             if session is not None and session.ended.is_set():
@@ -188,7 +189,7 @@ class Connection:
 
     def _hide(self, text: str) -> str:
         secrets = collect_secrets(self._server, self._environ)
-        # Only this server's own secrets: the session's redactor does not know the values that its headers are made of.
+        # A separate redactor for this server's secrets: the session's redactor does not know its expanded headers
         redactor = Redactor(secrets)
         redactor.know(secrets)
         return redactor.text(text)
@@ -225,7 +226,7 @@ class Connection:
 
 
 async def _list_all_tools(client: Client) -> list[Any] | None:
-    """Return all tools as the server sent them; None where their list has no end."""
+    """Return all tools as the server sent them, or None if their list has no end."""
     from pytest_agentbench.tools.mcp.transport import RAW_TOOLS
 
     described: list[Any] = []
@@ -250,7 +251,9 @@ def _result_adapter() -> TypeAdapter[CallToolResult | InputRequiredResult]:
 
 
 def _require_sendable(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Raise McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
+    """Raise McpCallError for values that JSON cannot represent, such as lone surrogates: over HTTP they would end
+    the connection.
+    """
     try:
         json.dumps([tool, arguments], allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Launching of servers' programs, and the sandboxes they run in, which agents must not see into."""
+"""Start servers' programs in sandboxes of their own, which agents cannot access."""
 
 from __future__ import annotations
 
@@ -23,34 +23,33 @@ from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 _IN_FOLDER = 'cd "$1" && shift && unset OLDPWD && exec "$@"'
 _OFFLINE = {"npm_config_offline": "true", "UV_OFFLINE": "1"}
-"""Variables by which npx and uvx fail at once if they would have to download, instead of trying again for 30 s."""
+"""Variables that make npx and uvx fail at once without network, instead of retrying for 30 s."""
 
-_OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - of a sandbox
+_OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - paths in a sandbox
 
 
 class Turns:
-    """Turns of the event loop over which starts of programs are spread: each holds it up for some milliseconds."""
+    """Spreads starts of programs over turns of the event loop, because each blocks it for some milliseconds."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def next(self) -> None:
-        """Return in a turn of the event loop that is the caller's own."""
+        """Wait for a turn of the event loop without another start."""
         async with self._lock:
             await asyncio.sleep(0)
 
 
 def find_problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "local") -> str | None:
-    """Return what the server needs and does not find: a variable, its folder, its program. None where nothing is
-    missing.
+    """Return the first missing requirement of the server (a variable, its folder, its program), or None.
 
-    The programs of a container (`kind` docker) are those of its image: nobody knows them before it runs.
+    The programs of a container (`kind` docker) are in its image, so they are unknown before it runs.
     """
     return next(_problems(server, environ, likeness_of(kind)), None)
 
 
 def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
-    """Return what the server's sandbox must show it beside the workspace: its folder, in bubblewrap its program."""
+    """Return the mounts of the server's sandbox, except the workspace: its folder, and in bubblewrap its program."""
     kind = likeness_of(kind)
     if server.command is None or kind == "local":
         return ()
@@ -59,7 +58,7 @@ def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str]
         return folder
     try:
         return (*_find_program(server, environ, kind).mounts, *folder)
-    except LookupError:  # which is the problem of whoever starts it
+    except LookupError:  # reported when the server is started
         return folder
 
 
@@ -71,9 +70,9 @@ def lacks_network(spec: SandboxSpec | None) -> bool:
 async def launch_server(
     server: McpServer, sandbox: Sandbox, environ: Mapping[str, str] = os.environ, *, offline: bool = False
 ) -> Process:
-    """Start the server's program, in a sandbox that has the mounts of the server, and no network if `offline`.
+    """Start the server's program in a sandbox that has the server's mounts, and no network if `offline`.
 
-    Raises SandboxError, and UnavailableError with the reason where something is missing that it needs.
+    Raises SandboxError, and UnavailableError with the missing requirement.
     """
     kind = likeness_of(sandbox.kind)
     missing = find_problem(server, environ, kind)
@@ -96,16 +95,16 @@ def list_variables(server: McpServer) -> list[str]:
 
 
 def collect_secrets(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return whatever the server is given and should not be shown, by some name: its variables and headers."""
+    """Return the secrets of the server by name: its variables and headers."""
     named = {name: environ[name] for name in server.header_variables if name in environ}
     headers = {f"header {name}": value for name, value in expand_headers(server, environ).items()}
     return {**headers, **named, **_own_variables(server, environ)}
 
 
 def expand_headers(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the server's headers, with the values of the variables that they name; nothing for one that is not set."""
+    """Return the server's headers with the values of their variables, empty for a variable that is not set."""
     return {
-        name: VARIABLE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
+        name: VARIABLE.sub(lambda match: environ.get(match[1], ""), value) for name, value in server.headers.items()
     }
 
 
@@ -124,26 +123,28 @@ def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) 
 
 
 def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> ShownProgram:
-    """Return how the server's program is called. Raises LookupError where it is not to be had."""
+    """Return how the server's program is called. Raises LookupError if it is missing."""
     command = server.command
     assert command is not None
     is_relative = os.sep in command and not os.path.isabs(command)
     if kind == "docker" or (is_relative and server.cwd is None):
-        return ShownProgram(command)  # of the image, or of a workspace that may not be there yet
+        return ShownProgram(command)  # in the image, or in a workspace that may not exist yet
     file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
-    path = environ.get("PATH")  # never what the file's own `env` says
+    path = environ.get("PATH")  # never PATH of the file's own `env`
     if kind == "bubblewrap":
         moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
         shown = show_program(file, path, None if moves and not is_relative else server.cwd)
         return replace(shown, program=command) if is_relative else shown
-    found = shutil.which(file, path=path)
-    if found is None:
+    program = shutil.which(file, path=path)
+    if program is None:
         raise LookupError(f"the program {command} is not installed")
-    return ShownProgram(found)
+    return ShownProgram(program)
 
 
 def _map_folder(cwd: str, kind: SandboxKind) -> str:
-    """Return where the server finds its folder: at the same place, or below /mnt where a sandbox has its own there."""
+    """Return the server's folder inside the sandbox: the same path, or one below /mnt if the sandbox uses that path
+    itself.
+    """
     own = kind != "local" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
     return f"/mnt{os.path.normpath(cwd)}" if own else cwd
 
@@ -153,17 +154,17 @@ def _own_variables(server: McpServer, environ: Mapping[str, str]) -> dict[str, s
 
 
 def choose_sandbox(server: McpServer, profile: SandboxSettings) -> SandboxSettings:
-    """Return where the server's program runs: as it says itself, else as the run profile does."""
+    """Return the sandbox settings of the server's program: its own, else the run profile's."""
     if server.sandbox is None:
         return profile
     return server.sandbox if isinstance(server.sandbox, SandboxSettings) else SandboxSettings(type=server.sandbox)
 
 
 def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> str | None:
-    """Return why a declared server may not have its program, or variables that it asks for; None where it may.
+    """Return why a declared server may not use its program or its variables, or None.
 
-    What the session's root declares is the user's word. Of a container the program is its image's own; a relative
-    path without `cwd` is the workspace's.
+    Declarations of the session's root are trusted. A container's program is in its image, and a relative path without
+    `cwd` belongs to the workspace, so neither is checked.
     """
     own = root.own
     written = own is not None and server in (root.own_servers().get(name), profile.own_servers().get(name))
@@ -173,9 +174,9 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
         folder = own.real if written and own is not None else root.programs
         if problem := find_program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
-    return (
-        find_server_problem(server, root.key_grants(), written=written) if server.env_from or server.headers else None
-    )
+    if not server.env_from and not server.headers:
+        return None
+    return find_server_problem(server, root.key_grants(), written=written)
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:
@@ -196,27 +197,27 @@ def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: San
 
 
 class ServerSandboxes:
-    """The sandboxes of the servers that share a workspace: one for each spec, started with the first of its servers."""
+    """The sandboxes of servers that share a workspace: one for each spec, started with its first server."""
 
     def __init__(self, sandboxes: Sandboxes, workspace: Callable[[], Workspace]) -> None:
-        """Set up without starting any; `workspace` gives the folder, made at first use."""
+        """Set up without starting any. `workspace()` returns the folder, created at first use."""
         self._sandboxes, self._workspace = sandboxes, workspace
         self._started: dict[SandboxSpec, asyncio.Task[Sandbox]] = {}
 
     async def get(self, spec: SandboxSpec) -> Sandbox:
-        """Return the sandbox of that spec. Raises SandboxError and UnavailableError where it cannot be had."""
+        """Return the sandbox of that spec. Raises SandboxError and UnavailableError if it cannot be started."""
         started = self._started.get(spec)
-        if started is None or (started.done() and started.exception() is not None):  # what failed then may work now
+        if started is None or (started.done() and started.exception() is not None):  # retry after a failure
             starting = self._sandboxes.start(spec, self._workspace(), beside=True)
             started = self._started[spec] = asyncio.ensure_future(starting)
-        # Shielded: a run that gives up waiting must not cancel the start for the others that share the sandbox.
+        # Shielded: a cancelled run must not cancel the start for the others that share the sandbox
         return await asyncio.shield(started)
 
     async def stop(self) -> None:
-        """End all sandboxes with what runs in them. Never raises; may be called twice."""
+        """Stop all sandboxes with their processes. Never raises; may be called twice."""
         await asyncio.gather(*map(_stop_started, self._started.values()))
 
 
 async def _stop_started(started: asyncio.Task[Sandbox]) -> None:
-    with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
+    with suppress(AgentbenchError):  # it never started, and the caller of `get` got the error
         await (await started).stop()

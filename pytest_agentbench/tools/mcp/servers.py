@@ -1,4 +1,4 @@
-"""MCP servers as a run sees them: live or from a cassette, their tools beside the built-in ones."""
+"""MCP servers from a run's point of view: live or from a cassette, with their tools next to the built-in ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
 
 
 class ServerTool(Record):
-    """A tool as its server describes it. `input_schema` is the JSON Schema of its arguments, as it came.
+    """A server's description of a tool. `input_schema` is the unchanged JSON Schema of its arguments.
 
     `reads_only` is its annotation `readOnlyHint`.
     """
@@ -31,12 +31,12 @@ class ServerTool(Record):
 
     @property
     def tool_id(self) -> str:
-        """Return `Server:tool`, by which cases, traces and reports call it."""
+        """Return `Server:tool`, the tool's name in cases, traces and reports."""
         return f"{self.server}:{self.name}"
 
 
 class Listing(Record):
-    """The tools of one server, in its order, and the version that it gives of itself."""
+    """The tools of one server, in its order, and the server's own name and version."""
 
     server_name: str
     server_version: str
@@ -52,23 +52,25 @@ class CallResult:
 
 
 class ToolServer(Protocol):
-    """A server as a run has it: a connection, or what stands before one."""
+    """The interface of servers for a run: connections and their wrappers."""
 
     async def listing(self) -> Listing:
-        """Return the server's tools. Raises McpServerError where they are not to be had."""
+        """Return the server's tools. Raises McpServerError if that fails."""
         ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """Call a tool by the server's own name of it. Raises McpCallError, and McpServerError where it cannot start."""
+        """Call a tool by the server's own name of it. Raises McpCallError, and McpServerError if the server cannot
+        start.
+        """
         ...
 
     async def close(self) -> None:
-        """End the server. Never raises; may be called twice."""
+        """Stop the server. Never raises; may be called twice."""
         ...
 
 
 class UnavailableServer:
-    """A server that cannot be had here. `reason` says why, and what to do."""
+    """A server that is unavailable. `reason` is the cause and the remedy."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -82,7 +84,7 @@ class UnavailableServer:
         raise UnavailableError(self.reason)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to end."""
+        """Do nothing."""
 
 
 class TrimmedServer:
@@ -92,13 +94,13 @@ class TrimmedServer:
         self._name, self._server, self._excluded = name, server, frozenset(excluded)
 
     async def listing(self) -> Listing:
-        """Return the tools that are left. Raises ConfigError for a name that is none of the server's tools."""
+        """Return the tools that are not excluded. Raises ConfigError for an unknown name among the excluded ones."""
         listing = await self._server.listing()
         names = {tool.name for tool in listing.tools}
         if unknown := sorted(self._excluded - names):
-            found, known = ", ".join(map(repr, unknown)), ", ".join(sorted(names))[:500]
+            bad, good = ", ".join(map(repr, unknown)), ", ".join(sorted(names))[:500]
             place = f"MCP server {self._name!r}: exclude_tools"
-            raise ConfigError(f"{place}: found {found}, expected names of its tools: {known}")
+            raise ConfigError(f"{place}: found {bad}, expected names of its tools: {good}")
         tools = tuple(tool for tool in listing.tools if tool.name not in self._excluded)
         return listing.model_copy(update={"tools": tools})
 
@@ -112,10 +114,10 @@ class TrimmedServer:
 
 
 class RunServers:
-    """The servers of one run, by name. `tools` are those of all of them, in the order of the servers.
+    """The servers of one run, by name. `tools` are all their tools, in the order of the servers.
 
-    `optional` are the names of the servers that the run can do without; `left_out` are those of them that are not
-    offered, with the reasons.
+    `optional` are the names of servers that the run can do without. `left_out` maps those that are not offered to the
+    reasons.
     """
 
     def __init__(
@@ -126,22 +128,20 @@ class RunServers:
         optional: Collection[str] = (),
         left_out: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Hold the servers; `ended` is awaited once they have ended."""
+        """Store the servers. `ended` is awaited once they have stopped."""
         self.tools, self.optional, self.left_out = tools, optional, left_out
         self._servers = servers
         self._ended = ended
 
     def as_tools(self) -> list[Tool]:
-        """Return the tools as an agent calls them. The server looks at the arguments; what fails is the agent's to
-        read.
-        """
+        """Return the tools in the form for agents. The server checks the arguments, and the agent reads its errors."""
         return [
             Tool(
                 tool.tool_id,
                 tool.description,
                 tool.input_schema,
                 partial(_call_tool, self._servers[tool.server], tool.name),
-                # A server reads its own schema more or less strictly than it says: what it takes is what counts
+                # A server may be stricter or laxer than its own schema, so its reply decides
                 checks_arguments=False,
                 reads_only=tool.reads_only,
             )
@@ -149,7 +149,7 @@ class RunServers:
         ]
 
     async def stop(self) -> None:
-        """End all servers. Never raises; may be called twice."""
+        """Stop all servers. Never raises; may be called twice."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
         await self._ended()
 
@@ -160,10 +160,10 @@ async def list_servers(
     optional: Collection[str] = (),
     left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> RunServers:
-    """Return the servers with their tools, listed side by side.
+    """Return the servers with their tools, listed concurrently.
 
-    Those of the `optional` ones that fail are left out, in addition to `left_out`. If another one fails, all are ended
-    and its error is raised.
+    Failing `optional` servers are left out, in addition to `left_out`. If another one fails, all are stopped and its
+    error is raised.
     """
     failed = dict(left_out)
 
@@ -181,7 +181,7 @@ async def list_servers(
             listings = [group.create_task(list_tools(name, server)) for name, server in servers.items()]
     except BaseException as error:
         await RunServers(servers, (), ended).stop()
-        # One error, as everywhere: a group would reach the report as "unhandled errors in a TaskGroup"
+        # A single error, because the report would show a group as "unhandled errors in a TaskGroup"
         if isinstance(error, BaseExceptionGroup):
             raise error.exceptions[0] from None
         raise
@@ -203,7 +203,7 @@ def cassette_server_name(name: str) -> str:
 
 
 class TapedServer:
-    """A server through a tape: it is asked, and started, only for what the tape does not have."""
+    """A server with a tape. It is called, and started, only for requests that the tape does not have."""
 
     def __init__(self, name: str, server: ToolServer, tape: Tape) -> None:
         self._asked, self._server, self._tape = cassette_server_name(name), server, tape
@@ -234,7 +234,7 @@ def _make_listing_form(name: str) -> Form[Listing]:
                     server=name,
                     name=tool.get("name", ""),
                     description=tool.get("description", ""),
-                    # As a text: what a cassette keeps of an answer is flat, and a schema may hold anything
+                    # As text, because a cassette's answers are flat, and a schema may be nested
                     input_schema=json.loads(tool.get("input_schema", "{}")),
                     reads_only=tool.get("reads_only") == "true",
                 )
@@ -242,7 +242,7 @@ def _make_listing_form(name: str) -> Form[Listing]:
             ),
         )
 
-    # A server that does not come up is not kept: it may be there the next time
+    # A failed start is not recorded, because the server may start the next time
     return Form(_write_listing, read, lambda error: None, lambda refusal: McpServerError(refusal.message))
 
 
@@ -253,7 +253,7 @@ def _write_listing(listing: Listing) -> Answer:
             "name": tool.name,
             "description": tool.description,
             "input_schema": json.dumps(tool.input_schema),
-            # Only where it holds: listings of other tools are kept as they were
+            # Only if it is true, so that other recorded listings stay unchanged
             **({"reads_only": "true"} if tool.reads_only else {}),
         }
         for tool in listing.tools
@@ -266,14 +266,14 @@ def _write_call(result: CallResult) -> Answer:
 
 
 def _read_call(answer: Answer, seconds: float) -> CallResult:
-    found = (answer.results or ({},))[0]
-    return CallResult(found.get("text", ""), is_error=found.get("is_error") == "true")
+    result = (answer.results or ({},))[0]
+    return CallResult(result.get("text", ""), is_error=result.get("is_error") == "true")
 
 
 def _keep_refusal(error: Exception) -> Refusal | None:
-    """Return what fails a call and not the run, None for anything else.
+    """Return the record of an error that fails a call and not the run, None for another error.
 
-    A server that cannot be started for a call is no other failure to the agent.
+    For the agent a server that cannot be started for a call is such an error, too.
     """
     failed = isinstance(error, McpCallError | McpServerError)
     return Refusal(code="mcp_call_error", message=str(error)) if failed else None

@@ -1,4 +1,4 @@
-"""A server from its start to its end, in a task of its own, over pipes or streamable HTTP."""
+"""Run a server in one task from its start to its end, over pipes or streamable HTTP."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ async def open_http_streams(
     logging.getLogger("mcp.client.streamable_http").addFilter(_drop_content)
     async with (
         httpx2.AsyncClient(
-            # Unpacked answers have a size that can be bounded before they are read.
+            # The size of uncompressed replies can be bounded before they are read
             headers={**headers, "Accept-Encoding": "identity"},
-            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # every call has a limit of its own
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # each call has its own limit
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=tls_context(),
             event_hooks={"response": [partial(_check_response, ended)]},
@@ -53,12 +53,12 @@ async def open_http_streams(
 
 
 async def wait_until_listening(url: str) -> None:
-    """Wait until something listens at the address."""
-    found = urlsplit(url)
-    port = found.port or (443 if found.scheme == "https" else 80)
+    """Wait until a server listens at the address."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     while True:
         try:
-            _, writer = await asyncio.open_connection(found.hostname, port)
+            _, writer = await asyncio.open_connection(parts.hostname, port)
         except OSError:
             await asyncio.sleep(_POLL_SECONDS)
         else:
@@ -68,29 +68,29 @@ async def wait_until_listening(url: str) -> None:
 
 
 def _drop_content(record: logging.LogRecord) -> bool:
-    """Return True after taking out of a record of the library what quotes the server: its exception."""
+    """Remove the exception from a log record of the library, because it quotes the server. Return True."""
     record.exc_info = None
     return True
 
 
 async def _check_response(ended: asyncio.Event, response: httpx2.Response) -> None:
-    """Look at an answer before its body is read. A session that the server does not know any more has ended."""
+    """Check a response before its body is read. A session that the server does not know any more has ended."""
     if response.status_code == _UNKNOWN and _SESSION in response.request.headers:
         ended.set()
     if response.status_code in _DENIED:
         raise McpServerError(f"it refuses the request (HTTP {response.status_code}): see 'headers'")
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    await bound_reply(sys.maxsize if is_stream else MAX_MESSAGE_BYTES, response)  # each event has a limit of its own
+    await bound_reply(sys.maxsize if is_stream else MAX_MESSAGE_BYTES, response)  # each event has its own limit
 
 
 START_SECONDS = 30.0
-"""How long a server may take to start and to agree on a protocol."""
+"""Seconds in which a server has to start and to agree on a protocol."""
 
 _END_SECONDS = 3.0
 _GRACE_SECONDS = 0.5
 _STDERR_CHARACTERS = 4096
 _NETWORK_SECONDS = 3.0
-"""Seconds that a server without network has to answer after its first complaint: it may go on without."""
+"""Seconds in which a server has to reply after its first message about missing network. Some continue without."""
 
 _WATCH_SECONDS = 0.1
 _NETWORK_FAULTS = re.compile(
@@ -98,7 +98,7 @@ _NETWORK_FAULTS = re.compile(
     r"|temporary failure in name resolution|name or service not known|could not resolve host|network was disabled",
     re.IGNORECASE,
 )
-"""Words by which npm, uv, pip, curl, Node and Python say that they reach no network."""
+"""Messages of npm, uv, pip, curl, Node and Python for an unreachable network."""
 
 _CLIENT = Implementation(name="pytest-agentbench", version="1")
 _logger = logging.getLogger(__name__)
@@ -106,9 +106,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way to a server: a program to start, an address, or both.
+    """The endpoint of a server: a program to start, an address, or both.
 
-    `hide` takes secrets out of what the program says on its stderr. `offline`: its sandbox has no network.
+    `hide` removes secrets from the program's stderr. `offline`: its sandbox has no network.
     """
 
     name: str
@@ -120,9 +120,9 @@ class Way:
 
 
 class ServerSession:
-    """A server that is started or connected to, which begins at once. `ended` is set when it is over.
+    """A running server. The constructor starts it or connects to it. `ended` is set when it is over.
 
-    `version` is what the server says of its own; None before it has answered.
+    `version` is the server's own, None before its first reply.
     """
 
     def __init__(self, way: Way) -> None:
@@ -131,25 +131,24 @@ class ServerSession:
         self._way = way
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._process: Process | None = None
-        # In one task from start to end: anyio's cancel scopes, which the library opens, must be left by the task that
-        # entered them.
+        # One task from start to end: the library opens anyio's cancel scopes, which their own task must leave
         self._task = asyncio.create_task(self._run())
 
     async def client(self) -> Client:
-        """Return the library's client, once the server has answered.
+        """Return the library's client, once the server has replied.
 
-        Raises McpServerError where it did not, SandboxError and UnavailableError where it could not be started.
+        Raises McpServerError if it did not, SandboxError and UnavailableError if it could not be started.
         """
         return await asyncio.shield(self._client)
 
     def error(self, reason: str) -> McpServerError:
-        """Return the error that says what is wrong with the server, with the end of what it wrote to stderr."""
-        said = "" if self._process is None else self._way.hide(self._process.errors()).strip()
-        last = f"; the end of its stderr:\n{said[-_STDERR_CHARACTERS:]}" if said else ""
+        """Return an error for the reason, with the end of the server's stderr."""
+        stderr = "" if self._process is None else self._way.hide(self._process.errors()).strip()
+        last = f"; the end of its stderr:\n{stderr[-_STDERR_CHARACTERS:]}" if stderr else ""
         return McpServerError(f"MCP server {self._way.name}: {reason}{last}")
 
     async def end(self) -> None:
-        """End the server, and see it gone. May be called twice."""
+        """Stop the server and wait for its end. May be called twice."""
         self.ended.set()
         if not self._client.done():
             self._fail(McpServerError(f"MCP server {self._way.name} was closed before it had started"))
@@ -165,14 +164,14 @@ class ServerSession:
                 if self._way.offline:
                     watching = asyncio.create_task(self._watch_network(limit))
                 async with Client(self._streams(), mode="auto", cache=None, client_info=_CLIENT) as client:
-                    # The limit is for the start; the same block then stays open for the server's whole life.
+                    # The limit is for the start. The block stays open until the server's end
                     _cancel(watching)
                     limit.reschedule(None)
                     self.version = client.server_info.version if client.server_info else ""
                     self._client.set_result(client)
                     await self.ended.wait()
                     limit.reschedule(asyncio.get_running_loop().time() + _END_SECONDS)
-        except Exception as error:  # noqa: BLE001  whatever it is, it is the end of this server
+        except Exception as error:  # noqa: BLE001  any error is the end of this server
             self._fail(self._explain(error))
         finally:
             _cancel(watching)
@@ -180,8 +179,8 @@ class ServerSession:
             await self._stop()
 
     async def _watch_network(self, limit: asyncio.Timeout) -> None:
-        """Shorten the limit of the start once a server without network complains of that."""
-        while not self._complains_of_network():  # noqa: ASYNC110  nothing tells when more is on stderr
+        """Shorten the limit of the start once a server without network prints a message about that."""
+        while not self._complains_of_network():  # noqa: ASYNC110  there is no event for new stderr
             await asyncio.sleep(_WATCH_SECONDS)
         limit.reschedule(asyncio.get_running_loop().time() + _NETWORK_SECONDS)
 
@@ -190,7 +189,7 @@ class ServerSession:
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
-        """Yield the way as a transport of the library's client."""
+        """Yield a transport for the library's client."""
         way = self._way
         if way.url is None:
             assert self._process is not None
@@ -210,7 +209,7 @@ class ServerSession:
     def _fail(self, error: Exception) -> None:
         if not self._client.done():
             self._client.set_exception(error)
-            self._client.exception()  # whoever asked may have gone
+            self._client.exception()  # marks it as retrieved, because the caller may be cancelled
 
     def _explain(self, error: BaseException) -> Exception:
         while isinstance(error, BaseExceptionGroup):
@@ -236,7 +235,7 @@ class ServerSession:
         return str(error) or type(error).__name__
 
     async def _stop(self) -> None:
-        """End the program; one that was spoken to over its stdin may end by itself, and keep what it has to keep."""
+        """Stop the program. If it uses stdin, it first gets time to end by itself, so that it can save its data."""
         if self._process is None:
             return
         try:
@@ -253,7 +252,7 @@ class ServerSession:
 
 
 def describe_fault(error: ValidationError) -> str:
-    """Return where the first fault of an answer lies and what it is, without what was found there."""
+    """Return place and description of the first fault of an answer, without the value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
@@ -264,12 +263,12 @@ def _cancel(task: asyncio.Task[None] | None) -> None:
 
 
 async def _watch_end(process: Process) -> None:
-    """Read what the program of a server at an address writes. Raises McpServerError at its end."""
+    """Read the output of a program whose server has an address. Raises McpServerError at its end."""
     await _read_to_end(process)
     raise McpServerError("its program has ended")
 
 
 async def _read_to_end(process: Process) -> None:
-    """Read, and drop, what a process writes until it writes no more."""
-    while await process.read():  # noqa: ASYNC110  it waits for what is read
+    """Read and drop a process's output until its end."""
+    while await process.read():  # noqa: ASYNC110  `read` waits for output
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Messages between a server and the library's client over a program's pipes, and its answers as records."""
+"""Transport of messages between a server's pipes and the library's client, and its results as records."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.mcp.servers import CallResult, ServerTool
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
-# Messages between a server and the library's client: lines over a program's stdin and stdout, and what is kept.
-#
-# The library's own transport knows no sandbox, and logs what it cannot read: some servers print API keys.
+# The library's own transport does not support sandboxes, and logs unreadable lines, and some servers print
+# API keys.
 
 
 MAX_MESSAGE_BYTES = 16 * 2**20
-"""The longest message of a server that is read."""
+"""Maximum bytes of a server's message."""
 
 RAW_TOOLS = "pytest-agentbench/tools"
-"""The key in a result's `_meta` under which a list of tools stands as the server sent it."""
+"""The key in a result's `_meta` for the list of tools as the server sent it."""
 
 TOO_LONG = f"the result is longer than {MAX_MESSAGE_BYTES // 2**20} MiB"
 
 MAX_PARTS = 500_000
-"""A message of more lists and objects is not read: it would hold up all runs for seconds, and fill the memory."""
+"""Maximum lists and objects of a message. A larger one would block all runs for seconds and fill the memory."""
 
 TOO_MANY_PARTS = f"the result has more than {MAX_PARTS:,} lists and objects"
 
@@ -64,7 +63,7 @@ _LAST_ID = re.compile(rb",\s*" + _ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s
 
 
 class Lines:
-    """A cutter of what a server writes into lines. A response that is too large becomes an error of its request."""
+    """Splits a server's output into lines. A response that is too large becomes an error for its request."""
 
     def __init__(self) -> None:
         self._line, self._tail = bytearray(), bytearray()
@@ -76,8 +75,12 @@ class Lines:
             self._add(end)
             line, tail = bytes(self._line), bytes(self._tail)
             self._line, self._tail = bytearray(), bytearray()
-            fault = TOO_LONG if tail else TOO_MANY_PARTS if _count_parts(line) > MAX_PARTS else None
-            yield line if fault is None else _make_refusal(line, tail, fault)
+            if tail:
+                yield _make_refusal(line, tail, TOO_LONG)
+            elif _count_parts(line) > MAX_PARTS:
+                yield _make_refusal(line, tail, TOO_MANY_PARTS)
+            else:
+                yield line
         self._add(rest)
 
     def _add(self, piece: bytes) -> None:
@@ -89,26 +92,26 @@ class Lines:
 
 
 def _count_parts(line: bytes) -> int:
-    """Return how many lists and objects a line may hold; more where it quotes some."""
+    """Return an upper bound of the lists and objects in a line. Quoted brackets count, too."""
     return line.count(b"[") + line.count(b"{") if len(line) > MAX_PARTS else 0
 
 
 def _make_refusal(line: bytes, tail: bytes, fault: str) -> bytes:
-    """Return what stands for a line that is too large; nothing where its edges do not tell whose answer it is."""
+    """Return an error response in place of a line that is too large, or b"" if its id is not at one of its ends."""
     last = (line[-_EDGE_BYTES:] + tail)[-_EDGE_BYTES:]
-    # The middle of the answer is not kept, so its id is looked for at both ends; without it the call would wait for its
-    # time limit.
-    found = _FIRST_ID.match(line[:_EDGE_BYTES]) or _LAST_ID.search(last)
-    if found is None:
+    # The middle of a long response is dropped, so its id is searched at both ends. Without an error response the call
+    # would wait for its time limit.
+    match = _FIRST_ID.match(line[:_EDGE_BYTES]) or _LAST_ID.search(last)
+    if match is None:
         return b""
     error = ErrorData(code=INVALID_REQUEST, message=fault)
-    return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error).model_dump_json(exclude_unset=True).encode()
+    return JSONRPCError(jsonrpc="2.0", id=int(match[1]), error=error).model_dump_json(exclude_unset=True).encode()
 
 
 def parse_line(line: bytes) -> JSONRPCMessage | None:
-    """Return the message of a line; None where it holds none, or a notification, which has no id.
+    """Return the message of a line, or None if there is none, or a notification, which has no id.
 
-    Half characters, as cut texts end in, are replaced.
+    Incomplete characters, such as at the end of truncated texts, are replaced.
     """
     if b'"jsonrpc"' not in line or b'"id"' not in line:
         return None
@@ -122,7 +125,7 @@ def _load(line: bytes) -> Any:
     try:
         return from_json(line)
     except ValueError:
-        # Only now: replacing what is broken parses the line twice, and nearly no line needs it.
+        # Only after a failure: replacing broken characters parses the line twice, and nearly no line needs it
         whole = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
         return from_json(whole.encode("utf-8", "replace"))
 
@@ -138,10 +141,11 @@ class Items(Protocol):
 
 
 class Messages:
-    """The messages of a server, as the library's client reads them. `ended` is set when nothing more comes, or is read.
+    """The messages of a server for the library's client. `ended` is set at their end, or when reading stops.
 
-    Notifications are left out: nobody listens, and the library would start a task for each. Of a list of tools the
-    library refuses all where it dislikes one, so it gets what it likes, and the list itself goes by RAW_TOOLS.
+    Notifications are left out: nobody uses them, and the library would start a task for each. The library rejects a
+    whole list of tools if one is invalid. So it gets valid replacements, and the original list is passed on as
+    RAW_TOOLS.
     """
 
     def __init__(self, items: Items, ended: asyncio.Event) -> None:
@@ -185,32 +189,33 @@ class Messages:
 def _make_acceptable(result: dict[str, Any]) -> dict[str, Any]:
     tools, meta = result["tools"], result.get("_meta")
     named = [tool for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
-    liked = [{"name": tool["name"], "inputSchema": _make_likeable(tool.get("inputSchema"))} for tool in named]
-    return {**result, "tools": liked, "_meta": {**(meta if isinstance(meta, dict) else {}), RAW_TOOLS: tools}}
+    valid = [{"name": tool["name"], "inputSchema": _make_valid(tool.get("inputSchema"))} for tool in named]
+    return {**result, "tools": valid, "_meta": {**(meta if isinstance(meta, dict) else {}), RAW_TOOLS: tools}}
 
 
-def _make_likeable(schema: Any) -> dict[str, Any]:
-    """Return the schema where the library takes it for one, else that of any arguments."""
+def _make_valid(schema: Any) -> dict[str, Any]:
+    """Return the schema if the library accepts it, else a schema of any arguments."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("$schema", ""), str):
         return {"type": "object"}
     properties, required = schema.get("properties") or {}, schema.get("required") or []
     if not isinstance(properties, dict) or not isinstance(required, list):
         return {"type": "object"}
-    fine = all(isinstance(each, dict | bool) for each in properties.values())
-    return schema if fine and all(isinstance(each, str) for each in required) else {"type": "object"}
+    if not all(isinstance(schema_of, dict | bool) for schema_of in properties.values()):
+        return {"type": "object"}
+    return schema if all(isinstance(name, str) for name in required) else {"type": "object"}
 
 
 class Outbox:
-    """The messages that the library's client sends, one line each.
+    """The messages of the library's client, one line each.
 
-    They are written by a task of its own, so that lines are never cut off.
+    A separate task writes them, so that a cancelled call does not truncate a line.
     """
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNSENT)
 
     async def send(self, item: SessionMessage) -> None:
-        """Queue a message; wait where the server has not read what came before, which no notification is worth."""
+        """Queue a message. Wait while the server does not read, but drop a notification instead."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if not isinstance(item.message, JSONRPCNotification):
             await self._lines.put(line)
@@ -219,11 +224,11 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the server has not read what came before."""
+        """Return whether the queue is full because the server does not read."""
         return self._lines.full()
 
     async def write(self, process: Process, ended: asyncio.Event) -> None:
-        """Write all that is sent, until cancelled, or until the server no longer reads: that ends it."""
+        """Write queued messages until cancelled, or until the server no longer reads, which ends it."""
         try:
             while True:
                 await process.write(await self._lines.get())
@@ -244,7 +249,7 @@ class Outbox:
 
 @asynccontextmanager
 async def open_pipe_streams(process: Process, ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Outbox]]:
-    """Yield the streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
+    """Yield the streams of a server that uses stdin and stdout. `ended` is set when the connection is over."""
     outbox = Outbox()
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(outbox.write(process, ended))
@@ -255,8 +260,9 @@ async def open_pipe_streams(process: Process, ended: asyncio.Event) -> AsyncIter
 
 
 async def _read_messages(process: Process, outbox: Outbox) -> AsyncGenerator[SessionMessage]:
-    """Yield the messages.
-    Requests of a server that does not read the answers are left out: each would wait in a task.
+    """Yield the messages of a server.
+
+    If the server does not read, its requests are dropped, because each would wait in a task.
     """
     lines = Lines()
     while data := await process.read():
@@ -267,16 +273,16 @@ async def _read_messages(process: Process, outbox: Outbox) -> AsyncGenerator[Ses
                 yield SessionMessage(message)
             if is_request or number % _LINES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        await asyncio.sleep(0)  # a server that never stops writing is not all that there is
+        await asyncio.sleep(0)  # other tasks get a turn even if the server never stops writing
 
 
 _logger = logging.getLogger(__name__)
 
 
 def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...]:
-    """Return the tools of a list as it came. What has no name is left out, and of two with one name the second.
+    """Return the tools of a server's list. Tools without a name and duplicates are left out.
 
-    A schema stays as it came, however wrong it is; where it is no object at all, any arguments will do.
+    A schema stays unchanged, even if it is invalid. A schema that is not an object becomes `{}`.
     """
     tools: dict[str, ServerTool] = {}
     for tool in described:
@@ -299,7 +305,7 @@ def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...
 
 
 def read_call_result(result: CallToolResult) -> CallResult:
-    """Return a result as text: its blocks, one below the other; its structured content where it has no blocks."""
+    """Return a result as text: its blocks in lines, or its structured content if it has no blocks."""
     text = "\n".join(map(_render_block, result.content))
     if not result.content and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -315,10 +321,10 @@ def _render_block(block: ContentBlock) -> str:
         case ResourceLink():
             return "\n".join(_render_link(block))
         case EmbeddedResource():
-            held = block.resource
-            if isinstance(held, BlobResourceContents):
-                return _describe_binary(held.mime_type or "application/octet-stream", held.blob)
-            return held.text
+            resource = block.resource
+            if isinstance(resource, BlobResourceContents):
+                return _describe_binary(resource.mime_type or "application/octet-stream", resource.blob)
+            return resource.text
 
 
 def _render_link(link: ResourceLink) -> Iterator[str]:
@@ -328,5 +334,5 @@ def _render_link(link: ResourceLink) -> Iterator[str]:
 
 
 def _describe_binary(mime_type: str, data: str) -> str:
-    """Return a note for what is no text; `data` is base64."""
+    """Return a note in place of binary data; `data` is base64."""
     return f"[{mime_type}, {len(data.rstrip('=')) * 3 // 4:,} bytes]"
