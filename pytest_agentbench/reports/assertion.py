@@ -33,26 +33,26 @@ def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, An
     own file; of a traceback that is its last line.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [match for line in lines if (match := _PROBLEM.fullmatch(line))]
-    if not found:
-        said = lines[-1] if lines else "cannot be collected"
-        return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(said, _LONGEST)}]
+    matches = [match for line in lines if (match := _PROBLEM.fullmatch(line))]
+    if not matches:
+        last_line = lines[-1] if lines else "cannot be collected"
+        return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(last_line, _LONGEST)}]
     return [
         {
-            "file": _path_from_root(each["file"], root),
-            "line": int(each["line"]),
-            "message": sendable(each["message"], _LONGEST),
+            "file": _path_from_root(problem["file"], root),
+            "line": int(problem["line"]),
+            "message": sendable(problem["message"], _LONGEST),
         }
-        for each in found
+        for problem in matches
     ]
 
 
 def group_by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Return the problems of each file, in the order of the files' first ones."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    files: dict[str, list[Mapping[str, Any]]] = {}
     for problem in problems:
-        found.setdefault(problem["file"], []).append(problem)
-    return found
+        files.setdefault(problem["file"], []).append(problem)
+    return files
 
 
 def _path_from_root(file: str, root: Path) -> str:
@@ -93,40 +93,44 @@ class Fault:
     @property
     def sentence(self) -> str:
         """Return the fault on one line."""
-        said = self.message or f"expected {self.expected}, got {self.actual}"
-        return visible_line(f"{self.kind} {self.name}".rstrip() + f": {said}"[: 4 * WIDTH])
+        text = self.message or f"expected {self.expected}, got {self.actual}"
+        return visible_line(f"{self.kind} {self.name}".rstrip() + f": {text}"[: 4 * WIDTH])
 
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
     """Return all reasons why the run failed (status, checks, metrics, judge), or the given reasons if none of these
     failed.
     """
-    found = [*_status_faults(case, artifact)]
-    found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
-    found += [_metric_fault(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
+    reasons_found = [*_status_faults(case, artifact)]
+    reasons_found += [_check_fault(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
+    reasons_found += [
+        _metric_fault(case, artifact, metric) for metric in evaluation.metrics if metric.passed is False or metric.error
+    ]
     if evaluation.judge is not None:
-        found += _judge_faults(case, evaluation, evaluation.judge)
-    return found or [Fault("case", message=reason) for reason in evaluation.reasons]
+        reasons_found += _judge_faults(case, evaluation, evaluation.judge)
+    return reasons_found or [Fault("case", message=reason) for reason in evaluation.reasons]
 
 
 def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
     """Return the first fault in one line, and how many there are besides: for pytest's short summary and a row's
     message.
     """
-    found = faults(case, artifact, evaluation)
-    if not found:
+    run_faults = faults(case, artifact, evaluation)
+    if not run_faults:
         return "failed"
     # The number of faults is never cut: a summary of many failures is read for it.
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return clip_cells(found[0].sentence, _HEADLINE - len(more)) + more
+    more = f" (and {len(run_faults) - 1} more)" if len(run_faults) > 1 else ""
+    return clip_cells(run_faults[0].sentence, _HEADLINE - len(more)) + more
 
 
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
     """Return the assertion report of a run that the agent failed."""
-    found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
+    run_faults, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     # A single fault that fits into the first line is not repeated.
-    alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
-    details = [f"    {line}" for line in _describe_fault(found[0])[1:]] if alone else ["", *_align_faults(found)]
+    alone = len(run_faults) == 1 and run_faults[0].message is not None and run_faults[0].sentence == first
+    details = (
+        [f"    {line}" for line in _describe_fault(run_faults[0])[1:]] if alone else ["", *_align_faults(run_faults)]
+    )
     evidence = [
         f"    {_shorten_line(line)}"
         for section in sections_of(case, evaluation).values()
@@ -176,8 +180,8 @@ def _status_faults(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
     if artifact.status == "success" or artifact.status in case.expects_status:
         return
     error = artifact.error
-    said = f"{artifact.status} ({error.code}): {error.message}" if error is not None else artifact.status
-    yield Fault("run", "status", expected="success", actual=said)
+    message = f"{artifact.status} ({error.code}): {error.message}" if error is not None else artifact.status
+    yield Fault("run", "status", expected="success", actual=message)
 
 
 def _check_fault(result: CheckResult) -> Fault:
@@ -189,15 +193,15 @@ def _metric_fault(case: Case, artifact: RunArtifact, result: MetricResult) -> Fa
     if result.error is not None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
     if result.score is None:
-        wanted, reason = f"at least {result.threshold:g}", _metric_reason(result)
-        return Fault("metric", result.name, expected=wanted, actual="nothing to measure", reason=reason)
-    score, wanted = format_apart(result.score, result.threshold)
+        minimum, reason = f"at least {result.threshold:g}", _metric_reason(result)
+        return Fault("metric", result.name, expected=minimum, actual="nothing to measure", reason=reason)
+    score, minimum = format_apart(result.score, result.threshold)
     reason = _metric_reason(result)
     # With a reference people compare the answer with it; else the score is all that there is
     if case.reference is None:
-        return Fault("metric", result.name, expected=f"at least {wanted}", actual=score, reason=reason)
-    said = f"scored {score}, at least {wanted} is wanted"
-    return Fault("metric", result.name, said, gold_text(case.gold), artifact.final_output or "no answer", reason)
+        return Fault("metric", result.name, expected=f"at least {minimum}", actual=score, reason=reason)
+    message = f"scored {score}, at least {minimum} is wanted"
+    return Fault("metric", result.name, message, gold_text(case.gold), artifact.final_output or "no answer", reason)
 
 
 def _metric_reason(result: MetricResult) -> str | None:
@@ -216,11 +220,11 @@ def _judge_faults(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Ite
     if (parts := next(filter(None, (section.shortfall(evaluation) for section in sections)), None)) is not None:
         yield from _final_score_faults(evaluation, parts, judge)
     elif not judge.passed:
-        score, wanted = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
+        score, minimum = format_apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         parts = ", ".join(f"{name} {format_number(value)}" for name, value in judge.dimensions.items())
         unmet = _describe_unmet(case, judge)
-        said = f"scored {score}, at least {wanted} of 10 is wanted{unmet}{f' ({parts})' if parts else ''}"
-        yield Fault("judge", "overall", said, reason=judge.summary.strip() or None)
+        message = f"scored {score}, at least {minimum} of 10 is wanted{unmet}{f' ({parts})' if parts else ''}"
+        yield Fault("judge", "overall", message, reason=judge.summary.strip() or None)
     if case.require_hard:
         for text in judge.unmet_hard:
             yield Fault("judge", "hard expectation", f"not met: {text}")
@@ -237,7 +241,7 @@ def _describe_unmet(case: Case, judge: JudgeResult) -> str:
     soft = [
         expectation.text
         for index, expectation in enumerate(case.expectations.soft_expectations)
-        if (found := met.get(index)) and mean_of(found) < 0.5
+        if (scores := met.get(index)) and mean_of(scores) < 0.5
     ]
     unmet = [clip_cells(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
     more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""
@@ -252,21 +256,21 @@ def _final_score_faults(evaluation: Evaluation, parts: str, judge: JudgeResult) 
 
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
-        score, wanted = format_apart(final, bar, digits=1)
-        said = f"scored {score}, at least {wanted} of 10 is wanted ({parts})"
-        yield Fault("overall", "", said, reason=judge.summary.strip() or None)
+        score, minimum = format_apart(final, bar, digits=1)
+        message = f"scored {score}, at least {minimum} of 10 is wanted ({parts})"
+        yield Fault("overall", "", message, reason=judge.summary.strip() or None)
 
 
-def _align_faults(found: list[Fault]) -> list[str]:
+def _align_faults(run_faults: list[Fault]) -> list[str]:
     """Return the faults as a table: kind, name, then message, expected and actual below each other."""
-    names = [clip_cells(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
+    names = [clip_cells(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in run_faults]
     width = max(map(len, names), default=0) + 2
     lines: list[str] = []
-    for position, (fault, name) in enumerate(zip(found, names, strict=True)):
+    for position, (fault, name) in enumerate(zip(run_faults, names, strict=True)):
         block = _describe_fault(fault)
         # Faults are cut only between each other, and the first is shown at any length.
         if lines and len(lines) + len(block) > FAULT_LINES:
-            return [*lines, f"... and {len(found) - position} more that failed"]
+            return [*lines, f"... and {len(run_faults) - position} more that failed"]
         lines += [
             f"{pad_cells(label, width)}{text}" for label, text in zip([name] + [""] * len(block), block, strict=False)
         ]
@@ -274,12 +278,12 @@ def _align_faults(found: list[Fault]) -> list[str]:
 
 
 def _describe_fault(fault: Fault) -> list[str]:
-    said = [_shorten_line(fault.message)] if fault.message is not None else []
-    said += _wrap_text("reason:", fault.reason) if fault.reason is not None else []
+    lines = [_shorten_line(fault.message)] if fault.message is not None else []
+    lines += _wrap_text("reason:", fault.reason) if fault.reason is not None else []
     if fault.expected is None and fault.actual is None:
-        return said or ["failed"]
+        return lines or ["failed"]
     expected, actual = _skip_common_start(fault.expected or "-", fault.actual or "-")
-    return [*said, f"expected: {_shorten_line(expected)}", f"got:      {_shorten_line(actual)}"]
+    return [*lines, f"expected: {_shorten_line(expected)}", f"got:      {_shorten_line(actual)}"]
 
 
 def _shorten_line(text: str) -> str:
@@ -307,22 +311,25 @@ def _answer_lines(answer: str | None) -> list[str]:
     if answer is None or not answer.strip():
         return ["answer: none" if answer is None else "answer: blank"]
     lines = answer.rstrip().splitlines()
-    shown = [f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
-    return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
+    last_lines = [f"    {_shorten_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
+    return [
+        f"answer (last {len(last_lines)} of {len(lines)} lines):" if len(lines) > len(last_lines) else "answer:",
+        *last_lines,
+    ]
 
 
 def _broken_tool_lines(artifact: RunArtifact) -> list[str]:
     """Return the tools whose own code failed in the run: not the agent's fault."""
-    said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
-    if said:
-        return [*map(_shorten_line, said[:3]), ""]
+    sentences = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
+    if sentences:
+        return [*map(_shorten_line, sentences[:3]), ""]
     return []
 
 
 def _asking_lines(artifact: RunArtifact) -> list[str]:
-    told = artifact.provider.get("asked_nothing")
-    if isinstance(told, str):
-        return _wrap_text("gateway:", told)
+    reason = artifact.provider.get("asked_nothing")
+    if isinstance(reason, str):
+        return _wrap_text("gateway:", reason)
     return []
 
 

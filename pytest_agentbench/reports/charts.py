@@ -44,8 +44,8 @@ class Chart:
 
 def charts(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the page's charts as JSON values, without those that would be empty."""
-    found = [pass_rates(report), score_against(report, "cost"), score_against(report, "time"), by_tag(report)]
-    return [asdict(chart) for chart in found if chart.spec["data"]["values"]]
+    candidates = [pass_rates(report), score_against(report, "cost"), score_against(report, "time"), by_tag(report)]
+    return [asdict(chart) for chart in candidates if chart.spec["data"]["values"]]
 
 
 @cache
@@ -137,9 +137,9 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
 
 def _scale_axis(title: str, values: Values, field: str) -> dict[str, Any]:
     """Return the title of an axis, which is logarithmic where its figures are far apart."""
-    found = [value[field] for value in values]
+    numbers = [value[field] for value in values]
     # A logarithmic axis has no place for zero: models that cost nothing keep the linear one
-    if not found or min(found) <= 0 or max(found) < _FAR_APART * min(found):
+    if not numbers or min(numbers) <= 0 or max(numbers) < _FAR_APART * min(numbers):
         return {"title": title}
     return {"title": f"{title}, logarithmic", "scale": {"type": "log"}}
 
@@ -158,12 +158,12 @@ def by_tag(report: Mapping[str, Any]) -> Chart:
     frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
     # A tag of all runs would repeat the chart of models
     telling = {tag: n for tag, n in frequent.items() if n < len(judged)}
-    shown = sorted(telling, key=lambda tag: (-telling[tag], tag))[:MOST_TAGS]
+    tags_shown = sorted(telling, key=lambda tag: (-telling[tag], tag))[:MOST_TAGS]
     rate = {**_RATE, "scale": {"domain": [0, 1]}}
-    values = list(_tag_values(report, judged, shown))
+    values = list(_tag_values(report, judged, tags_shown))
     spec = {
         **_spec("Pass rate by tag", values),
-        "height": len(shown) * max(26, 10 * len(report["models"])),
+        "height": len(tags_shown) * max(26, 10 * len(report["models"])),
         "encoding": {
             "y": {"field": "tag", "type": "nominal", "title": None, "sort": None, "axis": _NAMES},
             "yOffset": {"field": "model", "type": "nominal", "sort": None},
@@ -174,17 +174,17 @@ def by_tag(report: Mapping[str, Any]) -> Chart:
         ],
     }
     note = "Share of passed runs with the 95 % interval over cases. A case may have several tags."
-    if len(telling) > len(shown):
-        note += f" The {len(shown)} most frequent of {len(telling)} tags."
+    if len(telling) > len(tags_shown):
+        note += f" The {len(tags_shown)} most frequent of {len(telling)} tags."
     return Chart("tags", "Pass rate by tag", note, spec)
 
 
 def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -> Iterator[dict[str, Any]]:
     """Return figures by tag and model, in the order of both, where any run was judged."""
     verdicts: dict[tuple[str, str], dict[CaseKey, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    wanted = set(tags)
+    tag_names = set(tags)
     for row in judged:
-        for tag in wanted.intersection(row["tags"]):
+        for tag in tag_names.intersection(row["tags"]):
             verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
     for tag in tags:
         for name, model in _name_models(report):
@@ -217,11 +217,11 @@ def _shorten_name(name: str) -> str:
 
 def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean cost of a run by model (USD, without judges), over the runs whose cost is known."""
-    known: dict[str, list[float]] = defaultdict(list)
+    costs_by_model: dict[str, list[float]] = defaultdict(list)
     for row in report["runs"]:
         if (cost := row["cost_usd"]["run"]) is not None:
-            known[row["model_id"]].append(cost)
-    return {model_id: mean_of(costs) for model_id, costs in known.items()}
+            costs_by_model[row["model_id"]].append(cost)
+    return {model_id: mean_of(costs) for model_id, costs in costs_by_model.items()}
 
 
 def _interval_ends(interval: list[float] | None) -> dict[str, float | None]:

@@ -51,7 +51,9 @@ def _summarize_dataset(rows: Sequence[Row]) -> dict[str, Any]:
         "runs": counts.runs,
         "items": len(cases),
         "pass_rate": counts.pass_rate,
-        "pass_rate_ci95": pair(pass_rate_interval([(sum(each), len(each)) for each in verdicts])),
+        "pass_rate_ci95": pair(
+            pass_rate_interval([(sum(case_verdicts), len(case_verdicts)) for case_verdicts in verdicts])
+        ),
         "completion": counts.completion,
         "scored_by": scorer,
         "mean_score": mean([score for group in scores for score in group]),
@@ -124,8 +126,8 @@ def breakdown(entries: Sequence[Entry], scale: Interval | None = None) -> list[d
     """
     # Entries without a case are separate clusters.
     cases = [object() if entry.case is None else entry.case for entry in entries]
-    found: list[dict[str, Any]] = []
-    said: dict[str, list[int]] = {}
+    entries_of_groups: list[dict[str, Any]] = []
+    field_groups: dict[str, list[int]] = {}
     for field in _grouping_fields(entries):
         groups: dict[str, list[int]] = defaultdict(list)
         for at, entry in enumerate(entries):
@@ -134,14 +136,16 @@ def breakdown(entries: Sequence[Entry], scale: Interval | None = None) -> list[d
         items = len({cases[at] for group in groups.values() for at in group})
         # By items, not entries: repetitions would make an id look like a group
         if 2 * len(groups) <= items:
-            found += [_make_group(field, value, group, entries, cases, scale) for value, group in groups.items()]
-            said |= {name: group for value, group in groups.items() for name in (value, f"{field}-{value}")}
+            entries_of_groups += [
+                _make_group(field, value, group, entries, cases, scale) for value, group in groups.items()
+            ]
+            field_groups |= {name: group for value, group in groups.items() for name in (value, f"{field}-{value}")}
     tags = {
         tag: group
         for tag, group in _group_by_tag(entries).items()
-        if said.get(tag) != group and len(group) < len(entries)
+        if field_groups.get(tag) != group and len(group) < len(entries)
     }
-    return found + [_make_group(TAG, tag, group, entries, cases, scale) for tag, group in tags.items()]
+    return entries_of_groups + [_make_group(TAG, tag, group, entries, cases, scale) for tag, group in tags.items()]
 
 
 def _grouping_fields(entries: Iterable[Entry]) -> list[str]:

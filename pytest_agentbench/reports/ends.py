@@ -15,7 +15,11 @@ _DROPPED = " dropped"
 def list_dropped(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the parameters that endpoints did not take, so that runs went without."""
     for row in rows:
-        yield from (each.removesuffix(_DROPPED) for each in row.get("adapted") or () if each.endswith(_DROPPED))
+        yield from (
+            adaptation.removesuffix(_DROPPED)
+            for adaptation in row.get("adapted") or ()
+            if adaptation.endswith(_DROPPED)
+        )
 
 
 def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -40,8 +44,8 @@ def end_warnings(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for parameter in sorted(set().union(*dropped.values())):
         without = sorted(model for model, lost in dropped.items() if parameter in lost)
         if len(without) < len(ends):
-            told = f"did not take {parameter}, which the other models were asked with: compare with care"
-            yield f"{', '.join(without)} {told}"
+            note = f"did not take {parameter}, which the other models were asked with: compare with care"
+            yield f"{', '.join(without)} {note}"
 
 
 def run_on_text(count: int) -> str:

@@ -66,21 +66,21 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     A section's figure with a value that its kind cannot hold is a column of text: JSON, but for values that are text.
     """
     rows = report["runs"]
-    found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
-    found += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
-    found += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
+    table_columns = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
+    table_columns += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
+    table_columns += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
     tokens = ("input", "output", "total", "reasoning", "cached", "cache_write")
-    found += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
+    table_columns += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
     for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
-        found += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]
+        table_columns += [Column(f"{title}.{name}", "number", (key, name)) for name in _list_names(rows, key)]
     for key, section in sections_in(rows).items():
         for name in _list_names(rows, key):
             values = [row[key].get(name) for row in rows if row.get(key) is not None]
             kind = section.column_kinds.get(name, "number")
-            found.append(Column(f"{key}.{name}", kind if _fits(kind, values) else "text", (key, name)))
-    groups = [group["field"] for each in report["datasets"] for group in each["breakdown"]]
+            table_columns.append(Column(f"{key}.{name}", kind if _fits(kind, values) else "text", (key, name)))
+    groups = [group["field"] for dataset in report["datasets"] for group in dataset["breakdown"]]
     fields = [name for name in dict.fromkeys(groups) if name != TAG]
-    return found + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]
+    return table_columns + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]
 
 
 def _fits(kind: Kind, values: Iterable[Any]) -> bool:
@@ -111,13 +111,13 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
     A text cannot become a formula (a `'` is put in front) nor break a line (control characters are escaped). Lists and
     objects are JSON. An unknown value is an empty cell.
     """
-    found = columns(report)
+    table_columns = columns(report)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([_make_cell(column.name) for column in found])
+    writer.writerow([_make_cell(column.name) for column in table_columns])
     for at, row in enumerate(report["runs"], 1):
         values = _with_checks(row)
-        writer.writerow([_make_cell(_read_value(values, column)) for column in found])
+        writer.writerow([_make_cell(_read_value(values, column)) for column in table_columns])
         if at % _LINES == 0:
             yield buffer.getvalue()
             buffer.seek(0)
@@ -175,7 +175,7 @@ def _make_arrow_table(report: Mapping[str, Any]) -> pyarrow.Table:
 
 def _storable(value: Any) -> Any:
     if isinstance(value, list):
-        return [_storable(each) for each in value]
+        return [_storable(item) for item in value]
     if isinstance(value, str):
         return sendable(value)
     return value
@@ -188,15 +188,15 @@ def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_value(row: Mapping[str, Any], column: Column) -> Any:
-    found: Any = row
+    current: Any = row
     for key in column.path:
-        found = None if found is None else found.get(key)
-    if column.kind == "text" and not isinstance(found, str | None):
-        return json.dumps(found, ensure_ascii=False)
-    if found is None or column.kind not in _NUMBERS:
-        return found
+        current = None if current is None else current.get(key)
+    if column.kind == "text" and not isinstance(current, str | None):
+        return json.dumps(current, ensure_ascii=False)
+    if current is None or column.kind not in _NUMBERS:
+        return current
     # JSON may write either as the other; Arrow takes no float for an int64
-    return _NUMBERS[column.kind](found)
+    return _NUMBERS[column.kind](current)
 
 
 def _list_names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
@@ -212,7 +212,7 @@ def _make_cell(value: Any) -> Any:
             return ""
         return value
     # Blanks before the sign do not keep a spreadsheet from taking the cell for a formula
-    shown = visible_line(value)
-    if shown.lstrip().startswith(_FORMULA):
-        return f"'{shown}"
-    return shown
+    text = visible_line(value)
+    if text.lstrip().startswith(_FORMULA):
+        return f"'{text}"
+    return text

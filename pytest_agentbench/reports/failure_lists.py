@@ -47,14 +47,14 @@ class ShortLists:
         if self.report is None:
             return (yield)
         self._shorten(terminalreporter)
-        if told := bool(self._hidden) and not terminalreporter.no_summary:
+        if shortened := bool(self._hidden) and not terminalreporter.no_summary:
             self._write_verdict(terminalreporter)
         self.hide(terminalreporter)
         try:
             return (yield)
         except KeyboardInterrupt:
             terminalreporter.ensure_newline()
-            if not told:
+            if not shortened:
                 self._write_verdict(terminalreporter)
             terminalreporter.write_line("printing was interrupted; the report has every failure", yellow=True)
         finally:
@@ -92,15 +92,15 @@ class ShortLists:
 
     def _first(self, groups: Sequence[list[Any]], most: float) -> list[Any]:
         """Return the first report of each of the first `most` groups of cases, and of all others."""
-        shown, of_cases = [], 0
+        first_reports, of_cases = [], 0
         for group in groups:
             if _problem_of(group[0]) is not None:
                 of_cases += 1
                 if of_cases > most:
                     self._hidden += group
                     continue
-            shown.append(group[0])
-        return shown
+            first_reports.append(group[0])
+        return first_reports
 
     def _add_teardowns(self, stats: Mapping[str, Any], short: dict[str, Any], names: Sequence[str]) -> None:
         """Add the output of teardowns to the shown reports.
@@ -189,12 +189,12 @@ def _with_count(group: Sequence[Any]) -> Any:
     report = group[0]
     if len(group) == 1:
         return report
-    said = f"and {len(group) - 1} more with the same error"
+    note = f"and {len(group) - 1} more with the same error"
     if isinstance(report.longrepr, str):
         report = copy.copy(report)
-        report.longrepr = f"{report.longrepr}\n{said}"
+        report.longrepr = f"{report.longrepr}\n{note}"
     elif hasattr(report.longrepr, "addsection"):
-        report.longrepr.addsection(said, "")
+        report.longrepr.addsection(note, "")
     return report
 
 

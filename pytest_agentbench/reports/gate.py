@@ -126,12 +126,12 @@ def apply_gate(
 def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float) -> list[str]:
     if counts.pass_rate is None or counts.completion is None:
         ended = f"{counts.errors} ended in infrastructure errors, {counts.skipped} were skipped"
-        wanted = "" if fail_under is None else f" ({fail_under:.3f} is wanted)"
-        return [f"No run was judged, so the pass rate is unknown{wanted}: {ended}."]
+        minimum = "" if fail_under is None else f" ({fail_under:.3f} is wanted)"
+        return [f"No run was judged, so the pass rate is unknown{minimum}: {ended}."]
     reasons = []
     if fail_under is not None and counts.pass_rate < fail_under:
-        rate, wanted = format_apart(counts.pass_rate, fail_under)
-        reasons.append(f"Pass rate {rate} is below {wanted}: {counts.passed} of {counts.judged} judged runs passed.")
+        rate, minimum = format_apart(counts.pass_rate, fail_under)
+        reasons.append(f"Pass rate {rate} is below {minimum}: {counts.passed} of {counts.judged} judged runs passed.")
     if (missing := describe_shortfall(counts, min_completion)) is not None:
         reasons.append(f"Completion {missing}")
     return reasons
@@ -141,10 +141,10 @@ def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
     """Return by how much the completion is below the minimum, as the end of a sentence, or None if it is not."""
     if counts.completion is None or counts.completion >= min_completion:
         return None
-    share, wanted = format_apart(counts.completion, min_completion)
+    share, minimum = format_apart(counts.completion, min_completion)
     ran = counts.judged + counts.errors
     return (
-        f"{share} is below {wanted}: {counts.errors} of {ran} runs ended in infrastructure errors and were not judged."
+        f"{share} is below {minimum}: {counts.errors} of {ran} runs ended in infrastructure errors and were not judged."
     )
 
 
@@ -164,6 +164,6 @@ def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
                     f"{name} has no {title} ({fact['required']:.3f} is wanted): none of {ran} runs was judged."
                 )
             elif fact["met"] is False:
-                actual, wanted = format_apart(fact["actual"], fact["required"])
-                sentences.append(f"{name} has a {title} of {actual}, below its threshold {wanted}.")
+                actual, minimum = format_apart(fact["actual"], fact["required"])
+                sentences.append(f"{name} has a {title} of {actual}, below its threshold {minimum}.")
     return sentences

@@ -87,7 +87,7 @@ def _describe_problems(value: object, error: ValidationError) -> list[str]:
             "keep the two in files of their own"
         ]
     problems = error.errors(include_url=False, include_context=False)
-    return [field_problem(each if each["loc"] else {**each, "loc": ("line",)}) for each in problems]
+    return [field_problem(problem if problem["loc"] else {**problem, "loc": ("line",)}) for problem in problems]
 
 
 Report = dict[str, Any]
@@ -139,20 +139,20 @@ def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: 
     if not labels:
         return None
     rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
-    said: Said = defaultdict(list)
+    labels_by_run: Said = defaultdict(list)
     # By time, so that the latest of an annotator overwrites those before.
     for label in sorted(labels, key=lambda each: each.at):
-        said[label.run_id].append(label)
-    counted = [_counted_labels(row, said[run_id]) for run_id, row in rows.items() if run_id in said]
+        labels_by_run[label.run_id].append(label)
+    counted = [_counted_labels(row, labels_by_run[run_id]) for run_id, row in rows.items() if run_id in labels_by_run]
     all_counted = [label for of_run in counted for label in of_run]
     return {
         "file": file,
         "labels": len(labels),
         "counted": len(all_counted),
-        "left_out": _count_left_out(rows, said, len(all_counted)),
+        "left_out": _count_left_out(rows, labels_by_run, len(all_counted)),
         "annotators": dict(sorted(Counter(label.annotator for label in all_counted).items())),
         "between_annotators": _between_annotators(counted),
-        "judges": [_agreement(judge) for judge in _labelled_judges(rows, said)],
+        "judges": [_agreement(judge) for judge in _labelled_judges(rows, labels_by_run)],
     }
 
 
@@ -168,15 +168,15 @@ def _latest_labels(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[s
     return {label.annotator: label for label in labels if label.is_of(judged)}
 
 
-def _count_left_out(rows: Mapping[str, Mapping[str, Any]], said: Said, counted: int) -> dict[str, int]:
+def _count_left_out(rows: Mapping[str, Mapping[str, Any]], labels_by_run: Said, counted: int) -> dict[str, int]:
     """Count the labels that do not count, by reason."""
-    found = dict.fromkeys(("other_run", "other_judge", "other_rubric", "superseded"), 0)
-    for run_id, labels in said.items():
+    counts = dict.fromkeys(("other_run", "other_judge", "other_rubric", "superseded"), 0)
+    for run_id, labels in labels_by_run.items():
         for label in labels:
-            found[_why_left_out(label, rows.get(run_id))] += 1
+            counts[_why_left_out(label, rows.get(run_id))] += 1
     # All labels of the right run, judge and rubric were counted as superseded so far, those that count among them.
-    found["superseded"] -= counted
-    return found
+    counts["superseded"] -= counted
+    return counts
 
 
 def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
@@ -189,11 +189,11 @@ def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
     return "other_rubric"
 
 
-def _labelled_judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_LabelledJudge]:
+def _labelled_judges(rows: Mapping[str, Mapping[str, Any]], labels_by_run: Said) -> list[_LabelledJudge]:
     """Return the judges of the report in its order, with people's opinions."""
     judges: dict[tuple[str, str], _LabelledJudge] = {}
     for run_id, row in rows.items():
-        labels = said.get(run_id, [])
+        labels = labels_by_run.get(run_id, [])
         for judged in row["judged"]:
             key = judged["by"], judged["judge"]
             judge = judges.setdefault(key, _LabelledJudge(*key))
@@ -251,8 +251,8 @@ def _why_undefined(table: Table) -> str | None:
         return None
     if not table.n:
         return "no run has a label that counts"
-    said = "passed" if table.people_passed else "failed"
-    return f"people and the judge say {said} of every run, so chance alone would agree as often"
+    verdict = "passed" if table.people_passed else "failed"
+    return f"people and the judge say {verdict} of every run, so chance alone would agree as often"
 
 
 def _score_agreement(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:

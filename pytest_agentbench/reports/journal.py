@@ -266,10 +266,10 @@ class JournalReader:
         """
         new = 0
         with open_file(self.path, MAX_DOCUMENT) as file:
-            found = os.fstat(file.fileno())
-            if self._file is not None and not os.path.samestat(self._file, found):
+            status = os.fstat(file.fileno())
+            if self._file is not None and not os.path.samestat(self._file, status):
                 self.taken = 0  # the session has ended, and left another in its place
-            self._file = found
+            self._file = status
             file.seek(self.taken)
             for line in file:
                 if not line.endswith(b"\n"):  # it is being written
@@ -340,8 +340,8 @@ class JournalReader:
         path = self.path.parent.parent / REPORT
         report = read_report(path) if path.is_file() else None
         if report is None or report["session"]["started_at"] != self.session["started_at"]:
-            found = "a later session's report" if report is not None else "none"
-            raise RowsGoneError(f"{self.path}: its session left its runs in {path}, found {found} there")
+            holder = "a later session's report" if report is not None else "none"
+            raise RowsGoneError(f"{self.path}: its session left its runs in {path}, found {holder} there")
         rows: list[Row] = report["runs"]
         return rows
 
@@ -378,8 +378,8 @@ def read_journal(path: Path) -> dict[str, Any]:
     report = reader.report()
     if not reader.is_over:
         what = "The session is still running" if reader.is_live() else "The session was killed"
-        known = f"{len(reader.rows)} of {reader.planned if reader.planned is not None else 'its'} runs are reported"
-        report["session"]["warnings"] = [*report["session"]["warnings"], f"{what}: {known}."]
+        progress = f"{len(reader.rows)} of {reader.planned if reader.planned is not None else 'its'} runs are reported"
+        report["session"]["warnings"] = [*report["session"]["warnings"], f"{what}: {progress}."]
     return report
 
 
@@ -428,8 +428,8 @@ def _journals(folder: Path) -> list[Path]:
     if folder.is_symlink():
         return []
     try:
-        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-        return [path for path in found if path.is_file() and not path.is_symlink()]
+        paths = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        return [path for path in paths if path.is_file() and not path.is_symlink()]
     except OSError:
         return []
 

@@ -90,20 +90,20 @@ def votes_row(
     the report and its reference first). `same_family` is the maker of judge and judged model, if they share it and
     neither is scripted.
     """
-    found = [
+    entries = [
         *(_judge_votes(evaluation.judge) if evaluation.judge is not None else ()),
         *_metric_votes(metrics),
         *_section_votes(case, evaluation),
     ]
     # A scripted model has no maker, even if its name contains one.
     judged = model.requested_model if isinstance(model, Model) and not model.scripted else None
-    for votes in found:
+    for votes in entries:
         votes["profile"] = evaluation.evaluation_profile_id
         family = common_family(judged, votes["model"]) if judged and votes["model"] and not votes["scripted"] else None
         if family is not None:
             votes["same_family"] = family
-    if found:
-        return {"judge_votes": found}
+    if entries:
+        return {"judge_votes": entries}
     return {}
 
 
@@ -178,20 +178,20 @@ def judge_results(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Runs without a verdict are left out. An undefined figure is null, with an entry in `reasons`.
     """
-    asked: dict[Judge, list[JudgedRun]] = defaultdict(list)
+    runs_by_judge: dict[Judge, list[JudgedRun]] = defaultdict(list)
     panels: Panels = defaultdict(list)
     for row in filter(has_verdict, rows):
         scored: dict[Judge, float] = {}
         for votes in row.get("judge_votes", ()):
             judge = _judge_of(votes, row)
-            asked[judge].append(JudgedRun(case_key(row), votes))
-            if judge.source == "judge" and (known := _known_scores(votes)):
+            runs_by_judge[judge].append(JudgedRun(case_key(row), votes))
+            if judge.source == "judge" and (scores := _known_scores(votes)):
                 # One score for each judge: one that votes three times would outvote those that vote once
-                scored[judge] = mean_of(known)
+                scored[judge] = mean_of(scores)
         if len(scored) > 1:
             first = next(iter(scored))
             panels[first.profile, first.hash].append(scored)
-    return [_judge_entry(judge, runs, panels) for judge, runs in asked.items()]
+    return [_judge_entry(judge, runs, panels) for judge, runs in runs_by_judge.items()]
 
 
 def family_warnings(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -214,13 +214,13 @@ def _judge_of(votes: Votes, row: Mapping[str, Any]) -> Judge:
     return Judge(votes["source"], votes["judge"], votes["model"], votes["profile"], hashed)
 
 
-def _judge_entry(judge: Judge, asked: Sequence[JudgedRun], panels: Panels) -> dict[str, Any]:
-    runs = [each.votes for each in asked]
+def _judge_entry(judge: Judge, judged_runs: Sequence[JudgedRun], panels: Panels) -> dict[str, Any]:
+    runs = [judged_run.votes for judged_run in judged_runs]
     units = [_known_scores(votes) for votes in runs]
     repeated = sum(len(unit) > 1 for unit in units)
     thresholds = {votes["pass_at"] for votes in runs}
     agreement = _vote_agreement(units, next(iter(thresholds)) if len(thresholds) == 1 else None)
-    known = [score for unit in units for score in unit]
+    scores = [score for unit in units for score in unit]
     return {
         "judge": judge.name,
         "source": judge.source,
@@ -230,12 +230,12 @@ def _judge_entry(judge: Judge, asked: Sequence[JudgedRun], panels: Panels) -> di
         "scripted": runs[0]["scripted"],
         "runs": len(runs),
         "repeated": repeated,
-        "votes": len(known),
-        "failed": sum(len(votes["scores"]) for votes in runs) - len(known),
+        "votes": len(scores),
+        "failed": sum(len(votes["scores"]) for votes in runs) - len(scores),
         "same_family": sum("same_family" in votes for votes in runs),
-        "mean_score": mean(known),
+        "mean_score": mean(scores),
         **agreement,
-        "order_swap": _order_swap(asked),
+        "order_swap": _order_swap(judged_runs),
         "between": _panel_agreement(judge, panels[judge.profile, judge.hash]) if judge.source == "judge" else None,
         "reasons": {} if agreement["alpha"] is not None else {"alpha": _EQUAL if repeated else _ALONE},
     }
@@ -265,23 +265,23 @@ def _panel_agreement(judge: Judge, panel: Sequence[dict[Judge, float]]) -> dict[
     if not shared:
         return None
     units = [list(judges.values()) for judges in shared]
-    names = dict.fromkeys(f"{each.name} ({each.model})" for judges in shared for each in judges)
-    found = _vote_agreement(units, None)
+    names = dict.fromkeys(f"{member.name} ({member.model})" for judges in shared for member in judges)
+    agreement = _vote_agreement(units, None)
     return {
         "judges": list(names),
         "runs": len(shared),
-        "alpha": found["alpha"],
-        "cv_percent": found["cv_percent"],
-        "reasons": {} if found["alpha"] is not None else {"alpha": _EQUAL},
+        "alpha": agreement["alpha"],
+        "cv_percent": agreement["cv_percent"],
+        "reasons": {} if agreement["alpha"] is not None else {"alpha": _EQUAL},
     }
 
 
-def _order_swap(asked: Sequence[JudgedRun]) -> dict[str, Any] | None:
+def _order_swap(judged_runs: Sequence[JudgedRun]) -> dict[str, Any] | None:
     """Return how often and how far verdicts differ between two orders of the same material; None for one order.
 
     Between shuffled orders, which have no first and second, differences have no sign.
     """
-    ordered = [(case, list(_ordered_pairs(votes)), votes["order"]) for case, votes in asked if "order" in votes]
+    ordered = [(case, list(_ordered_pairs(votes)), votes["order"]) for case, votes in judged_runs if "order" in votes]
     together = [differs for _, pairs, _ in ordered for differs in pairs]
     if not together:
         return None

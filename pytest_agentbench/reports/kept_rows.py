@@ -117,13 +117,15 @@ class RowKeeper:
         equal = [row[name] for name in names.equal]
         empty = [None if (value := row[name]) is None else value == [] for name in names.others]
         key = names, *equal, *empty
-        if (found := self._shapes.get(key)) is None:
-            found = dict.fromkeys(names.every, _ON_DISK)
-            found |= {name: row[name] for name, known in zip(names.others, empty, strict=True) if known is not False}
-            found |= zip(names.equal, equal, strict=True)
-            found |= {name: _At(at) for at, name in enumerate(names.own)}
-            self._shapes[key] = found
-        return found
+        if (shape := self._shapes.get(key)) is None:
+            shape = dict.fromkeys(names.every, _ON_DISK)
+            shape |= {
+                name: row[name] for name, is_empty in zip(names.others, empty, strict=True) if is_empty is not False
+            }
+            shape |= zip(names.equal, equal, strict=True)
+            shape |= {name: _At(at) for at, name in enumerate(names.own)}
+            self._shapes[key] = shape
+        return shape
 
 
 class KeptRow(Mapping[str, Any]):

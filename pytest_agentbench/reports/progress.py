@@ -58,10 +58,10 @@ def write_forecast(reporter: Terminal, forecasts: Sequence[Forecast]) -> None:
     reporter.write_line("nothing was run or paid; tokens and costs are means of what is in the store")
 
 
-def _format_expected(expected: Expected, shown: Callable[[float], str], style: Style) -> str:
+def _format_expected(expected: Expected, format_number: Callable[[float], str], style: Style) -> str:
     if expected.unknown and not expected.known:
         return style.dash
-    return (style.at_least if expected.unknown else "") + shown(expected.known)
+    return (style.at_least if expected.unknown else "") + format_number(expected.known)
 
 
 def _describe_new(forecast: Forecast) -> str:
@@ -177,12 +177,12 @@ class StatusLine:
 
 def status(progress: Progress, width: int, *, colour: bool = False, unicode: bool = True) -> str:
     """Return the line, at most `width` cells: the parts that do not fit are left out, the least telling ones first."""
-    left = progress.seconds_left
+    seconds = progress.seconds_left
     parts = [f"{progress.done}/{progress.total} done", f"{progress.in_flight} in flight"]
     if progress.waiting_for:
         parts.insert(1, visible_line(progress.waiting_for))
-    if left is not None and progress.done < progress.total:
-        parts.append(f"{format_seconds(left)} left")
+    if seconds is not None and progress.done < progress.total:
+        parts.append(f"{format_seconds(seconds)} left")
     if progress.cost_usd is not None:
         if not progress.partial_cost:
             at_least = ""

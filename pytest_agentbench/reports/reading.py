@@ -102,15 +102,15 @@ def read_report(path: Path) -> Report:
     `report.complete_report` adds the others. Raises ConfigError for a file that is no report.json of this version.
     """
     try:
-        found = parsed(read_file(path, MAX_DOCUMENT))
+        document = parsed(read_file(path, MAX_DOCUMENT))
     except OSError as error:
         hint = "; run pytest first, or name the report.json" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}{hint}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no JSON: {error}") from error
-    if (problem := _problem(found)) is not None:
+    if (problem := _problem(document)) is not None:
         raise ConfigError(f"{path}: {problem}")
-    return {name: found[name] for name in (*_HEAD, *_KEPT, "runs") if name in found}
+    return {name: document[name] for name in (*_HEAD, *_KEPT, "runs") if name in document}
 
 
 def parsed(text: bytes) -> Any:
@@ -146,17 +146,17 @@ def _run_check() -> tuple[Callable[[Any], Any], dict[str, Any]]:
     return compiled(row, definitions).validate_python, {**row, "$defs": definitions}
 
 
-def _problem(found: Any) -> str | None:
+def _problem(document: Any) -> str | None:
     """Return why a document is not a report, or None if it is one."""
-    if not isinstance(found, dict) or "runs" not in found:
+    if not isinstance(document, dict) or "runs" not in document:
         return "is no report.json"
     schema = report_schema()
-    if (version := found.get("schema_version")) != schema["properties"]["schema_version"]["const"]:
+    if (version := document.get("schema_version")) != schema["properties"]["schema_version"]["const"]:
         return f"schema_version: found {version!r}, expected 1; read it with the version that wrote it"
     definitions, properties = schema["$defs"], {name: schema["properties"][name] for name in (*_HEAD, *_KEPT)}
     head = {"type": "object", "required": [*_HEAD], "properties": properties, "$defs": definitions}
-    checked = {name: found[name] for name in properties if name in found}
-    return _mistake(checked, head, "") or _bad_run(found["runs"])
+    checked = {name: document[name] for name in properties if name in document}
+    return _mistake(checked, head, "") or _bad_run(document["runs"])
 
 
 def _bad_run(runs: Any) -> str | None:

@@ -65,8 +65,8 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
     """
     spent = dict(spent_usd or _UNKNOWN_COST)
     usage = _sum_usage(rows)
-    if (known := spent.pop("at_least", None)) is not None:
-        usage["at_least"]["spent_usd"] = dict(known)
+    if (certain := spent.pop("at_least", None)) is not None:
+        usage["at_least"]["spent_usd"] = dict(certain)
     by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_case[case_key(row), row["model_id"]].append(row)
@@ -88,15 +88,15 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Map
     }
 
 
-def complete_report(found: Report, path: Path) -> Report:
+def complete_report(report: Report, path: Path) -> Report:
     """Return a report that was read from `path`, with the figures that follow from its runs.
 
     Raises ConfigError for numbers that are too large to add up.
     """
-    kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
+    parts: dict[str, Any] = {name: report[name] for name in ("comparison", "human") if name in report}
     try:
         # Those in the file may lack newer figures, and are not checked
-        return {**build_report(found["runs"], found["session"], spent_of(found["totals"])), **kept}
+        return {**build_report(report["runs"], report["session"], spent_of(report["totals"])), **parts}
     except OverflowError as error:
         raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
 
@@ -156,8 +156,8 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
         # Only of sections that have something of this model: JUnit knows no null
         for section, made in sections_in([model]).items():
-            found = made.model_properties(model[section])
-            properties += [(f"{prefix}.{section}.{name}", value) for name, value in found.items()]
+            section_properties = made.model_properties(model[section])
+            properties += [(f"{prefix}.{section}.{name}", value) for name, value in section_properties.items()]
         properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
         properties += [(f"{prefix}.predictions", model["predictions"])]
     return [(name, value) for name, value in properties if value is not None]
@@ -210,10 +210,10 @@ def spent_of(totals: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return `spent_usd` of `build_report` from the totals of a report, None if it has none."""
     if (spent := totals.get("spent_usd")) is None:
         return None
-    known = totals.get("at_least", {}).get("spent_usd")
-    if known is None:
+    certain = totals.get("at_least", {}).get("spent_usd")
+    if certain is None:
         return {**spent}
-    return {**spent, "at_least": known}
+    return {**spent, "at_least": certain}
 
 
 def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
@@ -235,10 +235,10 @@ def _sum_usage(rows: Sequence[Row]) -> dict[str, Any]:
             ]
             for part, values in columns.items()
         }
-        known = {part: [value for value in values if value is not None] for part, values in certain.items()}
+        numbers = {part: [value for value in values if value is not None] for part, values in certain.items()}
         # Tokens are whole numbers; dollars would depend on the order in which runs ended
         add = fsum if name == "cost_usd" else sum
-        sums = {part: add(values) if values else None for part, values in known.items()}
+        sums = {part: add(values) if values else None for part, values in numbers.items()}
         exact["at_least"][name] = sums
         exact[name] = {part: None if None in values else sums[part] for part, values in columns.items()}
     return exact
@@ -264,11 +264,11 @@ def _cache_use(rows: Sequence[Row]) -> dict[str, Any]:
         if row["outcome"] != "skipped"
     ]
     read = sum(usage["cached_tokens"] or 0 for usage in usages)
-    known = [cost for cost in costs if cost is not None]
+    numbers = [cost for cost in costs if cost is not None]
     return {
         "cache": {
             "read_share": read / sum(usage["input_tokens"] for usage in usages),
-            "uncached_cost_usd": fsum(known) if len(known) == len(costs) else None,
+            "uncached_cost_usd": fsum(numbers) if len(numbers) == len(costs) else None,
         }
     }
 
@@ -322,17 +322,17 @@ def _count_ends(rows: Sequence[Row]) -> dict[str, int]:
 
 def _adaptations(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the adaptations of requests to their endpoint, or {} if there were none."""
-    found = sorted({each for row in rows for each in row.get("adapted") or ()})
-    if found:
-        return {"adapted": found}
+    adaptations = sorted({adaptation for row in rows for adaptation in row.get("adapted") or ()})
+    if adaptations:
+        return {"adapted": adaptations}
     return {}
 
 
 def _find_usage_source(rows: Sequence[Row]) -> dict[str, Any]:
     """Return who counted the usage of agents behind a gateway; `gateway_partial` if any agent could bypass it."""
-    found = {source for row in rows if (source := row.get("usage_source")) is not None}
-    if found:
-        return {"usage_source": max(found)}
+    sources = {source for row in rows if (source := row.get("usage_source")) is not None}
+    if sources:
+        return {"usage_source": max(sources)}
     return {}
 
 
@@ -361,16 +361,16 @@ def _mean_by_name(rows: Iterable[Row], part: str) -> dict[str, float | None]:
 
 def _spread_durations(durations: Iterable[float | None]) -> dict[str, float | None]:
     """Return mean, median and 95th percentile (nearest rank) and the longest, in seconds."""
-    known = sorted(value for value in durations if value is not None)
-    if not known:
+    numbers = sorted(value for value in durations if value is not None)
+    if not numbers:
         return dict.fromkeys(("mean", "p50", "p95", "max"))
     # Nearest ranks, no interpolation: each figure is the time of some run
-    last = len(known) - 1
+    last = len(numbers) - 1
     return {
-        "mean": mean(known),
-        "p50": known[last // 2],
-        "p95": known[-(-95 * len(known) // 100) - 1],
-        "max": known[-1],
+        "mean": mean(numbers),
+        "p50": numbers[last // 2],
+        "p95": numbers[-(-95 * len(numbers) // 100) - 1],
+        "max": numbers[-1],
     }
 
 
@@ -382,7 +382,7 @@ def _spread_stream_times(rows: Iterable[Row]) -> dict[str, Any] | None:
     if not streamed:
         return None
     spread = {name: _spread_durations(value for times in streamed for value in times[name]) for name in STREAM_TIMES}
-    return {name: {"p50": each["p50"], "p95": each["p95"]} for name, each in spread.items()}
+    return {name: {"p50": quantiles["p50"], "p95": quantiles["p95"]} for name, quantiles in spread.items()}
 
 
 _by_k = lru_cache(maxsize=1024)(by_k)  # most cases have as many runs, and one object is enough for equal ones
@@ -417,12 +417,12 @@ def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> 
     actual = {"pass_rate": counts.pass_rate, "pass_hat_k": pass_hat_k(counts.judged, counts.passed, counts.judged)}
     facts = {
         name: {
-            "required": wanted,
+            "required": minimum,
             "actual": actual[name],
-            "met": None if (got := actual[name]) is None else got >= wanted,
+            "met": None if (got := actual[name]) is None else got >= minimum,
         }
-        for name, wanted in (required or {}).items()
-        if wanted is not None
+        for name, minimum in (required or {}).items()
+        if minimum is not None
     }
     return facts or None
 

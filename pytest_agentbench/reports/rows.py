@@ -112,36 +112,36 @@ def run_row(
 
 
 def _subject(model: Model | str, predictions: str | None) -> dict[str, Any]:
-    known = model if isinstance(model, Model) else None
+    entry = model if isinstance(model, Model) else None
     return {
         "model_id": sendable(model.model_id if isinstance(model, Model) else model),
-        "label": _sendable_text(known.label) if known is not None else None,
-        "scripted": known is not None and known.scripted,
-        "own_agent": known is None,
+        "label": _sendable_text(entry.label) if entry is not None else None,
+        "scripted": entry is not None and entry.scripted,
+        "own_agent": entry is None,
         "predictions": _sendable_text(predictions),
     }
 
 
 def _row_detail(artifact: RunArtifact | None) -> dict[str, Any]:
     """Return details of a run's end and of its requests; {} for most runs."""
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if artifact is None:
-        return found
+        return details
     if artifact.end_detail is not None:
         detail = artifact.end_detail.model_dump(mode="json", exclude_defaults=True)
-        found["end_detail"] = {
+        details["end_detail"] = {
             name: sendable(value, CHECK_MESSAGE_LIMIT) if isinstance(value, str) else value
             for name, value in detail.items()
         }
         if artifact.end_detail.categories:
-            found["end_detail"]["categories"] = [sendable(each, 80) for each in artifact.end_detail.categories]
+            details["end_detail"]["categories"] = [sendable(text, 80) for text in artifact.end_detail.categories]
     if adapted := artifact.request.get("adapted"):
-        found["adapted"] = [sendable(str(each), 80) for each in adapted]
+        details["adapted"] = [sendable(str(text), 80) for text in adapted]
     if (source := artifact.provider.get("usage_source")) in ("gateway", "gateway_partial"):
-        found["usage_source"] = source
-    if isinstance(told := artifact.provider.get("asked_nothing"), str):
-        found["asked_nothing"] = sendable(told, CHECK_MESSAGE_LIMIT)
-    return found
+        details["usage_source"] = source
+    if isinstance(reason := artifact.provider.get("asked_nothing"), str):
+        details["asked_nothing"] = sendable(reason, CHECK_MESSAGE_LIMIT)
+    return details
 
 
 def _judge_scores(evaluation: Evaluation | None) -> dict[str, float | None] | None:
@@ -170,8 +170,8 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     properties += [(f"agentbench.judge.{name}", score) for name, score in (row["judge"] or {}).items()]
     properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
     for section, made in sections_in([row]).items():
-        found = made.row_properties(row[section])
-        properties += [(f"agentbench.{section}.{name}", value) for name, value in found.items()]
+        section_properties = made.row_properties(row[section])
+        properties += [(f"agentbench.{section}.{name}", value) for name, value in section_properties.items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
     if skipped := describe_skipped(row):
         properties.append(("agentbench.checks", f"{row['outcome']}, {skipped}"))
@@ -213,7 +213,7 @@ def _share(name: str, value: object) -> tuple[str, object]:
 
 def _cassette_state(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
     """Return whether anything of run and verdict was recorded on a cassette, or else replayed from one."""
-    states = {each.cassette for each in (artifact, evaluation) if each is not None}
+    states = {record.cassette for record in (artifact, evaluation) if record is not None}
     return next((state for state in ("recorded", "replayed") if state in states), None)
 
 
@@ -286,14 +286,14 @@ def _verdicts_of_models(artifact: RunArtifact | None, judged: Sequence[Mapping[s
         return {}
     verdicts = [
         {
-            "by": sendable(each["by"]),
-            "judge": each["judge"],
-            "rubric": each["rubric"],
-            "models": [sendable(model) for model in each["models"]],
-            "passed": each["passed"],
-            "score": finite(each["score"]),
+            "by": sendable(verdict["by"]),
+            "judge": verdict["judge"],
+            "rubric": verdict["rubric"],
+            "models": [sendable(model) for model in verdict["models"]],
+            "passed": verdict["passed"],
+            "score": finite(verdict["score"]),
         }
-        for each in judged
+        for verdict in judged
     ]
     return {"run_id": sendable(artifact.run_id), "judged": verdicts}
 
@@ -314,10 +314,10 @@ def _token_counts(usage: Usage) -> dict[str, float | None]:
         counts["cache_write_tokens"] = usage.cache_write_tokens
         counts["cache_write_1h_tokens"] = usage.cache_write_1h_tokens
     # An endpoint may answer with any number, and one of 300 digits would take JSON and every sum along
-    known = {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
+    tokens = {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
     if usage.cached_tokens or usage.cache_write_tokens:
-        return {**known, "uncached_cost_usd": finite(usage.uncached_cost_usd)}
-    return {**known}
+        return {**tokens, "uncached_cost_usd": finite(usage.uncached_cost_usd)}
+    return {**tokens}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
@@ -329,9 +329,9 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
             return 0.0
         return None
     costs = [_known_cost(usage) for usage in _judge_usages(evaluation)]
-    known = [cost for cost in costs if cost is not None]
-    if len(known) == len(costs):
-        return fsum(known)
+    numbers = [cost for cost in costs if cost is not None]
+    if len(numbers) == len(costs):
+        return fsum(numbers)
     return None
 
 
@@ -355,16 +355,16 @@ def _at_least(artifact: RunArtifact | None, evaluation: Evaluation | None) -> di
 
 def _least_cost(row: Row) -> float | None:
     """Return the known cost of a run and its judges, None if all of it is known or nothing."""
-    known = [cost for cost in row.get("at_least", {}).get("cost_usd", {}).values() if cost is not None]
-    if known:
-        return fsum(known)
+    numbers = [cost for cost in row.get("at_least", {}).get("cost_usd", {}).values() if cost is not None]
+    if numbers:
+        return fsum(numbers)
     return None
 
 
 def _certain_cost(usages: Sequence[Usage]) -> float | None:
-    known = [cost for usage in usages if (cost := finite(usage.known[0])) is not None and cost >= 0]
-    if known:
-        return fsum(known)
+    numbers = [cost for usage in usages if (cost := finite(usage.known[0])) is not None and cost >= 0]
+    if numbers:
+        return fsum(numbers)
     return None
 
 
@@ -391,15 +391,15 @@ def groupable_fields(metadata: Mapping[str, Any]) -> dict[str, str]:
 
     Texts have up to 40 characters. Equal keys and values of many rows share one object.
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for key, value in metadata.items():
         text = _groupable_text(value)
         if text is not None and len(key) <= _LONGEST_VALUE:
             # 10,000 rows share few keys and values
-            found[sys.intern(sendable(key))] = sys.intern(text)
-            if len(found) == _MOST_FIELDS:
+            fields[sys.intern(sendable(key))] = sys.intern(text)
+            if len(fields) == _MOST_FIELDS:
                 break
-    return found
+    return fields
 
 
 def _groupable_text(value: object) -> str | None:

@@ -69,15 +69,15 @@ class ReportSection:
         """Return the section's entry in `models[]`, from the model's rows with a verdict, or None for no entry."""
         return None
 
-    def figures(self, found: Mapping[str, Any]) -> Mapping[str, float | None]:
+    def figures(self, entry: Mapping[str, Any]) -> Mapping[str, float | None]:
         """Return the figures for the page from an entry of `model`."""
         return {}
 
-    def row_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
+    def row_properties(self, entry: Mapping[str, Any]) -> Mapping[str, object]:
         """Return JUnit properties of a `row` entry, named without the section's prefix."""
-        return found
+        return entry
 
-    def model_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
+    def model_properties(self, entry: Mapping[str, Any]) -> Mapping[str, object]:
         """Return JUnit properties of a `model` entry, named without the section's prefix."""
         return {}
 
@@ -119,8 +119,8 @@ def find_sections(names: Iterable[str]) -> dict[str, ReportSection]:
     if not (names := {*names}):  # most runs have none
         return {}
     # Sorted, so that reports of equal runs are equal, whichever run came first
-    found = ((name, find_extension("report_section", name)) for name in sorted(names & _known()))
-    return {name: section for name, section in found if section is not None}
+    candidates = ((name, find_extension("report_section", name)) for name in sorted(names & _known()))
+    return {name: section for name, section in candidates if section is not None}
 
 
 def sections_of(case: Case, evaluation: Evaluation | None) -> dict[str, ReportSection]:
@@ -130,20 +130,20 @@ def sections_of(case: Case, evaluation: Evaluation | None) -> dict[str, ReportSe
 
 def sections_in(entries: Iterable[Mapping[str, Any]]) -> dict[str, ReportSection]:
     """Return the sections that entries of `runs[]` or `models[]` have something of."""
-    known = _known()
-    return find_sections({name for entry in entries for name in known if entry.get(name) is not None})
+    names = _known()
+    return find_sections({name for entry in entries for name in names if entry.get(name) is not None})
 
 
 def row_sections(case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
     """Return the entries of all sections for a run: keys to add to its row."""
-    found = {name: section.row(case, evaluation) for name, section in sections_of(case, evaluation).items()}
-    return _defaults()["row"] | {name: value for name, value in found.items() if value is not None}
+    entries = {name: section.row(case, evaluation) for name, section in sections_of(case, evaluation).items()}
+    return _defaults()["row"] | {name: value for name, value in entries.items() if value is not None}
 
 
 def model_sections(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries of all sections for a model's rows with a verdict: keys to add to the model."""
-    found = {name: section.model(rows) for name, section in sections_in(rows).items()}
-    return _defaults()["model"] | {name: value for name, value in found.items() if value is not None}
+    entries = {name: section.model(rows) for name, section in sections_in(rows).items()}
+    return _defaults()["model"] | {name: value for name, value in entries.items() if value is not None}
 
 
 def own_keys() -> frozenset[str]:
@@ -155,11 +155,11 @@ def own_keys() -> frozenset[str]:
 
 def find_format(name: str) -> ReportFormat:
     """Return the format of this name. Raises ConfigError if it does not exist."""
-    found: ReportFormat | None = find_extension("report_format", name)
-    if found is None:
-        known = ", ".join(sorted(extension_names("report_format"))) or "none is installed"
-        raise ConfigError(f"--format: found {name!r}, expected a format that a plugin adds: {known}")
-    return found
+    report_format: ReportFormat | None = find_extension("report_format", name)
+    if report_format is None:
+        names = ", ".join(sorted(extension_names("report_format"))) or "none is installed"
+        raise ConfigError(f"--format: found {name!r}, expected a format that a plugin adds: {names}")
+    return report_format
 
 
 def _known() -> frozenset[str]:
@@ -170,5 +170,5 @@ def _known() -> frozenset[str]:
 def _defaults() -> dict[str, dict[str, Any]]:
     """Return the default entries of sections without data: version 1 of the schema requires null for some."""
     text = Path(__file__).with_name("section_defaults.json").read_text("utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
+    return defaults

@@ -151,18 +151,18 @@ def line_up(rows: Sequence[Sequence[str]], *, least: Sequence[int] = (), gap: in
         yield (" " * gap).join(map(pad_cells, row, widths, aligns))
 
 
-def rate_colour(rate: float, wanted: float | None) -> Markup:
+def rate_colour(rate: float, minimum: float | None) -> Markup:
     """Return green, yellow or red; only green or red if the gate has a minimum."""
-    if wanted is not None:
-        return {"green" if rate >= wanted else "red": True}
+    if minimum is not None:
+        return {"green" if rate >= minimum else "red": True}
     return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
 
 
-def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
+def rate_cell(rate: float | None, minimum: float | None, style: Style) -> list[Segment]:
     """Return a pass rate in percent."""
     if rate is None:
         return [(style.dash, {})]
-    return [(format_percent(rate), {"bold": True, **rate_colour(rate, wanted)})]
+    return [(format_percent(rate), {"bold": True, **rate_colour(rate, minimum)})]
 
 
 def format_percent(fraction: float) -> str:
@@ -174,13 +174,13 @@ def format_percent(fraction: float) -> str:
     return f"{rounded:.1f} %"
 
 
-def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
+def bar_cell(rate: float | None, minimum: float | None) -> list[Segment]:
     """Return a pass rate as a bar; only for fancy outputs."""
     if rate is None:
         return [("", {})]
     halves = round(rate * BAR * 2)
     filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return [(filled, rate_colour(rate, wanted)), ("━" * (BAR - len(filled)), {"light": True})]
+    return [(filled, rate_colour(rate, minimum)), ("━" * (BAR - len(filled)), {"light": True})]
 
 
 def interval_text(interval: Sequence[float] | None, style: Style) -> str:
@@ -202,31 +202,31 @@ def subject_title(models: Sequence[Any]) -> str:
 
 def cost_text(entry: Any, style: Style) -> str:
     """Return run and judge together; at least that where some of it is unknown."""
-    known = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
+    numbers = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
     # A sum of known zeros and unknown parts has no information: `>= $0` is not shown.
     exact = None not in entry["cost_usd"].values()
-    if not exact and not any(known):
+    if not exact and not any(numbers):
         return style.dash
-    return ("" if exact else style.at_least) + format_money(sum(known))
+    return ("" if exact else style.at_least) + format_money(sum(numbers))
 
 
 def tokens_text(model: Any, style: Style) -> str:
     """Return input and output together; at least that where some of it is unknown."""
-    known = [model["at_least"]["tokens"][part] for part in ("input", "output")]
-    if known == [None, None]:
+    numbers = [model["at_least"]["tokens"][part] for part in ("input", "output")]
+    if numbers == [None, None]:
         return style.dash
     exact = None not in (model["tokens"]["input"], model["tokens"]["output"])
-    return ("" if exact else style.at_least) + format_count(sum(value or 0 for value in known))
+    return ("" if exact else style.at_least) + format_count(sum(value or 0 for value in numbers))
 
 
 def judged_text(model: Any) -> str:
     """Return the number of cases behind a model's mean score, or "" if it is zero or unknown."""
-    found, cases = model.get("scored_cases"), model.get("cases")
-    if not found:
+    scored, cases = model.get("scored_cases"), model.get("cases")
+    if not scored:
         return ""
-    if found == cases:
-        return str(found)
-    return f"{found} of {cases}"
+    if scored == cases:
+        return str(scored)
+    return f"{scored} of {cases}"
 
 
 def model_marks(model: Any) -> list[str]:
@@ -267,9 +267,9 @@ _ENDS = {
 
 def ends_line(ends: Mapping[str, int]) -> str | None:
     """Return how a model's runs ended that have no normal answer, or None if all have one."""
-    told = [f"{count} {_ENDS[reason]}" for reason, count in ends.items() if reason in _ENDS]
-    if told:
-        return f"ended: {', '.join(told)}"
+    notes = [f"{count} {_ENDS[reason]}" for reason, count in ends.items() if reason in _ENDS]
+    if notes:
+        return f"ended: {', '.join(notes)}"
     return None
 
 
@@ -287,23 +287,23 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
     if totals["errors"]:
         parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
     line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
-    known, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
-    shown = [
-        f"{part} {'' if exact[part] is not None else style.at_least}{format_money(known[part])}"
-        for part in known
-        if known[part]
+    certain, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
+    parts_shown = [
+        f"{part} {'' if exact[part] is not None else style.at_least}{format_money(certain[part])}"
+        for part in certain
+        if certain[part]
     ]
-    if shown:
-        return [line, f"cost: {', '.join(shown)}{_paid_now_text(totals, style)}"]
+    if parts_shown:
+        return [line, f"cost: {', '.join(parts_shown)}{_paid_now_text(totals, style)}"]
     return [line]
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
     """Return how many runs were graded where their solution could have changed the grade; None for none."""
-    found = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
-    if not found:
+    in_process = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
+    if not in_process:
         return None
-    counted = f"{found} run{'s' if found > 1 else ''}"
+    counted = f"{in_process} run{'s' if in_process > 1 else ''}"
     return f"graded in process: {counted}, by tests that the solution could change; `apart: true` keeps it out of there"
 
 
@@ -337,10 +337,10 @@ def _paid_now_text(totals: Any, style: Style) -> str:
     It is less if results are reused, and more if runs were cancelled or failed after they had asked their model.
     """
     exact = totals["spent_usd"]
-    known = totals["at_least"].get("spent_usd", exact)
-    if None in known.values():
+    certain = totals["at_least"].get("spent_usd", exact)
+    if None in certain.values():
         return ""
-    paid, at_least = sum(known.values()), style.at_least if None in exact.values() else ""
+    paid, at_least = sum(certain.values()), style.at_least if None in exact.values() else ""
     if totals["reused"] or totals["replayed"]:
         return f"; of that paid now: {at_least}{format_money(paid)}"
     is_exact = None not in totals["cost_usd"].values()

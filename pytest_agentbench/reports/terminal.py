@@ -115,8 +115,12 @@ def _write_details(reporter: Terminal, report: Report, style: Style) -> None:
 
 def _list_other_faults(session: Any) -> list[str]:
     """Return problems outside the cases that neither the gate nor a warning mentions."""
-    told = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
-    return [fault for fault in session.get("faults") or () if not any(said and said in fault for said in told)]
+    sentences = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
+    return [
+        fault
+        for fault in session.get("faults") or ()
+        if not any(sentence and sentence in fault for sentence in sentences)
+    ]
 
 
 def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
@@ -127,8 +131,8 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
         write_row(reporter, columns, row)
         if marks := model_marks(model):
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
-        if told := ends_line(model.get("ends") or {}):
-            reporter.write_line(f"  {told}", light=True)
+        if line := ends_line(model.get("ends") or {}):
+            reporter.write_line(f"  {line}", light=True)
         if adapted := model.get("adapted"):
             reporter.write_line(f"  its endpoint wanted: {visible_line(', '.join(adapted))}", light=True)
 
@@ -147,7 +151,7 @@ def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _columns(report: Report, style: Style) -> list[Column]:
-    models, wanted = report["models"], report["session"]["gate"]["fail_under"]
+    models, minimum = report["models"], report["session"]["gate"]["fail_under"]
     columns: list[Column] = []
 
     def add(title: str, rank: int, cell: Callable[[Any], str | list[Segment]], align: str = ">") -> None:
@@ -163,9 +167,9 @@ def _columns(report: Report, style: Style) -> list[Column]:
         add("errors", 3, lambda model: [(str(model["errors"]), {"yellow": model["errors"] > 0})])
     if any(model["skipped"] for model in models):
         add("skipped", 9, lambda model: str(model["skipped"]))
-    add("pass rate", 1, lambda model: rate_cell(model["pass_rate"], wanted, style))
+    add("pass rate", 1, lambda model: rate_cell(model["pass_rate"], minimum, style))
     if style.fancy:
-        add("", 8, lambda model: bar_cell(model["pass_rate"], wanted), "<")
+        add("", 8, lambda model: bar_cell(model["pass_rate"], minimum), "<")
     add("95 % CI", 5, lambda model: interval_text(model["pass_rate_ci95"], style))
     _add_scores(add, models, style)
     add("cost", 4, lambda model: cost_text(model, style))
@@ -247,19 +251,19 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
     """Return cases and the number of further cases with the same error: equal errors are shown once."""
     errors = [case for case in bad if not case["failed"]]
     messages = _messages(report, set(map(_key_of_case, errors)))
-    kept: list[Any] = []
+    cases: list[Any] = []
     first: dict[tuple[str, str], Any] = {}
     more: dict[Any, int] = {}
     for case in bad:
         place = _key_of_case(case)
         if case["failed"] or place not in messages:
-            kept.append(case)
+            cases.append(case)
         elif (key := (case["model_id"], as_alike(messages[place]))) in first:
             more[first[key]] = more.get(first[key], 0) + 1
         else:
             first[key] = place
-            kept.append(case)
-    return kept, more
+            cases.append(case)
+    return cases, more
 
 
 def _key_of_case(case: Any) -> tuple[CaseKey, str]:
@@ -269,12 +273,12 @@ def _key_of_case(case: Any) -> tuple[CaseKey, str]:
 
 def _messages(report: Report, keys: set[tuple[CaseKey, str]]) -> dict[tuple[CaseKey, str], str]:
     """Return the message of the first run of each case that did not pass."""
-    found: dict[tuple[CaseKey, str], str] = {}
+    messages: dict[tuple[CaseKey, str], str] = {}
     for run in report["runs"]:
         key = case_key(run), run["model_id"]
         if key in keys and run["outcome"] in ("failed", "error") and run["message"]:
-            found.setdefault(key, run["message"])
-    return found
+            messages.setdefault(key, run["message"])
+    return messages
 
 
 def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
@@ -292,9 +296,9 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
         reporter.write_line(f"  {visible_line(reason)}", red=True)
 
 
-def _format_share(share: float | None, wanted: float | None) -> str:
+def _format_share(share: float | None, minimum: float | None) -> str:
     """Return a share with its minimum; in other people's reports either may be missing."""
-    shown = "unknown" if share is None else f"{share:.3f}"
-    if wanted is None:
-        return shown
-    return f"{shown} (wanted {wanted:g})"
+    text = "unknown" if share is None else f"{share:.3f}"
+    if minimum is None:
+        return text
+    return f"{text} (wanted {minimum:g})"

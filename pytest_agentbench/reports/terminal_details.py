@@ -40,16 +40,16 @@ def write_breakdown(reporter: Terminal, report: Report, style: Style) -> None:
     if not lines:
         return
     # In the report's order where all fit, which people know; weakest first where most are left out
-    shown = lines if len(lines) <= SHOWN else sorted(lines, key=_weakness)[:SHOWN]
+    rows_shown = lines if len(lines) <= SHOWN else sorted(lines, key=_weakness)[:SHOWN]
     reporter.line("")
     reporter.write_line("breakdown", bold=True)
-    columns = fit_columns(_columns(shown, report, style), style.width)
+    columns = fit_columns(_columns(rows_shown, report, style), style.width)
     write_titles(reporter, columns)
-    for row in range(len(shown)):
+    for row in range(len(rows_shown)):
         write_row(reporter, columns, row)
-    if len(lines) > len(shown):
+    if len(lines) > len(rows_shown):
         reporter.write_line(
-            f"  the weakest {len(shown)} of {len(lines)} groups; all: datasets[].breakdown in report.json"
+            f"  the weakest {len(rows_shown)} of {len(lines)} groups; all: datasets[].breakdown in report.json"
         )
 
 
@@ -62,7 +62,7 @@ def _weakness(line: _Line) -> tuple[float, float, float]:
 
 def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
     """Return the columns. Dataset and model have a column if the report has several."""
-    wanted, narrow = report["session"]["gate"]["fail_under"], max(10, style.width // 7)
+    minimum, narrow = report["session"]["gate"]["fail_under"], max(10, style.width // 7)
     columns = [
         make_column(title, 2, [style.clip(result[key], narrow) for result, _ in lines], "<")
         for title, key in (("dataset", "dataset"), ("model", "model_id"))
@@ -73,7 +73,7 @@ def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
         make_column("field", 0, [style.clip(group["field"], narrow) for group in groups], "<"),
         make_column("value", 0, [style.clip(group["value"], style.width // 4) for group in groups], "<"),
         make_column("items", 3, [_count_items(group) for group in groups]),
-        make_column("pass rate", 1, [rate_cell(group["pass_rate"], wanted, style) for group in groups]),
+        make_column("pass rate", 1, [rate_cell(group["pass_rate"], minimum, style) for group in groups]),
         make_column("95 % CI", 4, [interval_text(group["pass_rate_ci95"], style) for group in groups]),
     ]
     if any(group["mean_score"] is not None for group in groups):
@@ -119,8 +119,8 @@ def write_human(reporter: Terminal, report: Report, style: Style) -> None:
     if (between := human["between_annotators"]) is not None:
         alpha = _format_number(between["alpha_verdicts"], style)
         reporter.write_line(f"  between annotators: Krippendorff's alpha {alpha} over {_count_runs(between['runs'])}")
-    if (left := _left_out(human["left_out"])) is not None:
-        reporter.write_line(f"  {left}", yellow=True)
+    if (note := _left_out(human["left_out"])) is not None:
+        reporter.write_line(f"  {note}", yellow=True)
 
 
 def _human_lines(judge: Mapping[str, Any], style: Style) -> list[str]:
@@ -150,9 +150,9 @@ def _left_out(counts: Mapping[str, int]) -> str | None:
         "other_rubric": "for another rubric",
         "superseded": "that a later one replaces",
     }
-    told = [f"{counts[name]} {reason}" for name, reason in reasons.items() if counts[name]]
-    if told:
-        return f"labels left out: {', '.join(told)}"
+    notes = [f"{counts[name]} {reason}" for name, reason in reasons.items() if counts[name]]
+    if notes:
+        return f"labels left out: {', '.join(notes)}"
     return None
 
 
@@ -214,11 +214,11 @@ def _vote_line(judge: Any, style: Style) -> str:
 
 def _panel_lines(judges: list[Any], style: Style) -> Iterator[str]:
     """Yield a line for each profile whose judges scored the same runs, by the first of these."""
-    told: set[str | None] = set()
+    panels: set[str | None] = set()
     for judge in judges:
         # A panel's figures are the same for each of its judges: shown once.
-        if (panel := judge["between"]) is not None and judge["profile"] not in told:
-            told.add(judge["profile"])
+        if (panel := judge["between"]) is not None and judge["profile"] not in panels:
+            panels.add(judge["profile"])
             runs = f"{panel['runs']:,} run{'' if panel['runs'] == 1 else 's'}"
             alpha = _format_known(panel["alpha"], ".2f", style)
             yield f"between {len(panel['judges'])} judges: alpha {alpha} over {runs}"

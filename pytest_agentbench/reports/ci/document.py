@@ -35,35 +35,35 @@ _TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p"
 
 
 def comparison_blocks(
-    found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
+    comparison: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
 ) -> list[Block]:
     """Return the Markdown blocks of report.json's `comparison`. `rows` are its runs by node id, for the place of each
     case.
 
     Sentences that the gate's `reasons` contain are not repeated.
     """
-    name = found["baseline"]["report"] or "the baseline"
-    started = found["baseline"]["started_at"]
+    name = comparison["baseline"]["report"] or "the baseline"
+    started = comparison["baseline"]["started_at"]
     head = f"### Compared with {code(name)}" + (f" of {code(started)}" if started else "")
-    sentences = [model["summary"] for model in found["models"]]
+    sentences = [model["summary"] for model in comparison["models"]]
     sentences = [sentence for sentence in sentences if not any(sentence in reason for reason in reasons)]
-    worse = [(change, model) for model in found["models"] for change in model["regressions"]]
-    better = [(change, model) for model in found["models"] for change in model["gains"]]
+    worse = [(change, model) for model in comparison["models"] for change in model["regressions"]]
+    better = [(change, model) for model in comparison["models"] for change in model["gains"]]
     blocks = [
-        table(head, _TITLES, map(_row, found["models"])),
+        table(head, _TITLES, map(_row, comparison["models"])),
         *folding_list("", [f"- {code(sentence, SENTENCE)}" for sentence in sentences], SHOWN, "more"),
-        *folding_list("", [f"- ⚠️ {code(note, SENTENCE)}" for note in found["notes"]], _NOTES, "more notes"),
+        *folding_list("", [f"- ⚠️ {code(note, SENTENCE)}" for note in comparison["notes"]], _NOTES, "more notes"),
     ]
     lines = [_change(change, model, rows, places) for change, model in worse]
     blocks += folding_list(f"**{_count_cases(worse)} worse than before**", lines, SHOWN, "more are worse")
     if better:
         gains = Block("", [_change(change, model, rows, places) for change, model in better])
         blocks.append(folded(f"{_count_cases(better)} better than before", gains))
-    chance = [(change, model) for model in found["models"] for change in model.get("by_chance", ())]
+    chance = [(change, model) for model in comparison["models"] for change in model.get("by_chance", ())]
     if chance:
         said = chance_text([change for change, _ in chance])
         blocks.append(folded(said, Block("", [_change(change, model, rows, places) for change, model in chance])))
-    if lines := [*_unpaired_lines(found)]:
+    if lines := [*_unpaired_lines(comparison)]:
         blocks.append(folded("Not compared", Block("", lines)))
     return blocks
 
@@ -91,18 +91,18 @@ def _change(
     sides = " → ".join(f"{change[side]['passed']} of {change[side]['judged']}" for side in ("baseline", "current"))
     must = ", **must pass**" if change["must_pass"] else ""
     alone = "" if change["p_value"] is None else f" ({p_text(change['p_value'])} by itself)"
-    said = f": {code(change['message'], SENTENCE)}" if change["message"] else ""
-    return f"- {name} on {code(model['model_id'])}{must}: {sides} passed{alone}{said}"
+    message = f": {code(change['message'], SENTENCE)}" if change["message"] else ""
+    return f"- {name} on {code(model['model_id'])}{must}: {sides} passed{alone}{message}"
 
 
-def _unpaired_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _unpaired_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
     """Return a line for each model and case that is on one side alone, or has no verdict on one."""
     for side, where in (("only_baseline", "before"), ("only_current", "now")):
-        yield from (f"- model {code(name)}: only {where}" for name in found[side])
-        for model in found["models"]:
+        yield from (f"- model {code(name)}: only {where}" for name in comparison[side])
+        for model in comparison["models"]:
             on = code(model["model_id"])
             yield from (f"- {code(case)} on {on}: only {where}" for case in model["cases"][side])
-    for model in found["models"]:
+    for model in comparison["models"]:
         cases = model["cases"]["unjudged"]
         yield from (f"- {code(case)} on {code(model['model_id'])}: no verdict on one side" for case in cases)
 
@@ -119,12 +119,12 @@ MARKER = "<!-- agentbench -->"
 """The first line: by it a later run finds the comment that it is to replace."""
 
 
-def comparison_markdown(found: Mapping[str, Any], report: Mapping[str, Any], places: Places) -> str:
+def comparison_markdown(comparison: Mapping[str, Any], report: Mapping[str, Any], places: Places) -> str:
     """Return a comparison (report.json's `comparison_blocks`) alone; `report` is the current side's."""
     rows = {row["nodeid"]: row for row in report["runs"]}
-    reasons = [f"- {code(reason, SENTENCE)}" for reason in found["failures"]]
+    reasons = [f"- {code(reason, SENTENCE)}" for reason in comparison["failures"]]
     blocks = [
-        *comparison_blocks(found, rows, places),
+        *comparison_blocks(comparison, rows, places),
         *folding_list("❌ **It fails**", reasons, sections.SHOWN, "more reasons"),
     ]
     return join_blocks(blocks, sections.facts(report), COMMENT)
@@ -136,13 +136,17 @@ def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMM
 
     Parts are in order of importance. If there is no room for all, the last ones are cut, with a note.
     """
-    found = report.get("comparison")
+    comparison = report.get("comparison")
     rows = {row["nodeid"]: row for row in report["runs"]}
     blocks = [
         *sections.verdict(report),
         *sections.uncollected(report, places),
         *sections.models(report),
-        *(comparison_blocks(found, rows, places, report["session"]["gate"]["reasons"]) if found is not None else []),
+        *(
+            comparison_blocks(comparison, rows, places, report["session"]["gate"]["reasons"])
+            if comparison is not None
+            else []
+        ),
         *sections.failures(report, places),
         *sections.errors(report, places),
         *sections.skips(report),
@@ -209,14 +213,14 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
     """Yield one for each case file that could not be read, at the first line that is wrong."""
     for file, problems in group_by_file(report["session"].get("uncollected") or ()).items():
         path, line = places.in_repository(file), problems[0]["line"]
-        said = "\n".join(_describe_problem(problem, line) for problem in problems)
-        yield said, {**_annotation_place(path, line), "title": f"collection error in {path}"}
+        text = "\n".join(_describe_problem(problem, line) for problem in problems)
+        yield text, {**_annotation_place(path, line), "title": f"collection error in {path}"}
 
 
-def _describe_problem(problem: Mapping[str, Any], shown: int | None) -> str:
+def _describe_problem(problem: Mapping[str, Any], annotated_line: int | None) -> str:
     """Describe the problem, with its line unless the line is `shown` already."""
     line, message = problem["line"], str(problem["message"])
-    if line in (None, shown):
+    if line in (None, annotated_line):
         return message
     return f"line {line}: {message}"
 
@@ -230,12 +234,12 @@ def _annotation_place(path: str, line: int | None) -> dict[str, Any]:
 
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield one for each case, over all models: failures first, then errors."""
-    for outcome, said in (("failed", "failed"), ("error", "ended in an error")):
-        for found in troubles(report, outcome):
-            row = found[0].row
-            names = ", ".join(each.row["model_id"] for each in found)
+    for outcome, verb in (("failed", "failed"), ("error", "ended in an error")):
+        for case_troubles in troubles(report, outcome):
+            row = case_troubles[0].row
+            names = ", ".join(trouble.row["model_id"] for trouble in case_troubles)
             place = _annotation_place(places.path(row), places.line(row))
-            yield "\n".join(map(_sentence, found)), {**place, "title": f"{row['case_id']} {said} on {names}"}
+            yield "\n".join(map(_sentence, case_troubles)), {**place, "title": f"{row['case_id']} {verb} on {names}"}
 
 
 def _sentence(trouble: Trouble) -> str:
@@ -252,8 +256,8 @@ _LONGEST_MESSAGE = 1_000
 
 def workflow_command(name: str, message: str, **properties: str | int | None) -> str:
     """Return a workflow command on one line. Nothing in message and properties can end it or begin another one."""
-    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
-    return f"::{name}{' ' if given else ''}{given}::{_data(message)}"
+    arguments = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{name}{' ' if arguments else ''}{arguments}::{_data(message)}"
 
 
 def _data(text: str) -> str:

@@ -63,17 +63,17 @@ class Block:
 
     def within(self, room: int) -> str | None:
         """Return the block in at most `room` bytes, or None if its head and one line do not fit."""
-        kept, left = [], room - _size(self.head) - _size(self.tail) - _NOTE
+        items, bytes_left = [], room - _size(self.head) - _size(self.tail) - _NOTE
         for item in self.items:
-            left -= _size(item) + 1  # bytes, for GitHub counts these; one for the end of the line
-            if left < 0:
+            bytes_left -= _size(item) + 1  # bytes, for GitHub counts these; one for the end of the line
+            if bytes_left < 0:
                 break
-            kept.append(item)
-        if left < 0 and not kept:
+            items.append(item)
+        if bytes_left < 0 and not items:
             return None
-        lacking = len(self.items) - len(kept)
+        lacking = len(self.items) - len(items)
         note = f"\n\n… and {lacking:,} more, see the report." if lacking else ""
-        lines = "\n".join([self.head, *kept]) if self.head else "\n".join(kept)
+        lines = "\n".join([self.head, *items]) if self.head else "\n".join(items)
         return f"{lines}{note}{self.tail}"
 
 
@@ -93,13 +93,13 @@ def folded(summary: str, block: Block) -> Block:
     )
 
 
-def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
+def folding_list(head: str, items: Sequence[str], open_items: int, rest: str) -> list[Block]:
     """Return a list whose first `shown` items are open; the others are folded behind a line with their number."""
     if not items:
         return []
-    blocks = [Block(f"{head}\n" if head else "", items[:shown])]
-    if len(items) > shown:
-        blocks.append(folded(f"{len(items) - shown:,} {rest}", Block("", items[shown:])))
+    blocks = [Block(f"{head}\n" if head else "", items[:open_items])]
+    if len(items) > open_items:
+        blocks.append(folded(f"{len(items) - open_items:,} {rest}", Block("", items[open_items:])))
     return blocks
 
 
@@ -153,14 +153,14 @@ class Trouble:
 def troubles(report: Mapping[str, Any], outcome: str) -> list[list[Trouble]]:
     """Return the cases with runs of this outcome (`failed` or `error`), in the report's order, each with its models."""
     ran: dict[tuple[CaseKey, str], int] = defaultdict(int)
-    found: dict[tuple[CaseKey, str], list[Mapping[str, Any]]] = defaultdict(list)
+    runs_by_case: dict[tuple[CaseKey, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in report["runs"]:
         key = case_key(row), row["model_id"]
         ran[key] += row["outcome"] != "skipped"
         if row["outcome"] == outcome:
-            found[key].append(row)
+            runs_by_case[key].append(row)
     cases: dict[CaseKey, list[Trouble]] = defaultdict(list)
-    for (case, model), rows in found.items():
+    for (case, model), rows in runs_by_case.items():
         cases[case].append(Trouble(rows[0], len(rows), ran[case, model]))
     return list(cases.values())
 
@@ -179,14 +179,14 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
     gate = session["gate"]
     passed = gate["passed"] if gate["passed"] is not None else _exit_verdict(session)
     if not totals["runs"]:
-        said = "no run was made"
+        sentence = "no run was made"
     elif gate["passed"] is None:
-        said = totals_lines(totals, STYLE)[0]
+        sentence = totals_lines(totals, STYLE)[0]
     else:
         rate = "no run was judged" if gate["pass_rate"] is None else f"pass rate {format_percent(gate['pass_rate'])}"
-        said = f"gate {'passed' if passed else 'failed'}: {rate}, {totals_lines(totals, STYLE)[0]}"
+        sentence = f"gate {'passed' if passed else 'failed'}: {rate}, {totals_lines(totals, STYLE)[0]}"
     # Green only where something ran: an empty session may pass its gate by doing nothing
-    head = f"## {_ICONS[passed if totals['runs'] or passed is False else None]} agentbench: {said}"
+    head = f"## {_ICONS[passed if totals['runs'] or passed is False else None]} agentbench: {sentence}"
     faults = session.get("faults") or []
     reasons = [*gate["reasons"], *(fault for fault in faults if fault not in gate["reasons"])]
     return [
@@ -208,35 +208,35 @@ def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
 
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the case files that could not be collected, with their errors."""
-    found = group_by_file(report["session"].get("uncollected") or ())
-    head = f"### Collection errors in {_count_text(len(found), 'file')}"
-    lines = [_unread_file(file, problems, places) for file, problems in found.items()]
+    files = group_by_file(report["session"].get("uncollected") or ())
+    head = f"### Collection errors in {_count_text(len(files), 'file')}"
+    lines = [_unread_file(file, problems, places) for file, problems in files.items()]
     return folding_list(head, lines, SHOWN, "more have collection errors")
 
 
 def _unread_file(file: str, problems: Sequence[Mapping[str, Any]], places: Places) -> str:
     """Return a file, with a line for each of its first problems."""
     path = places.in_repository(file)
-    told = []
+    lines = []
     for problem in problems[:_REASONS]:
         place = "" if problem["line"] is None else f"line {problem['line']}"
         link = places.address(path, problem["line"])
         linked = place if not place or link is None else f"[{place}]({link})"
-        told.append(f"{linked}{': ' if linked else ''}{code(problem['message'], SENTENCE)}")
+        lines.append(f"{linked}{': ' if linked else ''}{code(problem['message'], SENTENCE)}")
     more = [f"and {len(problems) - _REASONS:,} more"] if len(problems) > _REASONS else []
-    return "<br>".join([f"- ❌ {code(path, SENTENCE)}", *told, *more])
+    return "<br>".join([f"- ❌ {code(path, SENTENCE)}", *lines, *more])
 
 
 def models(report: Mapping[str, Any]) -> list[Block]:
     """Return the table of models side by side."""
-    found = report["models"]
-    if not found:
+    entries = report["models"]
+    if not entries:
         return []
-    scored = any(model["mean_score"] is not None for model in found)
-    titles = [subject_title(found), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
+    scored = any(model["mean_score"] is not None for model in entries)
+    titles = [subject_title(entries), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
     titles += ["score", "95 % interval", "judged"] if scored else []
     rows = []
-    for model in found:
+    for model in entries:
         cells = [_model_name(model), *(str(model[name]) for name in ("runs", "passed", "failed", "errors"))]
         cells += [_percent(model["pass_rate"]), _range(model["pass_rate_ci95"], 100, "{:.0f}", " %")]
         if scored:
@@ -246,22 +246,24 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         seconds = format_seconds(model["duration_seconds"]["mean"], STYLE.dash)
         rows.append([*cells, cost_text(model, STYLE), tokens_text(model, STYLE), seconds])
     blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
-    marks = [f"- {code(model['model_id'])}: {code('; '.join(said))}" for model in found if (said := model_marks(model))]
+    marks = [
+        f"- {code(model['model_id'])}: {code('; '.join(notes))}" for model in entries if (notes := model_marks(model))
+    ]
     return [*blocks, *folding_list("", marks, SHOWN, "more")]
 
 
 def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that agents failed: the reason, the place in the case file, the path of the stored run."""
-    found = troubles(report, "failed")
-    head = f"### {_count_text(len(found), 'case')} failed"
-    return folding_list(head, [_case_lines(each, "❌", places) for each in found], SHOWN, "more failed")
+    cases = troubles(report, "failed")
+    head = f"### {_count_text(len(cases), 'case')} failed"
+    return folding_list(head, [_case_lines(case, "❌", places) for case in cases], SHOWN, "more failed")
 
 
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that infrastructure kept from a verdict."""
-    found = troubles(report, "error")
-    head = f"### {_count_text(len(found), 'case')} ended in errors\n\nThese say nothing about the agent."
-    return folding_list(head, [_case_lines(each, "⚠️", places) for each in found], SHOWN, "more ended in errors")
+    cases = troubles(report, "error")
+    head = f"### {_count_text(len(cases), 'case')} ended in errors\n\nThese say nothing about the agent."
+    return folding_list(head, [_case_lines(case, "⚠️", places) for case in cases], SHOWN, "more ended in errors")
 
 
 def skips(report: Mapping[str, Any]) -> list[Block]:
@@ -280,15 +282,15 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
     """Return the table of each dataset on each model."""
     rows = [
         [
-            code(each["dataset"]),
-            code(each["model_id"]),
-            str(each["items"]),
-            _percent(each["pass_rate"]),
-            _range(each["pass_rate_ci95"], 100, "{:.0f}", " %"),
-            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}{_scored_note(each)}",
-            STYLE.dash if each["scored_by"] is None else code(each["scored_by"]),
+            code(dataset["dataset"]),
+            code(dataset["model_id"]),
+            str(dataset["items"]),
+            _percent(dataset["pass_rate"]),
+            _range(dataset["pass_rate_ci95"], 100, "{:.0f}", " %"),
+            STYLE.dash if dataset["mean_score"] is None else f"{dataset['mean_score']:.2f}{_scored_note(dataset)}",
+            STYLE.dash if dataset["scored_by"] is None else code(dataset["scored_by"]),
         ]
-        for each in report["datasets"]
+        for dataset in report["datasets"]
     ]
     titles = ["dataset", "model", "items", "pass rate", "95 % interval", "score", "scored by"]
     if rows:
@@ -298,10 +300,10 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
 
 def _scored_note(dataset: Mapping[str, Any]) -> str:
     """Return how many of its items a dataset's mean score is about, where that is not all."""
-    found, items = dataset.get("scored"), dataset["items"]
-    if found in (None, items):
+    scored, items = dataset.get("scored"), dataset["items"]
+    if scored in (None, items):
         return ""
-    return f" ({found} of {items})"
+    return f" ({scored} of {items})"
 
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
@@ -335,8 +337,8 @@ def facts(report: Mapping[str, Any]) -> str:
     parts += filter(None, [grading_line(report["runs"])])
     parts += [code(f"{kind} {name}") for kind, name in session["profiles"].items() if name]
     parts += [code(f"{name} {version}") for name, version in session["versions"].items()]
-    shown = ", ".join(part for part in parts if part)
-    return f"<sub>{shown or 'agentbench'}</sub>"
+    line = ", ".join(part for part in parts if part)
+    return f"<sub>{line or 'agentbench'}</sub>"
 
 
 def case_link(row: Mapping[str, Any], places: Places) -> str:
@@ -347,19 +349,21 @@ def case_link(row: Mapping[str, Any], places: Places) -> str:
     return f"[{name}]({link})"
 
 
-def _case_lines(found: Sequence[Trouble], icon: str, places: Places) -> str:
+def _case_lines(case_troubles: Sequence[Trouble], icon: str, places: Places) -> str:
     """Return a case that did not pass, with a line for each model."""
-    row = found[0].row
+    row = case_troubles[0].row
     line = places.line(row)
     place = f"{places.path(row)}:{line}" if line is not None else places.path(row)
-    return "<br>".join([f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble_line, found)])
+    return "<br>".join(
+        [f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble_line, case_troubles)]
+    )
 
 
 def _trouble_line(trouble: Trouble) -> str:
     often = f" ({trouble.often})" if trouble.often else ""
     artifact = trouble.row["artifact"]
-    kept = f", run {code(artifact, SENTENCE)}" if artifact else ""
-    return f"{code(trouble.row['model_id'])}{often}: {code(trouble.reason, SENTENCE)}{kept}"
+    run_path = f", run {code(artifact, SENTENCE)}" if artifact else ""
+    return f"{code(trouble.row['model_id'])}{often}: {code(trouble.reason, SENTENCE)}{run_path}"
 
 
 def _model_name(model: Mapping[str, Any]) -> str:
@@ -387,10 +391,10 @@ def _percent(rate: float | None) -> str:
     return format_percent(rate)
 
 
-def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str = "") -> str:
+def _range(interval: Sequence[float] | None, scale: float, text: str, unit: str = "") -> str:
     if interval is None:
         return STYLE.dash
-    low, high = (shown.format(bound * scale) for bound in interval)
+    low, high = (text.format(bound * scale) for bound in interval)
     return f"{low} to {high}{unit}"
 
 

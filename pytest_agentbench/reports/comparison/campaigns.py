@@ -93,8 +93,8 @@ class Campaign:
     @cached_property
     def label(self) -> str:
         """Return the campaign's name for sentences."""
-        shown = self.name or "this session"
-        return shown if self.model is None else f"{shown}#{self.model}"
+        name = self.name or "this session"
+        return name if self.model is None else f"{name}#{self.model}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return how report.json and pages name it."""
@@ -116,14 +116,17 @@ def build_campaign(report: Mapping[str, Any], name: str | None = None, model: st
         if model is None or row["model_id"] == model:
             groups[row["model_id"]][case_key(row)].append(row)
     if model is not None and not groups:
-        known = ", ".join(dict.fromkeys(row["model_id"] for row in report["runs"])) or "no run at all"
-        raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {known}")
+        names = ", ".join(dict.fromkeys(row["model_id"] for row in report["runs"])) or "no run at all"
+        raise ConfigError(f"{name}#{model}: found no run of a model {model!r}; the report has {names}")
     session = report["session"]
     return Campaign(
         name=name,
         started_at=session.get("started_at"),
         profiles=session.get("profiles") or {},
-        models={each: {key: _gather_case(key, rows) for key, rows in cases.items()} for each, cases in groups.items()},
+        models={
+            model_id: {key: _gather_case(key, rows) for key, rows in cases.items()}
+            for model_id, cases in groups.items()
+        },
         scripted=frozenset(row["model_id"] for row in report["runs"] if row.get("scripted")),
         command=tuple(session.get("command") or ()),
         model=model,

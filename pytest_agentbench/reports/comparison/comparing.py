@@ -129,7 +129,7 @@ def _describe_other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, Case
             )
     measured = [(before, after) for before, after in pairs if before.measures and after.measures]
     # A changed judge or rubric changes the measure too. It is reported above, so it is left out here.
-    same_judged = [each for each in measured if each[0].judges == each[1].judges and each[0].rubrics == each[1].rubrics]
+    same_judged = [pair for pair in measured if pair[0].judges == pair[1].judges and pair[0].rubrics == pair[1].rubrics]
     if changed := sum(before.measures != after.measures for before, after in same_judged):
         yield (
             f"{changed} of {len(measured)} cases of {model_id} are not decided as in the baseline: their checks, "
@@ -143,11 +143,11 @@ def _describe_uneven(
     """Yield a sentence for each side on which cases were judged more often than on the other."""
     counts = [(before.counts.judged, after.counts.judged) for before, after in pairs]
     for more, label in enumerate(labels):
-        found = [each for each in counts if each[1 - more] and each[more] > each[1 - more]]
-        if found:
-            example = " and ".join(f"{runs} in {side}" for runs, side in zip(found[0], labels, strict=True))
+        uneven = [count for count in counts if count[1 - more] and count[more] > count[1 - more]]
+        if uneven:
+            example = " and ".join(f"{runs} in {side}" for runs, side in zip(uneven[0], labels, strict=True))
             yield (
-                f"{len(found)} of {len(pairs)} cases of {model_id} were judged more often in {label}, for example "
+                f"{len(uneven)} of {len(pairs)} cases of {model_id} were judged more often in {label}, for example "
                 f"{example}: only as many of its runs are tested as the other side has, the first ones."
             )
 
@@ -198,7 +198,7 @@ def compare(
         notes=(
             *notes(baseline, current, matched),
             *describe_renamed(renamed, baseline),
-            *(said for model in models for said in model_notes(model, baseline, current)),
+            *(note for model in models for note in model_notes(model, baseline, current)),
         ),
         unpaired=unpaired(baseline, current, models),
         max_regressions=max_regressions,
@@ -256,7 +256,7 @@ def _rates_differ(before: CaseRuns, after: CaseRuns) -> bool:
 
 def _sum_counts(cases: Cases) -> Counts:
     every = [case.counts for case in cases.values()]
-    fields = [(each.passed, each.failed, each.errors, each.skipped) for each in every]
+    fields = [(side.passed, side.failed, side.errors, side.skipped) for side in every]
     return Counts(*(reduce(add, column) for column in zip(*fields, strict=True)))
 
 
@@ -271,8 +271,8 @@ def _pair_values(pairs: Pairs, name: str) -> list[tuple[float, float]]:
 
 def _figure_names(pairs: Pairs) -> list[str]:
     """Return the figures of either side but the score, in order of first appearance."""
-    found = dict.fromkeys(name for pair in pairs for side in pair for name in side.values)
-    return [name for name in found if name != SCORE]
+    names = dict.fromkeys(name for pair in pairs for side in pair for name in side.values)
+    return [name for name in names if name != SCORE]
 
 
 def _measure_difference(values: Sequence[tuple[float, float]]) -> Measure:
@@ -296,19 +296,22 @@ def _test_difference(
     values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
 ) -> Measure:
     """Return the measure with its test and the detectable difference at `alpha`; `rate` marks pass rates."""
-    told = _measure_difference(values)
+    measured = _measure_difference(values)
     if not values:
-        return told
+        return measured
     differences = [after - before for before, after in values]
     if single:
-        worse, better = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
+        worse, better = (
+            sum(difference < 0 for difference in differences),
+            sum(difference > 0 for difference in differences),
+        )
         test, p_value = paired.MCNEMAR, paired.mcnemar(worse, better)
         ends = single_run_interval(differences, p_value)
     else:
         test, p_value = sign_flip(differences)
-        ends = rate_interval(differences) if rate else told.ci95
+        ends = rate_interval(differences) if rate else measured.ci95
     return replace(
-        told,
+        measured,
         ci95=ends,
         test=test,
         p_value=p_value,

@@ -53,8 +53,8 @@ def describe_renamed(renamed: Mapping[CaseKey, CaseKey], baseline: Campaign) -> 
         )
 
 
-def _rename(case: CaseRuns, found: Mapping[CaseKey, CaseKey]) -> CaseRuns:
-    if (key := found.get(case.key)) is None:
+def _rename(case: CaseRuns, renamed: Mapping[CaseKey, CaseKey]) -> CaseRuns:
+    if (key := renamed.get(case.key)) is None:
         return case
     # Fingerprints contain the id, so they cannot be compared between different ids.
     return replace(case, key=key, prints=case.prints if key[1] == case.key[1] else frozenset())
