@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class SourceRequest(NamedTuple):
-    """The request with which a file is opened: the config root above it, and what the session says.
+    """Arguments for opening a file: the config root above it and settings of the session.
 
-    `known` are the names of runners, checks and metrics that there are; `metrics` win over the file's own. Code that
-    reads a file is imported only with `run_code`. `allow_outside`: its paths may lead anywhere.
+    `known` are the names of existing runners, checks and metrics. `metrics` replace the file's own. Code that reads a
+    file is imported only if `run_code`. With `allow_outside` its paths may lead out of the root.
     """
 
     root: ConfigRoot
@@ -37,8 +37,8 @@ class SourceRequest(NamedTuple):
 class SourceCase(NamedTuple):
     """A case as collection keeps it: `make` builds the record when the case runs.
 
-    `path` and `line` (1-based) say where it stands. `number` is its 0-based place among all rows, good or bad, where a
-    list of predictions can answer them in order. `own_metrics`: it names metrics beside those of its file.
+    `path` and `line` (1-based) are its place. `number` is its 0-based position among all rows, good or bad, if a list
+    of predictions can answer them in order. `own_metrics`: it names metrics in addition to those of its file.
     """
 
     case_id: str
@@ -51,9 +51,9 @@ class SourceCase(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be a case; `message` has a whole sentence `file:line:column: ...` for each problem.
+    """A row that cannot be a case; `message` has a sentence `file:line:column: ...` for each problem.
 
-    `name` is what stands for it among the items, None: its line.
+    `name` is its name among the items, by default its line.
     """
 
     line: int
@@ -63,7 +63,7 @@ class BadRow(NamedTuple):
 
 
 class IndexedCase(NamedTuple):
-    """A case as suites see it: where it is written and what selects it."""
+    """A case as suites see it: its place and the fields that select it."""
 
     case_id: str
     tags: tuple[str, ...]
@@ -72,10 +72,10 @@ class IndexedCase(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """The data files that a descriptor uses, which therefore hold no cases of their own.
+    """The data files that a descriptor uses, which therefore have no cases apart from it.
 
-    `listed` are those whose rows it describes, `others` what else it reads, `tree` a whole folder. `unknown`: it cannot
-    be read, or says neither, so nobody knows.
+    `listed` are the files whose rows it describes, `others` its other files, `tree` a whole folder. `unknown`: it
+    cannot be read or names no files.
     """
 
     listed: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ class Claims(NamedTuple):
 
 
 class StoredAnswers(Protocol):
-    """A runner that asks nobody: what was answered elsewhere, in a file, each answer taken as one run."""
+    """A runner without a model: it reads stored answers from a file, each of which counts as one run."""
 
     @property
     def path(self) -> Path:
@@ -97,24 +97,24 @@ class StoredAnswers(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Return what stands for a model in ids and reports."""
+        """Return the name that replaces a model's in ids and reports."""
 
     def digest(self, case: Case, repetition: int) -> str | None:
-        """Return the SHA-256 of an answer, None where there is none."""
+        """Return the SHA-256 of an answer, or None if there is no answer."""
 
     async def __call__(self, case: Case, context: Any) -> Any:
         """Give the answer as a runner does."""
 
 
 class OpenedSource(ABC):
-    """A file that was opened: what it says of all its cases, and its rows.
+    """An opened file: facts about all its cases, and its rows.
 
-    `name` begins the case ids, so that no other file of the root may have it; with `own_ids` the ids are the rows' own,
-    and unique in the root themselves. `file` is whom names and ids belong to. `metrics` decide the rows that have none
-    of their own. `ordered`: rows can be answered by a list of predictions. `alike`: all need the same of a machine.
-    `is_remote`: rows are downloaded when they are read. `asks_judge`: grading asks the profile's first judge.
-    `subjects` are the files of all that could be scored together. `prediction_fields` says where files of predictions
-    have ids and answers, None: in the usual places.
+    `name` begins the case ids and must be unique in the root; with `own_ids` the rows' ids are used unchanged and must
+    be unique themselves. `file` is the file that names and ids belong to. `metrics` decide rows without metrics.
+    `ordered`: a list of predictions can answer the rows. `alike`: all rows need the same of a machine. `is_remote`:
+    reading the rows downloads them. `asks_judge`: grading asks the profile's first judge. `subjects` are the files that
+    could be scored together. `prediction_fields` are the keys of ids and answers in files of predictions, None for the
+    usual ones.
     """
 
     name: str | None = None
@@ -132,19 +132,19 @@ class OpenedSource(ABC):
 
     @property
     def file(self) -> Path:
-        """Return the file that makes the source what it is, however it was opened."""
+        """Return the file that defines the source, independent of how it was opened."""
         return self.path
 
     @property
     def part(self) -> Path:
-        """Return the same, but where one of several data files was opened that one: its rows count from 0."""
+        """Return `file`, or the single data file if one of several was opened: its rows count from 0."""
         return self.file
 
     @abstractmethod
     def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
-        """Yield the cases, of one of its own subjects where that is given, else each once.
+        """Yield the cases, of one of the source's subjects if given, else each once.
 
-        Raises ConfigError where the file cannot be read at all.
+        Raises ConfigError if the file cannot be read.
         """
 
     def own_subjects(self) -> Sequence[StoredAnswers] | None:
@@ -152,11 +152,11 @@ class OpenedSource(ABC):
         return None
 
     def problems(self) -> Iterator[BadRow]:
-        """Yield what is wrong beside the rows, told once however many subjects there are. Raises ConfigError."""
+        """Yield problems other than those of rows, once for all subjects. Raises ConfigError."""
         yield from ()
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
-        """Return the error that tells problems of a row, each at a field of the case."""
+        """Return the error for problems of a row, each at a field of the case."""
         return ConfigError(f"{row.path}:{row.line}:1: {'; '.join(text for _, text in problems)}")
 
     def doubts(self, known: Known) -> Iterator[tuple[str, str]]:
@@ -164,7 +164,7 @@ class OpenedSource(ABC):
         yield from ()
 
     def field_doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the same of request fields in the runner's settings that no endpoint is known to take."""
+        """Yield doubts about request fields in the runner's settings that no endpoint is known to accept."""
         yield from ()
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
@@ -174,12 +174,13 @@ class OpenedSource(ABC):
 
 
 class CaseSource(ABC):
-    """A kind of file that holds cases. Its file names and words stand in its name, see `sources/names.py`.
+    """A kind of file that contains cases. Its name has the patterns of file names and the words, see
+    `sources/names.py`.
 
-    `holds` says what its cases are, for people. `is_one_case`: what is wrong with the case is wrong with the file, and
-    other data in its folder are attachments. `names_data`: it is a YAML file that names data files, which then hold no
-    cases of their own. `brings_subjects`: `own_subjects` may give some, so that the session's models need not be known.
-    `not_by_hand` is what a case is called where it decides itself, so that no hand-written test can take it.
+    `holds` describes its cases for people. `is_one_case`: problems of the case are problems of the file, and other data
+    in its folder are attachments. `names_data`: it is a YAML file that lists data files, which then have no cases apart
+    from it. `brings_subjects`: `own_subjects` may return some, so that the session needs no models. `not_by_hand`
+    describes a case that decides itself, which no hand-written test can use.
     """
 
     holds = "cases"
@@ -189,9 +190,10 @@ class CaseSource(ABC):
     not_by_hand: str | None = None
 
     def holds_cases(self, path: Path, head: str | None) -> bool:
-        """Return whether a file of such a name holds cases. `head` is its beginning, of YAML all, None: unreadable.
+        """Return whether a file of such a name contains cases. `head` is all of a YAML file or the beginning of a data
+        file (64 KB, and at least the first line of JSONL), None if it is unreadable.
 
-        Data: 64 KB, of JSONL at least a whole first line. What cannot be read is said when the file is opened.
+        Opening the file reports why it cannot be read.
         """
         return head is None or "schema_version" in head
 
@@ -205,7 +207,7 @@ class CaseSource(ABC):
         yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
 
     def claims(self, data: Mapping[str, Any], scope: Scope) -> Claims:
-        """Return the data files that a file with this content uses, where the kind `names_data`."""
+        """Return the data files that a file with this content uses, if the kind `names_data`."""
         return Claims()
 
 
@@ -214,9 +216,10 @@ T = TypeVar("T")
 
 
 def limit_bad(rows: Iterable[T | BadRow], more: Callable[[BadRow, int], BadRow]) -> Iterator[T | BadRow]:
-    """Yield the rows; after 100 bad ones the rest are only counted, in what `more` makes of the last and their number.
+    """Yield the rows. After 100 bad rows, only count them and yield `more(last bad row, number of the others)` at the
+    end.
 
-    A file of another kind would be as many errors as it has lines.
+    A file of another kind would give as many errors as it has lines.
     """
     bad, last = 0, None
     for row in rows:

@@ -1,6 +1,6 @@
-"""What a dataset is: files of questions (JSONL, JSON), as they are or as the descriptor that lists them says.
+"""Datasets: files of questions (JSONL, JSON), used unchanged or through the descriptor that lists them.
 
-Definitions: seed 001 and its data loading. What a file holds, its content says: lines of objects, a list,
+Definitions: seed 001 and its data loading. The content determines the form of a file: lines of objects, a list,
 `{"items": [...]}`, or one object.
 """
 
@@ -30,13 +30,13 @@ from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
 
 _SETTLED = 2.0
-"""Seconds after which a folder's time of change tells for sure that it is the same."""
+"""Seconds after which a folder's modification time proves that it is unchanged."""
 
 
 def is_claimed(path: Path, top: Path) -> bool:
-    """Return whether a descriptor beside the file, or in a folder above it up to `top`, uses it.
+    """Return whether a descriptor in the file's folder, or in a folder above it up to `top`, uses the file.
 
-    What an unreadable descriptor uses is not known: no file beside it is taken for a dataset of its own.
+    True if a descriptor cannot be read: the files that it uses are unknown.
     """
     text = str(path)
     for descriptor in _descriptors_above(path, top):
@@ -50,7 +50,7 @@ def is_claimed(path: Path, top: Path) -> bool:
 
 
 def descriptors_listing(path: Path, top: Path) -> list[Path]:
-    """Return the descriptors beside the file, or in a folder above it up to `top`, that describe its rows."""
+    """Return the descriptors in the file's folder, or above it up to `top`, that describe its rows."""
     text = os.path.normpath(path)
     return [Path(each) for each in _descriptors_above(path, top) if text in _claims_of(each, top).listed]
 
@@ -139,7 +139,7 @@ def _are_texts(value: object) -> TypeGuard[list[str]]:
 
 
 EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
-"""What decides a row unless something else is asked for."""
+"""Metric of rows for which no other is set."""
 
 _CASE_FILES = ("test.yaml", "test.yml")
 
@@ -147,9 +147,9 @@ _CASE_FILES = ("test.yaml", "test.yml")
 class Row(NamedTuple):
     """An item as collection keeps it.
 
-    `raw` is its JSON in the standard form, parsed again when it runs. `path` and
-    `line` (1-based) say where it stands: its data file, or for a source the descriptor and the row's number. `index` is
-    its 0-based place among all items of the dataset (of its split), good or bad, before they are shuffled or limited.
+    `raw` is its JSON in the standard form, parsed again when it runs. `path` and `line` (1-based) are its data file and
+    line, or for a source the descriptor and the row's number. `index` is its 0-based position among all items of the
+    dataset (of its split), good or bad, before they are shuffled or limited.
     """
 
     line: int
@@ -162,11 +162,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A file of questions, or what a descriptor makes of files and sources.
+    """A file of questions, or the files and sources of a descriptor.
 
-    `name` begins its case ids; `metrics` decide the rows that have no evaluator. `known` tells a plugin's checks from
-    its metrics where a row's evaluator names one. `recipe` is what the `descriptor` says of rows, None where they are
-    used as they are. `parse` is user code that makes the items of raw rows, in place of the recipe's fields.
+    `name` begins its case ids. `metrics` decide the rows without an evaluator. `known` distinguishes checks from
+    metrics of plugins if a row's evaluator names one. `recipe` applies the `descriptor` to rows, None if they are used
+    unchanged. `parse` is user code that makes the items of raw rows, in place of the recipe's fields.
     """
 
     path: Path
@@ -196,7 +196,7 @@ def in_case_folder(folder: Path, top: Path) -> bool:
 
 
 def dataset_name(path: Path, root: ConfigRoot) -> str:
-    """Return the path without its suffix, below the folder that names it: what else lies there changes no id."""
+    """Return the path without its suffix, below the folder that names it. Other files there do not affect it."""
     top = naming_folder(path, root)
     relative = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
     return legal_id(relative.with_suffix("").as_posix())
@@ -213,9 +213,9 @@ def open_dataset(
 ) -> Dataset:
     """Return the dataset of a descriptor or data file below the config root `root`.
 
-    A descriptor that lists the data file says how its rows are read. `metrics` win over the descriptor's. Its class
-    `benchmark` is imported only with `run_code`; without, `read_rows` raises CodeNotRun. `allow_outside`: its paths may
-    lead anywhere. Raises ConfigError.
+    A descriptor that lists the data file determines how its rows are read. `metrics` replace the descriptor's. Its
+    class `benchmark` is imported only if `run_code`; otherwise `read_rows` raises CodeNotRun. With `allow_outside` its
+    paths may lead anywhere. Raises ConfigError.
     """
     described = path if is_descriptor_name(path.name) else _the_descriptor(path, root.path)
     if described is None:
@@ -241,13 +241,13 @@ def is_ours(path: Path) -> bool:
     try:
         return b"schema_version" in read_bytes(path).replace(b"\0", b"")  # YAML may be UTF-16
     except ConfigError:
-        return True  # reading it will say why
+        return True  # reading it reports the reason
 
 
 def shows_questions(path: Path, text: str | None) -> bool:
     """Return whether the head of a data file, which may be cut off, is that of a file of questions."""
     if text is None:
-        return path.suffix == ".jsonl"  # reading it will say why: a dataset must not vanish silently
+        return path.suffix == ".jsonl"  # reading it reports the reason: a dataset must not vanish silently
     if path.suffix == ".jsonl":
         return _asks(first_object(text))
     if '"question"' not in text:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _RESULTS = ("runs", "evaluations")
 """Folders of results, which may be many, and hold no cases of the user's."""
 _HIDDEN_TESTS = "verify"
-"""The folder beside a case's file whose files are for verifiers: pytest collects none of them either."""
+"""Name of the folder next to a case's file that contains files for verifiers. pytest collects none of them."""
 _HEAD = 64 * 2**10
 _FIRST_LINE = 64 * 2**20
 _MOST_NAMED = 5
@@ -40,22 +40,22 @@ _QUESTION = "question"
 
 
 def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
-    """Return the source whose cases a folder's collection takes from the file, None where it holds none.
+    """Return the source whose cases the collection of a folder takes from the file, or None.
 
-    A file that a descriptor uses holds none: one that lies beside it or, with `top`, in a folder above it up to `top`.
+    None too if a descriptor in its folder or, with `top`, in a folder above it up to `top` uses the file.
     """
     found = _holder(path, source_names(path.name))
     if found is None or path.suffix not in DATA_SUFFIXES:
         return found
-    from pytest_agentbench.sources.dataset import is_claimed  # here, for sessions without datasets need none of it
+    from pytest_agentbench.sources.dataset import is_claimed  # here, because sessions without datasets do not need it
 
     return None if is_claimed(path, top or path.parent) else found
 
 
 def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:
-    """Return the source of a file that somebody names: where it shows no cases, whoever has files of such names.
+    """Return the source of a file that is named explicitly, if it contains cases.
 
-    A data file that a descriptor describes is read as that says.
+    A data file that a descriptor describes is read through the descriptor.
     """
     names = source_names(path.name)
     if len(names) > 1:
@@ -94,7 +94,7 @@ def _holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
         return None
     head = _read_head(path)
     if path.suffix in DATA_SUFFIXES and head is not None:
-        # Scripts and attachments beside cases are JSON too: without a glance each imports what reads questions.
+        # Scripts and attachments of cases are JSON too: without this check each would import the readers of questions.
         names = [name for name in names if any(word.decode() in head for word in name.words)]
     return next((source for source in map(load_source, names) if source.holds_cases(path, head)), None)
 
@@ -121,11 +121,11 @@ def _read_head(path: Path) -> str | None:
 
 
 def find_cases(folder: Path, near_misses: list[str] | None = None) -> Iterator[Path]:
-    """Yield every file with cases below a folder, in the order of their names; of a dataset with a descriptor that.
+    """Yield every file with cases below a folder, in order of names; for a dataset with a descriptor, the descriptor.
 
-    Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders, agents'
-    workspaces and what sessions recorded are left out. `near_misses` takes what `describe_near_miss` says of others.
-    Raises ConfigError, after all others, for folders that cannot be read or are nested too deep.
+    Skips data files below a case's folder (attachments and fixtures), hidden folders, links to folders, agents'
+    workspaces and recordings of sessions. `near_misses` receives the results of `describe_near_miss`. Raises
+    ConfigError at the end if folders cannot be read or are nested too deeply.
     """
     unreadable: list[str] = []
     yield from (path for path, _ in _walk(str(folder), folder, unreadable, in_case=False, near_misses=near_misses))
@@ -144,10 +144,10 @@ def has_cases(path: Path, without: Path | None = None) -> bool:
 def index_cases(
     root: ConfigRoot, roots: SessionRoots | None = None, *, run_code: bool = False
 ) -> Iterator[IndexedCase]:
-    """Yield every case below a config root, for suites. What cannot be read takes no other down.
+    """Yield every case below a config root, for suites. Unreadable files do not affect the others.
 
-    Those of guests below it are read as theirs, so none of their code is run; `roots` says which these are. Without
-    `run_code` a dataset that is read by code has no cases here.
+    Cases of guests below it are read as theirs, so none of their code runs; `roots` finds their roots. Without
+    `run_code` a dataset that code reads has no cases.
     """
     for path, source in _walk(str(root.path), root.path, [], in_case=False):
         of = root if roots is None else roots.of(path)
@@ -198,7 +198,7 @@ def _walk(
 
 
 def _owner(name: str) -> CaseSource | None:
-    """Return the source of a file of that name if all of its folder is a case's. Only YAML can say so."""
+    """Return the source of a file of that name if all of its folder belongs to a case. Only YAML files can be so."""
     sources = map(load_source, source_names(name) if name.endswith((".yaml", ".yml")) else ())
     return next((source for source in sources if source.is_one_case), None)
 
@@ -210,8 +210,8 @@ Cases = Iterable[tuple[str, Collection[str]]]
 def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
     """Return the ids of the cases that a suite selects: include_case_ids > tag filters > exclude_case_ids.
 
-    Ids named in include_case_ids are always in. Others enter by include_tags, or all of them where neither is given;
-    exclude_tags and exclude_case_ids then hold for these others. `suite_problems` has what a selection can have wrong.
+    Cases named in include_case_ids are always selected. Others are selected by include_tags, or all of them if neither
+    is set, minus exclude_tags and exclude_case_ids. `suite_problems` checks a selection.
     """
     known = dict(cases)
     explicit = frozenset(selection.include_case_ids)
@@ -226,9 +226,9 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
 
 
 def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tuple[Loc, str]]:
-    """Return ids that no case has, what sections of packs have wrong, and why none is selected where none is.
+    """Return unknown case ids, problems of packs' sections, and the reason if no case is selected.
 
-    Each at its place in the suite's file.
+    Each has its place in the suite's file.
     """
     known = dict(cases)
     found: list[tuple[Loc, str]] = [
@@ -278,9 +278,9 @@ def unmatched_tags(selection: CaseSelection, cases: Cases) -> list[tuple[Loc, st
 
 
 def describe_near_miss(path: Path, top: Path) -> str | None:
-    """Return the warning for a JSONL file that is none of questions, but whose first row comes near to one.
+    """Return the warning for a JSONL file without questions whose first row nearly is one.
 
-    Of a file that a descriptor uses, beside it or in a folder above it up to `top`, that says what a question is.
+    For a file that a descriptor uses, in its folder or above it up to `top`, that descriptor defines a question.
     """
     head = _read_head(path) if path.suffix == ".jsonl" else None
     first = (head or "").partition("\n")[0]

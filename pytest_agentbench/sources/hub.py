@@ -28,7 +28,7 @@ _MISSING = "found an hf: source, which needs the package datasets; install it wi
 def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Iterator[Item | BadItem]:
     """Yield every row of the descriptor's source: `line` and `number` are its position, counted from 1.
 
-    Raises ValueError, with a reason for people, where it cannot be loaded.
+    Raises ValueError, with a reason for people, if the source cannot be loaded.
     """
     number = 1
     try:
@@ -56,7 +56,7 @@ def _item(number: int, row: dict[str, Any]) -> Item | BadItem:
 
 
 def _json_value(value: Any, path: str) -> Any:
-    """Return the value as JSON has it: dates and decimals are texts, what is no number is null.
+    """Return the value as JSON: dates and decimals become texts, NaN and infinities null.
 
     Raises ValueError for binary data, such as images and audio.
     """
@@ -110,9 +110,9 @@ def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any
 
 
 def _require_usable(files: Iterable[str], scope: Scope) -> None:
-    """Raise ValueError where a folder's own description, or a link in it, leads out of the config root.
+    """Raise ValueError if a folder's dataset description, or a link in it, leads out of the config root.
 
-    Also for what is no plain file, and for what unpacks to more than it may: `datasets` unpacks to any size.
+    Also for special files, and for archives that unpack to too many bytes: `datasets` unpacks to any size.
     """
     for file in files:
         if "://" in file:
@@ -127,8 +127,8 @@ def _require_usable(files: Iterable[str], scope: Scope) -> None:
 
 
 def _one_split(loaded: Any, split: str | None) -> Any:
-    """Return the split that is named, else the only one. Raises ValueError where it is not there, or none is named of
-    many.
+    """Return the named split, or the only one. Raises ValueError if it does not exist, or if there are several and
+    none is named.
     """
     if not isinstance(loaded, dict):
         return loaded

@@ -22,7 +22,7 @@ from pytest_agentbench.records.gold import Gold, gold_reply, json_text, read_gol
 
 @dataclass
 class BenchmarkItem:
-    """A question with its expected answer ("" where there is none) and all other fields (seed 001)."""
+    """A question with its expected answer ("" if there is none) and all other fields (seed 001)."""
 
     id: str
     question: str
@@ -44,13 +44,13 @@ class BenchmarkItem:
 
 # The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
 #
-# Files that are used as they are have it already; fields and classes of a descriptor make it. Whatever asks for a
-# part of an item asks here.
+# Files without a descriptor have this form already. Fields and classes of a descriptor make it. Functions that need a
+# part of an item are here.
 
 
 CORE = ("id", "question", "answer", "metadata")
 MISSING = object()
-"""What `look_up` and `field_of` give where there is nothing."""
+"""Result of `look_up` and `field_of` for an absent value."""
 
 _CORE = frozenset(CORE)
 _PLACE = re.compile(r"-?[0-9]{1,9}")
@@ -58,8 +58,8 @@ _KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or fal
 
 
 def look_up(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to from the top of a raw row; a number is a place in a list, from its end if it
-    is negative, `*` every element. A key may have dots too.
+    """Return the value at a dotted path in a raw row. A number is an index of a list, from its end if negative; `*`
+    is every element. Keys may contain dots.
     """
     if isinstance(value, dict) and path in value:
         return value[path]
@@ -86,7 +86,7 @@ def field_of(item: Mapping[str, Any], path: str) -> Any:
 
 
 def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
-    """Return a raw row in the standard form. Raises ValueError where it has no question."""
+    """Return a raw row in the standard form. Raises ValueError if it has no question."""
     item: dict[str, Any] = {}
     for name in ("id", "question", "answer"):
         found = look_up(row, fields.path(name))
@@ -108,7 +108,7 @@ def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_of(item: Mapping[str, Any], *, as_json: bool = False) -> Gold | None:
-    """Return the answer, a text or several right ones: "" for null, None if there is none.
+    """Return the answer, one text or several right ones: "" for null, None if there is none.
 
     `as_json`: a list or an object is one answer, its JSON. Raises ValueError for an object without a rule.
     """
@@ -121,7 +121,7 @@ def answer_of(item: Mapping[str, Any], *, as_json: bool = False) -> Gold | None:
 
 
 def answer_text_of(item: Mapping[str, Any], *, as_json: bool = False) -> str:
-    """Return a right answer as one text, "" if there is none. What is right only for metrics of JSON is its JSON."""
+    """Return a right answer as one text, "" if there is none. For metrics of JSON the text is JSON."""
     try:
         return gold_reply(answer_of(item, as_json=as_json) or "")
     except ValueError:
@@ -138,10 +138,10 @@ _PREDICTED = frozenset({"prediction", "predictions", "predicted_answer"})
 
 
 def is_answered(keys: Collection[str]) -> bool:
-    """Return whether an object with these keys holds an answer to a question of a dataset, and is no question itself.
+    """Return whether an object with these keys contains an answer, and is not itself a question of a dataset.
 
-    Those are predictions, and the logs of runs, which have two of these: the task's id, its success, what happened
-    (`messages` or a `trajectory`). In a log `answer` is what was answered.
+    Such objects are predictions, and logs of runs, which have two of: the task's id, its success, the trace (`messages`
+    or a `trajectory`). In a log `answer` is the agent's answer.
     """
     logged = ("task_id" in keys) + ("success" in keys) + ("messages" in keys or "trajectory" in keys)
     return logged > 1 or not _PREDICTED.isdisjoint(keys)
@@ -155,9 +155,9 @@ def texts_of(tags: object) -> list[str]:
 
 
 def parse_item(data: Any, line_num: int) -> BenchmarkItem:
-    """Return an object of the standard form as an item; one without an id is `item_<line_num>`.
+    """Return an object of the standard form as an item; one without an id becomes `item_<line_num>`.
 
-    Raises ValueError for what is none, with a reason for people.
+    Raises ValueError, with a reason for people, for any other object.
     """
     require_item(data)
     own_id = data.get("id")
@@ -188,7 +188,7 @@ def require_item(value: Any) -> None:
 
 
 def dump_item(item: Mapping[str, Any]) -> bytes:
-    """Return the item as JSON. Raises ValueError for what JSON has no form for."""
+    """Return the item as JSON. Raises ValueError for values that JSON cannot represent."""
     try:
         text = json.dumps(item, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -200,13 +200,13 @@ def dump_item(item: Mapping[str, Any]) -> bytes:
 
 
 def describe_unknown_field(path: str, names: Iterable[str]) -> str:
-    """`found no field 'x'`, and what may have been meant."""
+    """Return `found no field 'x'` with a suggestion."""
     near = difflib.get_close_matches(path, (name for name in names if isinstance(name, str)), n=1)
     return f"found no field {path!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def describe_kind(value: object) -> str:
-    """Return what a value is, for people, in the words of JSON."""
+    """Return the type of a value for people, in the words of JSON."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "a number"
     if isinstance(value, str):
@@ -227,8 +227,8 @@ ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
 def load_item_class(name: str, folder: Path) -> ItemParser:
     """Return the `_parse_item` of an object of `module:Class`, made without arguments.
 
-    The module is imported as Python finds it, else it is the file `module.py` in `folder`. It is trusted like a
-    conftest.py. Raises ValueError where there is no such class or making it fails.
+    The module is imported as Python finds it, else from the file `module.py` in `folder`. It is trusted like a
+    conftest.py. Raises ValueError if there is no such class or its constructor fails.
     """
     module_name, _, class_name = name.partition(":")
     module = _import(module_name, folder)
@@ -245,9 +245,9 @@ def load_item_class(name: str, folder: Path) -> ItemParser:
 
 
 def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[str, Any]:
-    """Return what the user's code makes of a row, as a row of the standard form.
+    """Return the result of the user's parser for a row, as a row of the standard form.
 
-    Raises ValueError for what is no item.
+    Raises ValueError if the result is not an item.
     """
     called = getattr(parse, "__qualname__", "_parse_item")
     try:
@@ -289,9 +289,7 @@ def _is_importable(name: str) -> bool:
 
 
 def _import_file(file: Path) -> ModuleType:
-    """Return the module of a file, under a name of its own: files of the same name in other folders are other
-    modules.
-    """
+    """Return the module of a file, under a unique name: files of the same name in other folders are other modules."""
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]

@@ -1,8 +1,8 @@
-"""Which files may hold cases, by their names and a glance: imports no source, so that other files cost nothing.
+"""Find the files that may contain cases by their names and first bytes. Imports no source, so other files cost nothing.
 
-A source is named by one text, `NAME PATTERN... ~WORD...`: patterns of file names, and words of which one stands in each
-file of cases, in its first 64 KB where it is data. A pack has it as the name of its entry point, `source` before it;
-a conftest or plugin as the key of what its hook `pytest_agentbench_case_sources` returns::
+A source is named by one text, `NAME PATTERN... ~WORD...`: patterns of file names, and words. Each file of cases has one
+of the words, in its first 64 KB if it is data. A pack uses the text as the name of its entry point, after `source`; a
+conftest or plugin as a key in the result of the hook `pytest_agentbench_case_sources`::
 
     'source notes *.notes.yaml ~schema_version' = "my_package.notes:NOTES"
 """
@@ -50,13 +50,13 @@ def is_table(file_name: str) -> bool:
 
 
 def describe_expected_rows(file: str) -> str:
-    """Return the error for a file that is no JSON, where a file of rows is expected."""
+    """Return the error for a file that is not JSON although rows are expected."""
     source = f"hf:./{os.path.basename(file) if is_table(file) else '<path>'}"
     return f"{file}: expected a .jsonl or .json file; a dataset.yaml reads CSV and Parquet with `source: {source}`"
 
 
 def load_source(name: SourceName) -> CaseSource:
-    """Return a source, imported when it is first needed. Raises ConfigError where a pack's cannot be imported."""
+    """Return a source, imported when it is first needed. Raises ConfigError if a pack's source cannot be imported."""
     if name.text in _BUILTIN:
         module, _, attribute = _BUILTIN[name.text].partition(":")
         found: CaseSource = getattr(import_module(module), attribute)
@@ -66,7 +66,7 @@ def load_source(name: SourceName) -> CaseSource:
 
 @cache_extensions
 def _table() -> tuple[SourceName, ...]:
-    # A session's own come first: whoever runs it means them.
+    # Sources of the session's plugins take precedence.
     packs = installed_names("source")
     names = [_read(text) for text in (*sorted(extension_names("source") - packs), *sorted(packs), *_BUILTIN)]
     first: dict[str, SourceName] = {}

@@ -1,4 +1,4 @@
-"""Files of predictions: what an agent answered elsewhere, by item id or in the order of a dataset's items."""
+"""Files of predictions: an agent's answers from elsewhere, by item id or in the order of a dataset's items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_PROBLEMS = 20
 
 
 def field_problem(error: Mapping[str, object]) -> str:
-    """Return one of pydantic's errors in a sentence: the field, what was found, what is expected."""
+    """Return one of pydantic's errors as a sentence with the field, the value found and the expected one."""
     loc = error["loc"]
     where = ".".join(map(str, loc)) if isinstance(loc, tuple) and loc else ""
     if error["type"] == "missing":
@@ -55,12 +55,12 @@ _EXPECTED_VALUE = "expected a text, a number, a boolean, null, an object {output
 
 
 def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
-    """Return the predictions of a file as it has them: by item id, or, without ids, in item order.
+    """Return the predictions of a file unchanged: by item id, or, without ids, in item order.
 
-    Shapes, told by content: an object `{id: prediction}`, whose ids may be any text, a list of predictions, a list or
-    JSONL lines of objects with an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`,
-    `predicted_answer`; in a run's log its `answer`), and saved results (seed 001): an object with one list
-    of such objects. What a prediction is, `as_prediction` says: one of a wrong type is no error here.
+    The content determines the form: an object `{id: prediction}` with any ids, a list of predictions, a list or JSONL
+    lines of objects with an id (`id`, `item_id`, `case_id` or `task_id`) and a `prediction` (or `predictions`,
+    `predicted_answer`; `answer` in a run's log), or saved results (seed 001): an object with one list of such objects.
+    `as_prediction` checks the predictions themselves; one of a wrong type is no error here.
     Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
     """
     items = read_items(path, inside=_RESULTS)
@@ -166,7 +166,7 @@ def _by_key(path: Path, item: Item) -> dict[str, Any]:
     _raise([f"{path}:{line}:1: {_duplicate(key, first)}" for key, first, line in repeated])
     predictions: dict[str, Any] = item.value
     lists = [key for key, value in predictions.items() if _is_list_of_records(value)]
-    if len(lists) == 1:  # the original's rollouts keep results in an evaluation, under a key of their own
+    if len(lists) == 1:  # the original's rollouts keep results under a key of an evaluation
         return _records(path, read_items(path, inside=lists[0]))
     if said := [key for key in _OF_EVALUATIONS if key in predictions]:
         found = f"found an evaluation ({', '.join(said)}) that holds no list of results"
@@ -194,7 +194,7 @@ def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
 
 
 def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> Iterator[Item]:
-    """Yield the values; what is none goes to `problems`."""
+    """Yield the valid values; add the errors of others to `problems`."""
     for item in items:
         if isinstance(item, Item):
             yield item
@@ -228,7 +228,7 @@ def _record(value: Any) -> tuple[str, Any]:
         raise ValueError(f"found {describe_kind(value)}, expected an object with an `id` and a `prediction`")
     names = [key for key in _ID_KEYS if key in value]
     held = [key for key in _PREDICTION_KEYS if key in value]
-    # The answer of a log is what was answered; that of any other object may be the right one
+    # In a log `answer` is the agent's answer; in any other object it may be the right one
     if not held and (is_answered(value) or ({"task_id", "answer"} <= value.keys() and "question" not in value)):
         held = ["answer"]
     if not names or len(held) != 1:

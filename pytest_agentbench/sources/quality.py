@@ -1,4 +1,4 @@
-"""What is doubtful about the rows of a dataset: each is a row that runs, and a score that may say nothing."""
+"""Doubts about the rows of a dataset: rows that run, but whose score may mean nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_agentbench.terminal_text import shorten_text
 _UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 _CP1252 = {ord(bytes([byte]).decode("cp1252")): byte for byte in range(0x80, 0xA0) if byte not in _UNDEFINED}
 _FOLLOWING = rf"[\x80-\xbf{''.join(map(chr, _CP1252))}]"
-# What begins letters that people write, in UTF-8 and read as Windows-1252. "Spaß“" would be a letter of N'Ko.
+# First characters of common letters in UTF-8 that was read as Windows-1252. "Spaß“" would be a letter of N'Ko.
 _MISREAD = re.compile(rf"(?:[\xc2-\xc5\xce-\xd1\xd7-\xd9]|[\xe0-\xef]{_FOLLOWING}|\xf0{_FOLLOWING * 2}){_FOLLOWING}")
 _SURELY_MISREAD = re.compile(rf"\xe2\u20ac{_FOLLOWING}|\xc3[\xa0-\xbf]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -40,10 +40,10 @@ _ADVICE = {
 
 
 def encoding_damage(text: str) -> tuple[int, str] | None:
-    """Return where a sign of damage stands, and what it is and what to do; None for a text that seems sound.
+    r"""Return the position of a sign of damage, a description and a remedy; None for a text without such signs.
 
     Signs are U+FFFD, UTF-8 read as Windows-1252, Latin-1 or GBK, byte order marks and control characters inside,
-    `\\u00e9` in letters, and HTML entities where no markup is talked of.
+    `\u00e9` in letters, and HTML entities in texts that are not about markup.
     """
     if not text.isascii() and (misread := _misread(text)) is not None:
         return misread
@@ -70,7 +70,7 @@ def _misread(text: str) -> tuple[int, str] | None:
 
 
 def _recoded(text: str, encoding: str) -> str | None:
-    """Return the shorter text that the same bytes are in UTF-8, None where they are none."""
+    """Return the shorter text that the same bytes are in UTF-8, or None if they are not UTF-8."""
     try:
         meant = text.encode(encoding).decode()
     except UnicodeError:
@@ -82,13 +82,13 @@ def _excerpt_around(meant: str, at: int) -> str:
     return repr(meant[max(0, at - 10) : at + 10].strip())
 
 
-# What is doubtful about the rows of a dataset: each is a row that runs, and a score that may say nothing.
+# Doubts about the rows of a dataset: each row runs, but its score may mean nothing.
 #
-# One pass over the rows; of each question a hash is kept, never a text.
+# One pass over the rows, which keeps a hash of each question and no text.
 
 
 MOST_OF_A_KIND = 20
-"""So many doubts of a kind are told for each file; the rest are counted."""
+"""Maximum doubts of a kind that are listed for each file. The rest are counted."""
 
 _CHOICES = frozenset({"choices", "options", "candidates"})
 _PLACEHOLDERS = frozenset({"n/a", "#n/a", "todo", "tbd", "tba", "fixme", "null", "nan"})
@@ -102,7 +102,7 @@ _LABELS = frozenset(
         *("lang", "tag", "tags", "keywords", "explanation", "rationale", "solution", "reasoning", "comment", "notes"),
     }
 )
-"""Fields, without case and separators, that say something of a question but nothing of what it is about."""
+"""Fields, without case and separators, that label a question and do not describe its subject."""
 
 _TELLS = r"(?:\b(?:answer|solution|result)(?:\s+is\b|\s*[:=])|答案\s*(?:是|为|為|[:：]))"
 _SHORTEST_COPY = 3
@@ -114,7 +114,7 @@ _SHOWN = 40
 
 
 class Doubt(NamedTuple):
-    """A row's place (`file:line:column`) and a sentence: field, what was found, what to do."""
+    """A row's place (`file:line:column`) and a sentence: field, value, remedy."""
 
     place: str
     text: str
@@ -170,7 +170,7 @@ def _place(dataset: Dataset, path: Path, line: int) -> str:
 
 
 def _near_empty_answer(item: _Item) -> Iterator[str]:
-    """White space, dashes, dots and quotes, or what stands where nobody has filled in an answer.
+    """Yield a doubt for white space, dashes, dots, quotes or a placeholder as the answer.
 
     Other symbols may be answers.
     """
@@ -186,9 +186,9 @@ def _says_nothing(sign: str) -> bool:
 
 
 def _answer_in_question(item: _Item) -> Iterator[str]:
-    """Said to be the answer ("answer: X"), or somewhere as whole words.
+    """Yield a doubt for a question that states the answer ("answer: X") or contains it as whole words.
 
-    Questions that offer choices or solve others before name many answers; long ones bring a text along.
+    Questions with choices or solved examples contain many answers; long ones include a text.
     """
     question, answer = item.question.casefold(), " ".join(item.answer.casefold().split())
     if len(question) > _LONGEST_QUESTION or not _CHOICES.isdisjoint(item.metadata):
@@ -206,14 +206,16 @@ def _answer_in_question(item: _Item) -> Iterator[str]:
 
 
 def _holds(question: str, answer: str) -> bool:
-    """Return as whole words, where a script sets blanks between them. Short words stand in many questions."""
+    """Return whether the question contains the answer as whole words. False for short and common words."""
     if answer in _PLAIN or len(answer) < (_SHORTEST_COPY if answer.isascii() else 2):
         return False
     return re.search(rf"(?<!{_LETTER}){re.escape(answer)}(?!{_LETTER})", question) is not None
 
 
 class _Repeated:
-    """Questions that an earlier row asks about the same: context, image, choices and whatever is no label."""
+    """Finds questions that an earlier row asks about the same context, image, choices and other fields that are no
+    labels.
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -274,7 +276,7 @@ def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _loosely(text: str) -> str:
-    """Return what remains of a question where case, width, white space and final punctuation say nothing."""
+    """Return a question without case, width, white space and final punctuation."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .?!。")
 
 

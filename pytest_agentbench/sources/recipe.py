@@ -1,4 +1,4 @@
-"""Apply a descriptor to rows: which there are, what is asked, after which examples, with which tags and metrics."""
+"""Apply a descriptor to rows: selection, prompts, examples, tags and metrics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _AS_THEY_ARE = RowFields()
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A descriptor at `path` with its data files: none where it has a `source`. `only`: of these only one is read."""
+    """A descriptor at `path` with its data files: none if it has a `source`. `only` is the only one to read, if set."""
 
     path: Path
     descriptor: DatasetDescriptor
@@ -72,7 +72,7 @@ class Recipe:
             yield self.path, self._rows_of_source(split or self.descriptor.split)
 
     def item(self, value: Any, number: int, parse: ItemParser | None) -> Any:
-        """Return a raw row in the standard form. Raises ValueError where it has none."""
+        """Return a raw row in the standard form. Raises ValueError if it cannot be converted."""
         if parse is None and self.descriptor.benchmark is not None:
             message = f"{self.descriptor.benchmark} makes the items: it is code, which only pytest and evaluate run"
             raise CodeNotRun(self.place(("benchmark",), message))
@@ -94,7 +94,9 @@ class Recipe:
         return item
 
     def default_id(self, path: Path, number: int) -> str:
-        """Return the id of a row that has none: `item_<number>`, after the file's path where there may be several."""
+        """Return the id of a row without one: `item_<number>`, preceded by the file's path if there may be several
+        files.
+        """
         if not self.files or self.descriptor.names_one_file:
             return f"item_{number}"
         return f"{self.place_of(path)}.item_{number}"
@@ -104,11 +106,11 @@ class Recipe:
         return os.path.relpath(path.with_suffix(""), self.path.parent)
 
     def split_of(self, value: Any) -> Any:
-        """Return the split that a row of a file says it is of."""
+        """Return the split that a row of a file names."""
         return look_up(value, self.descriptor.fields.split)
 
     def prompt(self, item: Mapping[str, Any]) -> str:
-        """Return what the agent is asked of an item. Raises ValueError where it lacks a field of the template."""
+        """Return the prompt for an item. Raises ValueError if the item lacks a field of the template."""
         if self._template is None:
             return str(item["question"])
         return "".join(
@@ -133,8 +135,8 @@ class Recipe:
         return {**context, "llm_probe": probe}
 
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be
-        one.
+        """Return the descriptor's tags and the tags from the item's fields. Raises ValueError for values that are no
+        tags.
         """
         found = [*self.descriptor.tags, *texts_of(self._find(item, self.descriptor.fields.tags))]
         for path in self.descriptor.tags_from:
@@ -144,7 +146,7 @@ class Recipe:
         return tuple(found)
 
     def metrics(self, metrics: tuple[MetricSpec, ...], item: Mapping[str, Any]) -> tuple[MetricSpec, ...]:
-        """Return the metrics with their arguments filled from the item. Raises ValueError where it lacks a field."""
+        """Return the metrics with their arguments filled from the item. Raises ValueError if it lacks a field."""
         return tuple(self._filled(metric, item) if metric.args else metric for metric in metrics)
 
     def never_found(self) -> dict[str, Loc]:
@@ -315,7 +317,7 @@ class Shots:
             self._count = few_shot.count or _DEFAULT_COUNT
         seed = few_shot.shuffle_seed
         if seed is None:
-            # One more than is shown: where the question itself is among the examples, the next one takes its place
+            # One more than is shown: if the question itself is an example, the next one replaces it
             self._pool = list(islice(examples, self._count + 1))
         else:
             # A heap of the few that are shown, for a split of training rows may have millions
@@ -327,7 +329,7 @@ class Shots:
 
     @property
     def questions(self) -> list[str]:
-        """Return what the examples ask that rows are shown, as it stands in them."""
+        """Return the questions of the examples, exactly as rows are shown them."""
         return [example.question for example in self._pool[: self._count]]
 
     def before(self, question: str) -> Iterator[Message]:
@@ -373,7 +375,7 @@ class Shots:
         for value in values:
             place = f"{self._recipe.where(file, value)}: few_shot"
             if isinstance(value, BadItem):
-                if of_one_split:  # else it is told with the rows
+                if of_one_split:  # otherwise it is reported with the rows
                     raise ConfigError(f"{place}: {value.reason}")
             elif of_one_split or self._recipe.split_of(value.value) == split:
                 try:

@@ -1,4 +1,6 @@
-"""A dataset's rows: one streaming pass for what collection needs of each, and the whole row as the case."""
+"""Rows of a dataset: one streaming pass with the fields that collection needs, and the conversion of a row to a
+case.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,10 @@ GradingParts = tuple[tuple[Check, ...], tuple[MetricSpec, ...], Gold | None]
 
 
 def read_grading(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> GradingParts:
-    """Return what decides an item with that metadata; without answer and evaluator only a judge can, or metrics that
-    compare with no answer.
+    """Return the checks, metrics and gold that decide an item. Without answer and evaluator only a judge can decide it,
+    or metrics that need no answer.
 
-    Raises ValueError for an evaluator that says nothing usable, and for metrics that need what the item lacks.
+    Raises ValueError for an unusable evaluator, and for metrics that need fields which the item lacks.
     """
     evaluator = evaluator_of(metadata)
     if evaluator is None:
@@ -107,9 +109,9 @@ def read_grading(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[st
 
 
 def evaluator_of(metadata: Mapping[str, Any] | None) -> Any:
-    """Return the evaluator that replaces the comparison with the answer, None where there is none.
+    """Return the evaluator that replaces the comparison with the answer, or None.
 
-    One of OSWorld's shape, whose `result` says what state of a desktop to look at, is metadata for an own metric.
+    An evaluator of OSWorld's form, whose `result` names the state of a desktop, is metadata for a user's metric.
     """
     found = (metadata or {}).get("evaluator")
     is_osworlds = isinstance(found, dict) and "func" in found and ("result" in found or found["func"] == "infeasible")
@@ -149,7 +151,9 @@ def _compares_json(dataset: Dataset, evaluator: str | None) -> bool:
 
 
 def _reading_choices(dataset: Dataset, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
-    """Return the metric; multiple_choice with what the descriptor says answers are, or that this one is a number."""
+    """Return the metric; multiple_choice with the kind of answers from the descriptor, or a number if the answer is
+    one.
+    """
     if metric.name != "multiple_choice" or "answer_is" in metric.args:
         return metric
     kind: str | None = dataset.descriptor.answer_is if dataset.descriptor is not None else None
@@ -168,11 +172,11 @@ _Place = int | tuple[Path, int]
 
 
 def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
-    """Yield the items of the dataset, in one pass; after 100 bad ones the rest are only counted, in one last BadRow.
+    """Yield the items of the dataset, in one pass. After 100 bad ones the rest are only counted, in a last BadRow.
 
-    Raises ConfigError where the dataset cannot be read at all.
+    Raises ConfigError if the dataset cannot be read.
     """
-    _ = dataset.shots  # what is wrong with the examples is told before any row
+    _ = dataset.shots  # report problems of the examples before any row
     rows = _rows(dataset)
     if dataset.descriptor is not None and dataset.descriptor.shuffle_seed is not None:
         rows = _shuffled(rows, dataset.descriptor.shuffle_seed, dataset.descriptor.limit)
@@ -209,7 +213,7 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
 
 
 def _parts(dataset: Dataset, splits: set[str]) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
-    """Yield each file with its values, those of other splits left out; `splits` gets the names of all that were met."""
+    """Yield each file with its values of the split. Adds the names of all splits to `splits`."""
     recipe = dataset.recipe
     if recipe is None:
         yield dataset.path, read_items(dataset.path)
@@ -263,7 +267,7 @@ def _row(
             recipe.hidden_texts(item)
             recipe.context(item)
             tags = _shared_tags(recipe.tags(item))
-            # Soon empty where the file is sound, so the rest of the rows cost nothing here
+            # Soon empty if the file is sound, so the other rows cost nothing here
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
                 del lacking[name]
         else:
@@ -283,7 +287,7 @@ def _row(
 
 
 def _advise_descriptor(dataset: Dataset, item: Any) -> str:
-    """Return the fields of a row that no dataset.yaml describes and that has no question, and what writes one."""
+    """Return the fields of a row without a question and without a dataset.yaml, and the command that writes one."""
     if dataset.recipe is not None or dataset.parse is not None or not isinstance(item, dict) or "question" in item:
         return ""
     unknown = [repr(name) for name in item if name not in _STANDARD_FIELDS]
@@ -295,9 +299,9 @@ def _advise_descriptor(dataset: Dataset, item: Any) -> str:
 
 
 def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
-    """Return a raw value in the standard form: what the user's class or the descriptor's fields make of it.
+    """Return a raw value in the standard form, made by the user's class or the descriptor's fields.
 
-    Raises ValueError where they cannot.
+    Raises ValueError if they fail.
     """
     if dataset.recipe is not None:
         return dataset.recipe.item(value, number, dataset.parse)
@@ -322,7 +326,7 @@ def _default_id(dataset: Dataset, path: Path, number: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Stripped, deduplicated, sorted; one object for all rows that say the same."""
+    """Return the tags stripped, deduplicated and sorted; one object for all rows with the same tags."""
     return tuple(sorted({tag.strip() for tag in tags} - {""}))
 
 
@@ -339,7 +343,7 @@ def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
 
 
 def _first(dataset: Dataset, place: _Place) -> str:
-    """Return where an id came first: in the file, in one of several, or in a source."""
+    """Return the place where an id was first used: in the file, in one of several, or in a source."""
     if isinstance(place, int):
         return f"on line {place}"
     path, line = place
@@ -401,16 +405,16 @@ def row_case(dataset: Dataset, row: Row) -> Case:
 
 
 def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
-    """Yield the rows of `read_rows` as items: `question` is what the agent is asked, `answer` "" where there is none.
+    """Yield the rows of `read_rows` as items: `question` is the prompt, `answer` is "" if there is none.
 
-    Raises ConfigError where the dataset cannot be read at all.
+    Raises ConfigError if the dataset cannot be read.
     """
     for row in read_rows(dataset):
         yield row if isinstance(row, BadRow) else _benchmark_item(dataset, row)
 
 
 def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[str, Any]:
-    """Return what the descriptor says of every case."""
+    """Return the descriptor's fields for every case."""
     descriptor, shots = recipe.descriptor, dataset.shots
     asked = Message(role="user", content=recipe.prompt(item))
     return {
@@ -447,7 +451,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
 
 
 def short_title(question: str) -> str:
-    """Return the beginning of what is asked, in one line."""
+    """Return the beginning of the question, in one line."""
     words = " ".join(question[: 4 * _TITLE].split())
     return shorten_text(words, _TITLE)
 
@@ -476,12 +480,12 @@ class OpenedDataset(OpenedSource):
 
     @property
     def file(self) -> Path:
-        """Return the descriptor, where there is one, even if one of its data files was opened."""
+        """Return the descriptor, if there is one, even if one of its data files was opened."""
         return self.path if self.dataset.recipe is None else self.dataset.recipe.path
 
     @property
     def part(self) -> Path:
-        """Return the file whose rows are counted: one of several data files has rows of its own."""
+        """Return the file whose rows are counted. One of several data files has its rows counted separately."""
         recipe = self.dataset.recipe
         one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
         return self.path if one_of_several else self.file
@@ -501,16 +505,18 @@ class OpenedDataset(OpenedSource):
                 yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, own_metrics)
 
     def _decides(self, row: Row) -> bool:
-        """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""
-        # Told by the text: rows are parsed when they run, and collection may see a hundred thousand
+        """Return whether the row's evaluator may name a metric. Most rows have none."""
+        # Search the text: rows are parsed when they run, and collection may see 100,000 of them
         return b"evaluator" in row.raw and any(name in row.raw for name in self._metric_names)
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
-        """Return the error; what decides a row is said by its evaluator."""
+        """Return the error. The evaluator's place is used for checks, metrics and gold."""
         return ConfigError(f"{row.path}:{row.line}:1: evaluator: {'; '.join(text for _, text in problems)}")
 
     def doubts(self, known: Known) -> Iterator[tuple[str, str]]:
-        """Yield what only a plugin can know of a descriptor's names, and what makes its results hard to repeat."""
+        """Yield doubts about names in a descriptor that only a plugin can define, and about results that are hard to
+        repeat.
+        """
         recipe = self.dataset.recipe
         if recipe is not None:
             yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
@@ -524,7 +530,7 @@ class OpenedDataset(OpenedSource):
             yield from list_runner_doubts(recipe.path, recipe.descriptor.runner)
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
-        """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""
+        """Yield doubts about questions and answers. Raises ConfigError if examples cannot be read."""
         from pytest_agentbench.sources.quality import find_doubts
 
         made = (row.make.row for row in rows if isinstance(row.make, _Made))
@@ -546,14 +552,14 @@ def descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[t
 
 
 def unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
-    """Yield a doubt for each name that is not registered; None: nobody knows what is."""
+    """Yield a doubt for each name that is not registered; nothing if the registered names are unknown (None)."""
     for name in names:
         if registered is not None and name not in registered:
             yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
 
 
 class Datasets(CaseSource):
-    """Files of questions (JSON, JSONL) and the descriptors (dataset.yaml) that say how rows are read."""
+    """Files of questions (JSON, JSONL) and their descriptors (dataset.yaml)."""
 
     names_data = True
 

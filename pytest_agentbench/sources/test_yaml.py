@@ -62,7 +62,7 @@ _FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Case:
     """Return the case of a `test.yaml` below `root`. `allow_outside`: its paths may leave the root.
 
-    :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.
+    :raises ConfigError: with all problems of the file, or, if it has none, of a file that it names.
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
@@ -70,7 +70,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     root.require_servers(path, servers)
     messages = _messages(given.messages, scope)
     if problems := find_call_problems(messages):
-        # Of files that it names: of its own messages alone the file itself has told
+        # Messages about other files. Problems of its own messages were reported above.
         raise make_located_error(
             path, [(("input", "messages"), f"{text} (in message {at[0]})") for at, text in problems]
         )
@@ -176,7 +176,7 @@ def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Mes
     if not isinstance(document.data, dict):
         raise ConfigError(f"{path}:1:1: found no message, expected one (role, content) or a list of them")
     outer = {"role": spec.role, "name": spec.name}
-    # What the file says wins: the fields beside `source` are only what it leaves open
+    # The file takes precedence: the fields next to `source` are fallbacks
     document.data = {**{key: value for key, value in outer.items() if value is not None}, **document.data}
     return [validate(document, _adapter(Message), scope)]
 
@@ -233,12 +233,12 @@ class OpenedCase(OpenedSource):
 
 
 class CaseFiles(CaseSource):
-    """Files that are one case each; what else is in their folders is theirs."""
+    """Files with one case each. Other files in their folders belong to the case."""
 
     is_one_case = True
 
     def holds_cases(self, path: Path, head: str | None) -> bool:
-        """Return True: what is wrong with a file of this name is said when it is read."""
+        """Return True: problems of a file of this name are reported when it is read."""
         return True
 
     def open(self, path: Path, request: SourceRequest) -> OpenedCase:
@@ -246,7 +246,7 @@ class CaseFiles(CaseSource):
         return OpenedCase(load_case(path, request.root, request.known, allow_outside=request.allow_outside))
 
     def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
-        """Yield what the file says of itself, whether or not it is sound."""
+        """Yield the id and the tags of the case, even if the file has problems elsewhere."""
         data: Any = read_document(path).data
         if isinstance(data, dict) and isinstance(data.get("case_id"), str):
             tags = data.get("tags")

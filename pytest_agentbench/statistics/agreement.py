@@ -15,13 +15,14 @@ Units = Sequence[Sequence[float]]
 
 
 def krippendorff_alpha(units: Units) -> float | None:
-    """Return Krippendorff's alpha at the interval level: 1 full agreement, 0 what chance gives, below 0 worse.
+    """Return Krippendorff's alpha at the interval level: 1 is full agreement, 0 is chance, negative is worse than
+    chance.
 
-    Of votes of 0 and 1 that is alpha at the nominal level too. A unit's votes are exchangeable; those that are alone
-    in their unit count for nothing (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"). Because the
-    distance is the square of the difference, the sums over pairs are sums of squares about means: nothing grows with
-    the number of different scores. None without a unit of two votes, and where all votes are the same: no
-    disagreement is to be expected then.
+    For votes of 0 and 1 this is alpha at the nominal level too. Votes of a unit are exchangeable, and single votes of a
+    unit are ignored (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"). Because the distance is the
+    squared difference, the sums over pairs are sums of squares about means, so the cost does not depend on the number
+    of different scores. None without a unit of two votes, and if all votes are equal: the expected disagreement is 0
+    then.
     """
     units = [unit for unit in units if len(unit) > 1]
     votes = [vote for unit in units for vote in unit]
@@ -43,9 +44,9 @@ def within_sd(units: Units) -> float | None:
 
 
 def cv_percent(units: Units) -> float | None:
-    """Return sigma / mu x 100 % of each unit's votes, with population sigma; the units' mean (seed 004, Table 7).
+    """Return sigma / mu x 100 % of each unit's votes, with population sigma, averaged over units (seed 004, Table 7).
 
-    Single votes and units whose mean is 0 tell nothing; None where all are such.
+    Units with a single vote or a mean of 0 are ignored. None if there is no other unit.
     """
     found = [
         100 * sqrt(_squares(unit) / len(unit)) / middle for unit in units if len(unit) > 1 and (middle := mean_of(unit))
@@ -106,7 +107,7 @@ class Table:
 
     @property
     def agreed(self) -> int:
-        """Return the number of runs on which they say the same."""
+        """Return the number of runs on which both raters agree."""
         return self.both_passed + self.both_failed
 
     @property
@@ -129,7 +130,7 @@ class Table:
     def kappa(self) -> float | None:
         """Return Cohen's kappa (1960, Educational and Psychological Measurement 20:37).
 
-        None without a pair, and where both raters say only one thing, and the same: chance alone would agree as well.
+        None without a pair, and if both raters give one and the same rating only: the expected agreement is 1 then.
         """
         if not self.n or (self.people_passed == self.judge_passed and self.people_passed in (0, self.n)):
             return None
@@ -154,8 +155,8 @@ class Table:
 def kappa_interval(groups: Sequence[Sequence[Verdicts]]) -> Interval | None:
     """Return the 95 % t interval of Cohen's kappa, within -1 and 1; a group is one case's runs.
 
-    None for fewer than two cases, where kappa is undefined, and where the sample shows no spread: ten runs of perfect
-    agreement do not say how far the next ten may lie.
+    None for fewer than two cases, if kappa is undefined, and if the sample has no spread: ten runs of perfect agreement
+    do not bound the next ten.
     """
     groups = [group for group in groups if group]
     table = Table.of([pair for group in groups for pair in group])
@@ -178,7 +179,7 @@ def kappa_interval(groups: Sequence[Sequence[Verdicts]]) -> Interval | None:
 
 
 _NO_SPREAD = 1e-24
-"""What rounding leaves of a variance of 0."""
+"""Largest variance that is rounding of 0."""
 
 
 def weighted_kappa(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -200,7 +201,7 @@ def weighted_kappa(one: Sequence[float], other: Sequence[float]) -> float | None
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return Spearman's rho, None where one of the two does not vary or there are fewer than three pairs."""
+    """Return Spearman's rho; None for fewer than three pairs or if one of the two does not vary."""
     if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
         return None
     return correlation(_ranks(one), _ranks(other))

@@ -1,9 +1,9 @@
-"""Rates, means and repeated runs with honest 95 % intervals, without a library. None wherever a figure is undefined.
+"""Rates, means and repeated runs with 95 % intervals, without a library. Undefined figures are None.
 
-Values come in groups: the repetitions of one case resemble each other, so five repetitions of ten cases say less than
-fifty cases. Intervals use the cluster-robust variance over cases (Miller 2024, "Adding Error Bars to Evals",
-arXiv:2411.00640, section 2.2); with one run per case that is the plain formula. Where there is a single case, its
-repetitions are the sample. `scipy.stats` has the quantiles too; it weighs 172 MB with numpy, and takes 1.7 s to import.
+Values come in groups: the repetitions of one case resemble each other, so five repetitions of ten cases carry less
+information than fifty cases. Intervals use the cluster-robust variance over cases (Miller 2024, "Adding Error Bars to
+Evals", arXiv:2411.00640, section 2.2), which for one run per case is the plain formula. For a single case its
+repetitions are the sample. `scipy.stats` has the quantiles too, but takes 172 MB with numpy and 1.7 s to import.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ def _within(angle: float, df: int) -> float:
 
 
 def solve(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where an increasing function comes to 0 between `low` and `high`: the last float below it.
+    """Return the root of an increasing function between `low` and `high`: the last float below it.
 
-    By halving until no float lies between, some 60 steps: a faster method would stop at a tolerance that somebody has
-    to choose.
+    Bisects until no float is left, some 60 steps. A faster method would need a tolerance.
     """
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if function(middle) < 0 else (low, middle)
@@ -70,7 +69,7 @@ def solve(function: Callable[[float], float], low: float, high: float) -> float:
 Interval = tuple[float, float]
 
 _ROUNDING = 1e-12
-"""What differs by less, as a share of the values, differs by rounding."""
+"""Largest relative difference of values that is rounding."""
 
 
 def wilson_interval(passed: float, n: float) -> Interval | None:
@@ -90,8 +89,8 @@ def wilson_interval(passed: float, n: float) -> Interval | None:
 def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
     """Return the 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
 
-    The sample size is the effective one (Kish 1965): runs divided by the design effect, at least what they are worth
-    where all repetitions of a case agree, which is the number of cases where each has as many.
+    The sample size is the effective one (Kish 1965): runs divided by the design effect. It is at least the size for
+    cases whose repetitions all agree, which is the number of cases if all have equally many repetitions.
     """
     groups = [group for group in groups if group[1]]
     passed, n = sum(group[0] for group in groups), sum(group[1] for group in groups)
@@ -106,15 +105,15 @@ def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
 
 
 def samples_of(groups: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """Return the groups that have values. Where only one does, its values are the sample, each a group of its own."""
+    """Return the groups with values. If only one has any, each of its values becomes a group."""
     known = [group for group in groups if group]
     return [(value,) for value in known[0]] if len(known) == 1 else known
 
 
 def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
-    """Return the standard error of the mean over all values, clustered; a group is one case's scores.
+    """Return the clustered standard error of the mean over all values; a group is one case's scores.
 
-    None for fewer than two values, and where the cases do not differ: an error of 0 would be no honest figure.
+    None for fewer than two values, and if the cases do not differ: an error of 0 would be misleading.
     """
     groups = samples_of(groups)
     if len(groups) < 2:
@@ -131,13 +130,13 @@ def mean_interval(
 ) -> Interval | None:
     """Return the 95 % t interval of the mean over all values; a group is one case's scores.
 
-    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni).
+    With `comparisons` intervals, all of them hold at once with 95 % (Bonferroni).
 
-    Student's t with (number of cases - 1) degrees of freedom. Within a `scale` it is that of the mean's logit, turned
-    back (Korn & Graubard 1998, "Confidence Intervals for Proportions With Small Expected Number of Positive Counts",
-    Survey Methodology 24, 193-201): it stays on the scale, and holds the mean as often where scores crowd at an end.
-    None for fewer than two values, and where the cases do not differ: three perfect scores do not say how far the next
-    one may lie.
+    Student's t with (number of cases - 1) degrees of freedom. With a `scale`, the interval is that of the mean's logit,
+    transformed back (Korn & Graubard 1998, "Confidence Intervals for Proportions With Small Expected Number of Positive
+    Counts", Survey Methodology 24, 193-201): it stays within the scale, and covers the mean as often if scores crowd at
+    an end. None for fewer than two values, and if the cases do not differ: three perfect scores do not bound the next
+    one.
     """
     groups = samples_of(groups)
     error = standard_error(groups)
@@ -157,10 +156,10 @@ def _expit(logit: float) -> float:
 
 
 def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:
-    """Return the 95 % interval of the difference of two samples' means, which may vary unequally (Welch 1947).
+    """Return the 95 % interval of the difference of two samples' means with unequal variances (Welch 1947).
 
-    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni). None where a sample has fewer than two
-    values, or equal ones only.
+    With `comparisons` intervals, all of them hold at once with 95 % (Bonferroni). None if a sample has fewer than two
+    values or only equal ones.
     """
     if len(set(one)) < 2 or len(set(other)) < 2:
         return None
@@ -180,14 +179,16 @@ def _variance(sample: Sequence[float]) -> float:
 
 
 FEWEST_JUDGED = 5
-"""Cases below which a mean score has no interval and no place in a chart: it would say nearly nothing."""
+"""Minimum cases for the interval of a mean score and for its place in a chart."""
 JUDGED_SCALE = (0.0, 10.0)
 _ABSURD = 1e100
-"""What no cost, duration or score comes near; squares of it can still be added up."""
+"""Bound above all costs, durations and scores, whose square can still be summed."""
 
 
 def finite(value: float | None) -> float | None:
-    """Return a plain float, None for what cannot be added up: JSON has no NaN, and execnet refuses numpy's."""
+    """Return a plain float; None for values that cannot be summed. JSON has no NaN, and execnet refuses numpy's
+    types.
+    """
     return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
 
 
@@ -199,7 +200,7 @@ def pair(interval: Interval | None) -> list[float] | None:
 def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = None) -> Interval | None:
     """Return the 95 % interval of a mean score on its scale, None below FEWEST_JUDGED cases; a group is one case's.
 
-    Without a scale it is from 0 to 1 where all scores are, which metrics' usually are, and else there is none.
+    Without a scale the scale is 0 to 1 if all scores are in it, like most metrics', else there is none.
     """
     if len(samples_of(groups)) < FEWEST_JUDGED:
         return None
@@ -209,17 +210,17 @@ def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = N
 
 
 def mean(values: Collection[float]) -> float | None:
-    """Return the arithmetic mean, None of nothing."""
+    """Return the arithmetic mean, or None for no values."""
     return mean_of(values) if values else None
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:
-    """Return the arithmetic mean of the values that are known, None where none is."""
+    """Return the arithmetic mean of the values other than None, or None if there are none."""
     return mean([value for value in values if value is not None])
 
 
 def mean_of(values: Collection[float]) -> float:
-    """Return the arithmetic mean of at least one value, its sum rounded once: the same in whatever order they come."""
+    """Return the arithmetic mean of at least one value. The sum is rounded once, so the order does not matter."""
     return fsum(values) / len(values)
 
 
@@ -271,8 +272,8 @@ def by_k(n: int, passed: int) -> dict[str, dict[str, float] | None]:
 def over_cases(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return `pass_at_k`, `pass_hat_k` and `flaky_cases` of a model, from its entries of report.json's `cases[]`.
 
-    Means over the cases that have a verdict, for each k that all of these reach; None without a verdict.
-    `flaky_cases` counts those that passed and failed; None where no case has two verdicts.
+    Means over the cases with a verdict, for each k that all of them reach; None without a verdict. `flaky_cases` counts
+    cases that both passed and failed; None if no case has two verdicts.
     """
     judged = [case for case in cases if case["pass_at_k"]]
     common = min((len(case["pass_at_k"]) for case in judged), default=0)

@@ -1,9 +1,8 @@
-"""Paired differences of cases: exact tests, how many cases could tell, and the intervals that go with the p values.
+"""Paired differences of cases: exact tests, sample sizes, and intervals that agree with the p values.
 
-The pairs are cases: repetitions of one are averaged before. They resemble each other, so a case is one observation
-however often it ran (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, sections 2.2 and 4.2). All results
-are deterministic: what is drawn has a fixed seed, and depends neither on the order of cases nor on which side is
-called the baseline.
+The pairs are cases, averaged over their repetitions before. Repetitions resemble each other, so a case is one
+observation (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, sections 2.2 and 4.2). All results are
+deterministic: draws have a fixed seed, and the order of cases and the choice of the baseline do not matter.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from pytest_agentbench.statistics.estimates import Interval, Z, mean_of, solve
 from pytest_agentbench.statistics.resampling import NORMAL, SUBSETS, UNCHANGED, CoinTosses, draw_fractions
 
 ALPHA = 0.05
-"""How often all models of a comparison together may be called different where none is."""
+"""Probability that any model of a comparison is called different although none is."""
 POWER = 0.8
 
 MCNEMAR = "exact McNemar"
 
 
 def mcnemar(worse: int, better: int) -> float:
-    """Return the exact two-sided p value of McNemar's test: cases that only one of two sides passed (McNemar 1947).
+    """Return the exact two-sided p value of McNemar's test for cases that only one side passed (McNemar 1947).
 
-    Binomial with probability 1/2 over the cases that changed; 1 where none did.
+    Binomial with probability 1/2 over the cases that changed; 1 if none did.
     """
     return min(1.0, 2 * coin_tail(min(worse, better), worse + better))
 
@@ -46,9 +45,10 @@ def fewest_changes(alpha: float) -> int:
 
 
 def smallest_difference(differences: Sequence[float], alpha: float) -> float | None:
-    """Return the shift of all cases that this many show with 80 % power (Miller 2024, section 5, turned around).
+    """Return the shift of all cases that this many cases detect with 80 % power (Miller 2024, section 5, solved for
+    it).
 
-    None where no result could be significant, and where the differences do not vary.
+    None if no result could be significant, and if the differences do not vary.
     """
     cases, spread = len(differences), _sd(differences)
     if cases < fewest_changes(alpha) or not spread:
@@ -57,11 +57,11 @@ def smallest_difference(differences: Sequence[float], alpha: float) -> float | N
 
 
 def smallest_rate_difference(differences: Sequence[float], alpha: float) -> float | None:
-    """Return the difference of pass rates that this many cases show with 80 % power, 0 to 1.
+    """Return the difference of pass rates that this many cases detect with 80 % power, 0 to 1.
 
-    It is made of cases that pass on one side only, while the others go on to vary as they do: what changes adds to the
-    variance (Connor 1987, solved for the difference). At least what makes as many cases change as the exact test needs,
-    in 80 % of campaigns. None where no result could be significant.
+    The difference consists of cases that pass on one side only, while the others vary as before: their change adds to
+    the variance (Connor 1987, solved for the difference). It is at least the difference at which as many cases change
+    as the exact test needs, in 80 % of campaigns. None if no result could be significant.
     """
     cases, fewest, spread = len(differences), fewest_changes(alpha), _sd(differences)
     if cases < fewest:
@@ -78,12 +78,13 @@ def smallest_rate_difference(differences: Sequence[float], alpha: float) -> floa
 
 
 def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
-    """Return how many such cases would show the difference that these have, with 80 % power. None where they have none.
+    """Return the number of similar cases that would detect the present difference with 80 % power; None for a
+    difference of 0.
 
-    The variance is that of the test where nothing differs, and that of the differences beside it (Connor 1987, "Sample
-    Size for Testing Differences in Proportions for the Paired-Sample Design", Biometrics 43, 207-211); at least as many
-    as change in as many cases as the exact test needs. Taken for a difference that the present cases do not show, so
-    it is more than there are.
+    Uses the variance under the null hypothesis and that of the differences (Connor 1987, "Sample Size for Testing
+    Differences in Proportions for the Paired-Sample Design", Biometrics 43, 207-211), and at least the number of
+    changed cases that the exact test needs. Used for a difference that the present cases do not detect, so the result
+    is larger than their number.
     """
     cases, changed, middle = len(differences), sum(map(bool, differences)), mean_difference(differences)
     if not middle:
@@ -139,7 +140,7 @@ def _sd(differences: Sequence[float]) -> float:
 def _needed(variance_if_none: float, variance: float, alpha: float) -> float:
     """Return the root of the number of cases, times their mean difference, that gives 80 % power.
 
-    The test goes by the variance where nothing differs, which is about 0; what it meets varies about the mean.
+    The test uses the variance under the null hypothesis, about 0; the actual variance is about the mean.
     """
     significant, powerful = _quantiles(alpha)
     return significant * sqrt(variance_if_none) + powerful * sqrt(variance)
@@ -186,9 +187,9 @@ class _Subsets(NamedTuple):
 def sign_flip(differences: Sequence[float]) -> tuple[str, float]:
     """Return the two-sided sign-flip test of the mean difference (Fisher 1935) and its p value.
 
-    Under the null hypothesis each case's difference could as well have had the other sign; flipping those of a subset
-    takes the sum past 0 where the subset's own sum does. Exact up to 16 differences other than 0, 9999 drawn subsets up
-    to 1000, and beyond it the test's normal limit.
+    Under the null hypothesis each case's difference could equally have the other sign. Flipping the signs of a subset
+    makes the sum more extreme exactly if the subset's own sum is on the other side of 0. Exact up to 16 differences
+    other than 0, 9999 drawn subsets up to 1000, and the test's normal limit above.
     """
     changed = _changed(differences)
     if len(changed) < 2:  # either sign is as far from 0
@@ -206,8 +207,8 @@ def sign_flip(differences: Sequence[float]) -> tuple[str, float]:
 def single_run_interval(differences: Sequence[float], p_value: float) -> Interval | None:
     """Return `rate_interval` of differences of -1, 0 and 1 whose exact p value is known.
 
-    Draws and the normal limit can miss that by a little, so at the edge 0 goes where p says: an end next to it moves to
-    it, or to the least difference that so many cases can have.
+    Draws and the normal limit can differ slightly from the exact test. If they disagree about 0, the p value decides:
+    the end next to 0 moves to 0, or to the least difference that this many cases can have.
     """
     if (ends := rate_interval(differences)) is None:
         return None
@@ -296,7 +297,7 @@ def _typical(changed: Sequence[float], unchanged: int) -> Interval:
 
 
 def _normal(differences: Sequence[float]) -> Interval:
-    """Return what the normal limit of the sign-flip test does not refute."""
+    """Return the interval of the means that the normal limit of the sign-flip test does not reject."""
     cases, middle = len(differences), mean_of(differences)
     half = Z * sqrt(fsum((difference - middle) ** 2 for difference in differences) / cases / (cases - Z**2))
     return middle - half, middle + half
@@ -318,9 +319,9 @@ def _bounded(changed: Sequence[float], cases: int) -> Interval:
 def _share_below(end: float, values: Sequence[float]) -> float:
     """Return the probability that the mean of the values under random weights is at most `end`.
 
-    Weights are waiting times divided by their sum. So this is the probability that waiting for the values below `end`,
-    one after the other and each as long as it lies away, takes longer than for those above. Of two waits the first to
-    end is told by their means alone, and the other then begins anew: no sum in this has a negative term.
+    The weights are exponential waiting times divided by their sum. So this is the probability that the waits for the
+    values below `end`, each multiplied by its distance, sum to more than those for the values above. Of two exponential
+    waits the means alone determine which ends first, and the other one begins anew: no sum here has a negative term.
     """
     above = [value - end for value in values if value > end]
     below = [end - value for value in values if value < end]
@@ -332,7 +333,7 @@ def _share_below(end: float, values: Sequence[float]) -> float:
 
 
 _TIES = 1e-12
-"""What a sum of probabilities misses of the share that it should reach exactly is rounding."""
+"""Largest deviation of a sum of probabilities from its exact share that is rounding."""
 
 
 def binomial_tail(least: int, n: int, p: float) -> float:

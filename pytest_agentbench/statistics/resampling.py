@@ -12,7 +12,7 @@ from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, Interval, Z, m
 
 RESAMPLES = 2_000
 MOST_DRAWN = 1_000
-"""Cases above which the interval is the one that draws come to: 20 million of them say less, and take 5 s."""
+"""Number of cases above which the interval is the limit of infinitely many draws: 20 million draws take 5 s."""
 _ROUNDING = 1e-12
 """Means that differ by less, as a share of the larger, differ by rounding."""
 
@@ -53,7 +53,7 @@ class CoinTosses:
         self._made = bytearray()
 
     def first(self, n: int) -> memoryview:
-        """Return the first `n`, a byte each. Whoever asks for more later gets these before the rest."""
+        """Return the first `n` draws, a byte each. A later call for more returns these before the others."""
         missing = n - len(self._made)
         if missing > 0:  # a new one: what others hold a view of cannot grow
             self._made = self._made + bytes(islice(self._heads, missing))
@@ -76,9 +76,9 @@ def draw_indices(seed: tuple[int, int], below: int) -> Iterator[int]:
 def bootstrap_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Return the 95 % bootstrap interval of the mean over all values; a group is one case's, resampled as a whole.
 
-    BCa (Efron 1987) of RESAMPLES draws, the same each time; for more than MOST_DRAWN cases the percentile interval
-    that endless draws come to. None for fewer than FEWEST_JUDGED cases, and where they do not differ. Where there is a
-    single case, its repetitions are the sample.
+    BCa (Efron 1987) of RESAMPLES draws with a fixed seed; for more than MOST_DRAWN cases the percentile interval in the
+    limit of infinitely many draws. None for fewer than FEWEST_JUDGED cases, and if they do not differ. For a single
+    case its repetitions are the sample.
     """
     groups = samples_of(groups)
     if len(groups) < FEWEST_JUDGED or standard_error(groups) is None:
@@ -122,9 +122,10 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _limit(sums: Sequence[float], sizes: Sequence[int]) -> Interval:
-    """Return the percentile interval of endless draws, by its mean, spread and skewness (Cornish & Fisher 1938).
+    """Return the percentile interval in the limit of infinitely many draws, by mean, spread and skewness (Cornish &
+    Fisher 1938).
 
-    What it leaves out shrinks with the number of cases, and is far below what 2,000 draws miss.
+    Its error shrinks with the number of cases and is far below that of 2,000 draws.
     """
     middle = fsum(sums) / sum(sizes)
     away = [total - size * middle for total, size in zip(sums, sizes, strict=True)]
