@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print(WINDOWS, file=sys.stderr)
         return 2
-    streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
+    streams: Any = (sys.stdout, sys.stderr)  # None if it is closed
     shown: Any = [stream and DefusingStream(stream) for stream in streams]
     command = COMMANDS.get(args.command) or find_commands(COMMANDS)[args.command]
     thresholds = gc.get_threshold()

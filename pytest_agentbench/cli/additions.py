@@ -63,7 +63,8 @@ def _of_files(paths: Iterable[Path]) -> frozenset[str]:
         try:
             text = read_file(path, MAX_TEXT).decode("utf-8", "replace")
         except OSError:
-            continue  # there is none, or pytest says what is wrong with it
+            continue  # there is no such file, or pytest reports its error
+        # It imports modules that are not read here, and these may add anything.
         if "pytest_plugins" in text:
             return _EVERYTHING
         found.update(name for word, name in _WORDS.items() if word in text)

@@ -174,6 +174,7 @@ class Checker:
         if opened.is_remote:  # nothing is downloaded to check it
             return
         file_doubts = {text for _, text in doubts}
+        # One pass: `row_doubts` pulls the rows that `_check_rows` yields, so a dataset is never held in memory.
         try:
             self._warn(*opened.row_doubts(self._check_rows(opened, root, file_doubts, additions)))
         except CodeNotRun as reason:
@@ -183,6 +184,7 @@ class Checker:
         self, opened: OpenedSource, root: ConfigRoot, file_doubts: set[str], additions: frozenset[str]
     ) -> Iterator[SourceCase]:
         """Check each row as a case and yield the good ones. Doubts of the whole file are not repeated for its rows."""
+        # Obstacles by their text: a dataset of 10,000 rows without answers is one error with a count.
         alike: dict[str, list[Finding]] = {}
         golds = GoldTest(self._registry.metrics)
         for row in chain(opened.problems(), opened.rows()):
@@ -253,7 +255,7 @@ class Checker:
             for section, value in file.sections():
                 yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
         if isinstance(file, RunProfile) and file.origin is not None:
-            root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            root.run_profile(str(file.origin.path))  # raises if it names a program outside of the root
             yield from find_unknown_overrides(file, root, {OWN_AGENT})
             for name, server in file.mcp_servers.items():
                 if problem := server_refusal(name, server, root, file):

@@ -77,6 +77,7 @@ class _ChosenParser(argparse.ArgumentParser):
         super().__init__(**settings)
         self._group, self._word, self._command = group, word, command
 
+    # argparse calls this for the chosen command only, after the words before it are parsed.
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:

@@ -1,4 +1,4 @@
-"""`agentbench doctor [PATH]`: report whether this machine has what the cases need, and how to add the rest."""
+"""`agentbench doctor [PATH]`: check this machine for the requirements of cases, with a remedy for each missing one."""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ class Models:
 
     async def examine(self, *, live: bool) -> list[Finding]:
         """Return a finding for each model. Each endpoint is asked once, where this is `live`, else none."""
+        # Without `live` no key leaves this process: the findings then say only what the files declare.
         asked = self._asked if live else {}
         replies = dict(zip(asked, await asyncio.gather(*map(_ask_endpoint, asked.values())), strict=True))
         found = [

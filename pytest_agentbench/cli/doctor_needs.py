@@ -76,7 +76,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
 def _read_first_cases(file: Path, root: ConfigRoot) -> Iterator[Case]:
     opened = open_source(file, SourceRequest(root))
     if opened.is_remote:
-        return  # nothing is downloaded to see what it needs
+        return  # the doctor downloads nothing
     rows = (row for row in opened.rows() if isinstance(row, SourceCase))
     # All rows of a dataset need the same, so the first row of 100,000 is enough.
     for row in islice(rows, 1) if opened.alike else rows:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.sources.predictions import read_mapped_predictions, read_predictions
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BenchmarkWarning)  # what they say is told below, and in full
+        warnings.simplefilter("ignore", BenchmarkWarning)  # printed below, in full
         benchmark = Benchmark(args.data)
         descriptor = benchmark.dataset.descriptor if benchmark.dataset is not None else None
         predictions: dict[str, Any] | list[Any]

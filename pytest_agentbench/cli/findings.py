@@ -19,7 +19,7 @@ _MISSING = "MISSING"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem at a place of a file, or a part of this machine that works or does not.
+    """A problem at a place of a file, or the state of a part of this machine.
 
     `name` is the place `file:line:column` or the part's name. `works` is None if nothing was tried. `text` describes
     the problem with its remedy. `needed`: cases cannot run without it. `untried`: only --live tries it.

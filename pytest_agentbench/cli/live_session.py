@@ -205,7 +205,7 @@ _SAFE = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "frame-ancestors 'none'",  # the page's own policy stands in the page; this cannot
+    "Content-Security-Policy": "frame-ancestors 'none'",  # not allowed in the page's own policy, a <meta>
 }
 _SESSION_NAME = "[0-9A-Za-z-]{1,60}"
 

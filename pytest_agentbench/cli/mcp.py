@@ -178,7 +178,7 @@ def call_tool(args: argparse.Namespace) -> int:
     called = asyncio.run(_time_call(declared, server, tool, arguments, args.output))
     shown = make_redactor(declared.servers.values()).text
     # The result alone on stdout, for pipes.
-    print(visible(shown(called.text)), flush=True)  # before what follows, also where both go to one place
+    print(visible(shown(called.text)), flush=True)  # keeps the order if stdout and stderr are one file
     failed = "the call failed; " if called.is_error else ""
     print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
     return int(bool(called.is_error))

@@ -71,12 +71,12 @@ class Obstacles:
 
     @cached_property
     def run_profiles(self) -> Sequence[RunProfile]:
-        """The named run profile, else the default one and those of the root."""
+        """Run profiles: the named one, else the default one and those of the root."""
         return self._profiles("run_profiles", self._run_profile, RunProfile.default(), self._root.run_profile)
 
     @cached_property
     def evaluation_profiles(self) -> Sequence[EvaluationProfile]:
-        """The named evaluation profile, else the default one and those of the root."""
+        """Evaluation profiles: the named one, else the default one and those of the root."""
         default, load = EvaluationProfile.default(), self._root.evaluation_profile
         return self._profiles("evaluation_profiles", self._evaluation, default, load)
 

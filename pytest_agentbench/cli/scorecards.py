@@ -30,7 +30,7 @@ def scorecard(
 ) -> dict[str, Any]:
     """Return the summary with intervals, pass rate, missing and failed items, and the breakdown; None is unknown.
 
-    `items` counts all items of the score, `judged` those with a score.
+    In the result, `items` counts all items of the score and `judged` the scored ones.
     """
     scores = [[result.score] for result in results if result.score is not None]
     verdicts = [_decide_passed(result, spec.threshold) for result in results]

@@ -58,7 +58,7 @@ def _grant(folder: Path) -> bool:
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: found a file, expected its folder")
-    grant = Grant.of(folder)  # of the files that are shown, whatever becomes of them meanwhile
+    grant = Grant.of(folder)  # before they are shown: a change after that ends the grant
     for line in _describe_folder(folder, grant.files):
         print(printable(line))
     # Without a terminal the command itself is the answer: scripts grant so.

@@ -76,6 +76,7 @@ async def _check_test_ids(cases: Sequence[Case], roots: SessionRoots, profile: s
                     await sandboxes.prepare(spec)
                 except AgentbenchError as error:
                     findings.append(_describe_unchecked(case, undecided, error))
+            # A failed collection must not hide ids that reading alone proves wrong: without `spec` only these count.
             try:
                 wrong = await find_wrong_ids(case, verifier, sandboxes, spec, verifier.pytest.ids)
             except (AgentbenchError, OSError) as error:

@@ -87,7 +87,7 @@ class Scope(NamedTuple):
     guest: Guest | None = None
 
     def refuse_program(self, what: str) -> None:
-        """Raise ValueError if a guest's file names `what`, which would run."""
+        """Raise ValueError if the file is a guest's. `what` describes the program that the file names."""
         if self.guest is not None:
             raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.remedy}")
 
@@ -207,6 +207,7 @@ def resolve_path(text: str, scope: Scope) -> str:
         raise ValueError("found a NUL character, expected a path")
     # Links are resolved first: one within the folder may lead anywhere.
     real = os.path.realpath(os.path.join(scope.folder, os.path.expanduser(text)))
+    # The file's own folder is always allowed, even if it is a link that leads out of the root.
     if scope.root is None or is_inside(real, own := os.path.realpath(scope.folder)):
         return real
     if not is_inside(real, scope.root):
@@ -447,7 +448,7 @@ _WORDS = {
 
 def _shorten_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return "nothing" if value is None else str(value).lower()  # as it stands in YAML
+        return "nothing" if value is None else str(value).lower()  # as YAML writes it
     text = f"a {_kind_of(value)}" if isinstance(value, dict | list) and len(repr(value)) > 60 else repr(value)
     return shorten_text(text, 60, "...")
 
@@ -482,6 +483,7 @@ class _Fields:
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
+        # Built for the first unknown field only: the schema of a case takes longer to build than a case to load.
         # Not model_fields: only the schema leads through unions, lists and the sections of packs
         if isinstance(self._kind, TypeAdapter):
             return self._kind.json_schema()

@@ -31,7 +31,7 @@ def list_base_images(dockerfile: Path) -> list[str]:
     began = False
     for name, rest in _read_instructions(dockerfile):
         words = rest.split()
-        if name == "ARG" and not began:  # those of a stage are none of FROM's
+        if name == "ARG" and not began:  # FROM sees only the ARGs before the first stage
             given |= _read_defaults(rest, given)
         elif name == "FROM":
             began = True

@@ -101,6 +101,7 @@ class Document:
     def _find_child(self, node: Node, part: int | str) -> tuple[Node | None, Node | None]:
         """Return key node and value node of one part of the way; (None, None) if there is no such part."""
         if isinstance(node, MappingNode):
+            # Keys are ids of nodes, which stay valid because `_composed` keeps all nodes alive.
             if (children := self._children.get(id(node))) is None:
                 # Reversed, so that of a key that is there twice the first counts
                 pairs = ((key, value) for key, value in reversed(node.value) if isinstance(key, ScalarNode))
@@ -189,6 +190,8 @@ class _Loader(yaml.CSafeLoader):
 
     depth = 0
 
+    # libyaml composes nodes recursively in C. It calls these two methods around each level, so they can
+    # bound the depth.
     def descend_resolver(self, parent: Node | None, _index: Any) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH and parent is not None:
@@ -213,11 +216,12 @@ class _Builder:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        # A file without aliases has fewer values than bytes.
+        # A file without aliases has fewer values than bytes, so only aliases can use up this budget.
         self.left = MAX_ALIASED + len(document.text)
 
     def value(self, node: Node, depth: int) -> Any:
         if isinstance(node, ScalarNode):
+            # `is`: `_Loader.resolve` returns this very object, and most nodes of a file are texts.
             return node.value if node.tag is _STR else self.scalar(node)
         # Counted before the children are built: `a: [*b, *b]`, nine levels deep, expands to a billion values.
         self.left -= len(node.value)
@@ -345,7 +349,7 @@ def _explain_syntax(error: Any, lines: Sequence[str]) -> tuple[int, int, str]:
         begun = error.context_mark
         at = begun.line, begun.column
         bracket = "".join(lines[begun.line : begun.line + 1])[begun.column :][:1]
-        if bracket not in ("[", "{"):  # nothing stands behind it: libyaml names the place where something should
+        if bracket not in ("[", "{"):  # libyaml names the end of the text instead
             at, bracket = _find_last_bracket(lines[: mark.line + 1], mark.column)
         return *at, f"{bracket!r} begins here and is not closed, or a comma is missing, before line {mark.line + 1}"
     if "did not find expected key" in problem:

@@ -89,6 +89,6 @@ def _list_fields(file: ConfigFile) -> Iterator[tuple[Loc, Mapping[str, Any], Col
                 yield (*at, "primary_params"), model.primary_params, ()
     elif isinstance(file, EvaluationProfile):
         for index, judge in enumerate(file.judges):
-            if judge.type == _PROBE:  # others have options of their own
+            if judge.type == _PROBE:  # options of other judges are unknown here
                 yield ("judges", index), judge.model_extra or {}, _OF_JUDGES
                 yield ("judges", index, "request_options"), judge.request_options, _OF_JUDGES

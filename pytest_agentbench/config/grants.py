@@ -179,7 +179,7 @@ def _write_grants(grants: list[Grant]) -> None:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # which makes it with mode 600
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"version": _VERSION, "grants": [grant._asdict() for grant in grants]}, file, indent=1)
-        os.replace(temporary, path)
+        os.replace(temporary, path)  # atomic: a session that reads meanwhile sees the old file or the new one
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -39,7 +39,8 @@ def find_program_problem(command: str, folder: str, root: str | None) -> str | N
     if os.sep not in command:
         return None
     path = os.path.join(folder, command)
-    place = os.path.realpath(os.path.dirname(path))  # of a link in the root, the root says where it leads
+    # The folder is resolved and the file is not: a link in the user's root may lead to a program anywhere.
+    place = os.path.realpath(os.path.dirname(path))
     installed = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
     if place in {os.path.realpath(each) for each in (*installed, os.path.dirname(sys.executable))}:
         return None

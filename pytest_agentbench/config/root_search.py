@@ -218,6 +218,8 @@ def _is_shared(folder: str) -> bool:
     return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
 
 
+# The caches here live as long as the process: a command or session reads a folder's state once, so a file that it
+# writes itself cannot move its root.
 @lru_cache(maxsize=100_000)
 def _is_project(folder: str) -> bool:
     return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT)
@@ -280,7 +282,7 @@ def _is_ours(path: str) -> bool:
     try:
         return b"schema_version" in read_file(Path(path), MAX_TEXT).replace(b"\0", b"")  # YAML may be UTF-16
     except (OSError, ValueError):
-        return True  # reading it will say why
+        return True  # loading the file reports the error
 
 
 def _read_named_configs(path: str, top: str, inner: str) -> tuple[str, Path] | None:

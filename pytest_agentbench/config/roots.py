@@ -178,7 +178,7 @@ class ConfigRoot:
                 try:
                     found.update(model.model_id for model in root.load(path, SuiteFile).models)
                 except ConfigError:
-                    continue  # it is told of where it is named
+                    continue  # reported if a session names the suite
         return found
 
     def _where_models_stand(self) -> str:
@@ -221,6 +221,7 @@ class ConfigRoot:
         """
         if self.guest is None or names == {}:
             return
+        # A guest's own files hold nowhere, so `declared` has only servers of the session's root.
         declared, found = self.mcp_servers(near), self._servers_near(near)
         theirs = [name for name in (found if names is None else names) if name in found and name not in declared]
         if theirs:
@@ -332,7 +333,8 @@ class ConfigRoot:
             status = path.stat()
         except OSError as error:
             raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
-        # Each run asks for the servers near its case: mostly the same few files
+        # Each run asks for the servers near its case: mostly the same few files. A file is loaded again if it changed,
+        # if other names are known, or if a plugin added or removed an extension (`count_changes`).
         version = (status.st_mtime_ns, status.st_size, known, count_changes())
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):

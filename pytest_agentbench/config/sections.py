@@ -344,6 +344,7 @@ class SectionedFile(ConfigFile):
         if not isinstance(given, Mapping):
             return handler(given)
         # Around the fields, not after them: problems of sections and of fields are reported together.
+        # A copy: validators must not change the caller's data, from which error messages quote.
         read, lines = dict(given), list[InitErrorDetails]()
         if against := tuple(cls.find_contradictions(given)):
             lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": Problems(against)}))

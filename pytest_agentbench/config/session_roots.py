@@ -121,7 +121,7 @@ class SessionRoots(NamedTuple):
             places = " and ".join(str(root.path) for root in found)
             raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
         if not found:
-            (below[0] if len(below) == 1 else around).find("suites", name)  # raises, and lists what there is
+            (below[0] if len(below) == 1 else around).find("suites", name)  # raises, with the names of all suites
         return found[0]
 
 
@@ -144,7 +144,9 @@ def decide_roots(
 
     :raises ConfigError: a pytest file or the user's grants cannot be read.
     """
-    paths = [Path(os.path.abspath(path)) for path in asked]  # pytest takes `..` for what it says, too
+    paths = [
+        Path(os.path.abspath(path)) for path in asked
+    ]  # textually, as pytest does: `..` behind a link is not resolved
     search = search_root(paths, start, named)
     own, reason = search.own, search.reason
     if own is None:
@@ -206,13 +208,14 @@ def _walk_roots(folder: str, deep: int = _MAX_DEPTH) -> Iterator[Path]:
         with os.scandir(folder) as entries:
             folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
-        return  # collecting it says why
+        return  # collection reports the error
     for each in folders:
         name = os.path.basename(each)
         if not name.startswith(".") and name not in _SKIPPED_FOLDERS:
             yield from _walk_roots(each, deep - 1)
 
 
+# Cached by value for the process: a session asks for each of thousands of files, and its roots never change.
 @lru_cache(maxsize=100_000)
 def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
     top = roots.top_of(folder)
@@ -237,6 +240,7 @@ def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
     real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder
     if own is not None:
         user = Path(os.path.realpath(own))
+        # A folder around a configured root is the user's too.
         if real == user or (roots.configured and user.is_relative_to(real)):
             return False
     return not roots.trust.covers(str(real))
