@@ -16,7 +16,7 @@ MODULES = """
 collecting ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files folders locks patterns writing
 checks: base run
-collection: items phases planning reporting roots start walk
+collection: items planning reporting roots start walk
 config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
 config: sections session_roots
 engine: agent_code agent_values budget case_rules cassettes driver evaluation execution grading identities job lookahead

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.collection.phases import Phases
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.collection.walk import DeepFolder
 from pytest_agentbench.config.documents import make_located_error
@@ -85,17 +84,6 @@ class CaseItem(pytest.Function, _TextId):
 
     line = 1
     file: CaseFile
-
-    @property
-    def ihook(self) -> Any:
-        """Return the hooks that pytest calls for the item."""
-        if self.file.phases is not None:
-            return self.file.phases
-        hooks, ahead = super().ihook, self.config.stash.get(AHEAD, None)
-        if ahead is None:  # items are still collected, conftests too
-            return hooks
-        self.file.phases = Phases(self.config, hooks, ahead)
-        return self.file.phases
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the place, with a title that does not end in the node id: -v would turn its dots into slashes."""
@@ -269,7 +257,6 @@ class CaseFile(pytest.Module):
     """
 
     source: CaseSource
-    phases: Phases | None = None
 
     def __init__(self, **kw: Any) -> None:
         super().__init__(**kw)

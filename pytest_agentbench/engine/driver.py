@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +65,6 @@ class RunAhead:
         self.shared: list[Any] = []
         self.fixtures: dict[Any, dict[str, Any]] = {}
         """Live values of RUN_FIXTURES by file: items of the file use them instead of pytest's set-up of fixtures."""
-        ends = {item for item, after in pairwise(session.items) if after.parent is not item.parent}
-        self.last = ends.union(session.items[-1:])
-        """Items with which fixtures of a file end, as far as the order of the session says."""
         self.values: dict[tuple[int, int], FixtureValues] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]

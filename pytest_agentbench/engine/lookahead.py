@@ -126,10 +126,6 @@ class LookAhead:
                 self.watch.look()
             tick()
 
-    def has_ended(self, job: Job) -> bool:
-        """Return whether the job's result is there to be fetched."""
-        return job in self.done
-
     def drain(self, reason: str) -> None:
         """Start nothing more; what is in flight ends and stays to be fetched."""
         self.drained = self.drained or reason

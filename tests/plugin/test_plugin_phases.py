@@ -1,4 +1,4 @@
-"""Phases of items whose run has ended: pytest's guards are left out, and nothing of the user's is lost by that."""
+"""The output of hooks, fixtures and runs appears in the phase or at the item that it belongs to."""
 
 from __future__ import annotations
 
@@ -155,29 +155,6 @@ def around():
     dataset(bench, more=more)
     bench.run("--log-file=log.txt")
     assert [word in (bench.path / "log.txt").read_text() for word in ("made", "ended")] == [True, True]
-
-
-def test_most_items_are_not_guarded(bench):
-    """It is what makes them cheap: streams are put in place for what waits, and at both ends of a file."""
-    more = """
-def pytest_configure(config):
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    resume, seen = capture.resume_global_capture, []
-
-    def count():
-        seen.append(1)
-        resume()
-
-    def tell():
-        with open("resumed.txt", "w") as file:
-            file.write(str(len(seen)))
-
-    capture.resume_global_capture = count
-    config.add_cleanup(tell)
-"""
-    dataset(bench, more=more)
-    bench.run()
-    assert int((bench.path / "resumed.txt").read_text()) < 3 * COUNT / 2
 
 
 @pytest.mark.parametrize("plugin", ["capture", "logging", "unraisableexception", "threadexception"])
