@@ -16,11 +16,11 @@ MODULES = """
 collecting ending errors extensions fixtures hookspecs options plugin session terminal_text user_folder
 bounded: files folders locks patterns writing
 checks: base run
-collection: items planning reporting roots start walk
+collection: items planning preconditions reporting roots start store_plugins walk
 config: base case_file documents folders functions grants profiles pytest_files request_fields root_search roots
 config: sections session_roots
-engine: agent_code agent_values budget case_rules cassettes driver evaluation execution grading identities job lookahead
-engine: run_plan running services user_code
+engine: agent_code agent_values attempt budget case_rules cassettes driver evaluation execution grading identities
+engine: job lookahead run_plan running services user_code
 identity: fingerprints
 metrics: registry
 records: base case check_specs evaluation gold run

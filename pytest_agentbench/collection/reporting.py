@@ -1,4 +1,4 @@
-"""What the process that runs items tells the session of them: messages, and the reports of items."""
+"""Messages from a process that runs items to the session's report, and the reports of items."""
 
 from __future__ import annotations
 
@@ -35,60 +35,65 @@ class SessionMessages:
         self._report = report
 
     def warn(self, *texts: str) -> None:
-        """Tell what a reader of the figures has to know, once."""
+        """Add warnings to the report, each once."""
         self._report.warnings += [text for text in dict.fromkeys(texts) if text not in self._report.warnings]
 
     def spent(self, part: Part, usages: Sequence[Usage]) -> None:
-        """Tell what was paid just now."""
+        """Book usages that were just paid for."""
         self._report.spend(part, [spending(usage) for usage in usages])
 
     def drain(self, reason: str) -> None:
-        """Let nothing more start, in any process."""
+        """Start no further run in any process."""
         self._report.drain(reason)
 
     def unshared(self, problem: str) -> None:
-        """Tell of results that are not in the shared store."""
+        """Report a problem that kept results out of the shared store."""
         self._report.unshared.append(problem)
 
     def limited(self, model_id: str, replies: int, seconds: float) -> None:
-        """Tell how many 429s of a model were waited out, and for how long."""
+        """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._report.limited.append((model_id, replies, seconds))
 
     def ended(self, number: int) -> None:
-        """Tell the signal that ended this process's part."""
+        """Report the number of the signal that ended this process."""
         self._report.ended_by = number
 
 
 class WorkerMessages:
-    """Messages of a worker to the controller, over the channel that `shares` describes."""
+    """Messages of a worker to the controller, over the channel that `shares` describes.
 
-    def __init__(self, channel: Any, ahead: Callable[[], RunAhead]) -> None:
-        self._channel, self._ahead = channel, ahead
+    `ahead` is set once the engine is made: before that nothing is in flight that could be drained.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self.ahead: RunAhead | None = None
 
     def warn(self, *texts: str) -> None:
-        """Tell what a reader of the figures has to know."""
+        """Send warnings for the report."""
         if texts:
             self._channel.send(("warnings", texts))
 
     def spent(self, part: Part, usages: Sequence[Usage]) -> None:
-        """Tell what was paid just now."""
+        """Book usages that were just paid for."""
         self._channel.send(("spent", part, [spending(usage) for usage in usages]))
 
     def drain(self, reason: str) -> None:
-        """Let nothing more start: here at once, elsewhere when the controller has read this."""
-        self._ahead().drain(reason)
+        """Start no further run: here at once, in other workers when the controller has read the message."""
+        if self.ahead is not None:
+            self.ahead.drain(reason)
         self._channel.send(("drain", reason))
 
     def unshared(self, problem: str) -> None:
-        """Tell of results that are not in the shared store."""
+        """Report a problem that kept results out of the shared store."""
         self._channel.send(("unshared", problem))
 
     def limited(self, model_id: str, replies: int, seconds: float) -> None:
-        """Tell how many 429s of a model were waited out, and for how long."""
+        """Book replies of status 429 of a model, and the seconds that requests waited for them."""
         self._channel.send(("limited", model_id, replies, seconds))
 
     def ended(self, number: int) -> None:
-        """Tell the signal that ended this worker's part."""
+        """Report the number of the signal that ended this worker."""
         self._channel.send(("ended", number))
 
 

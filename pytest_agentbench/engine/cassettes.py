@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.grading import graders_of
-from pytest_agentbench.engine.job import CHAT_JUDGE, Job
-from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, CassetteMode, Model
@@ -28,15 +28,16 @@ Taped = Literal["recorded", "replayed"] | None
 _READING = frozenset({"replay", "auto"})
 
 
-def tape_of_run(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
+def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
     """Return the cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
 
     What it does for the run's model it does for the web and the MCP servers of these names.
     """
+    services = attempt.services
     from pytest_agentbench.tools.mcp.servers import cassette_server_name
 
-    plan = job.plan
-    modes = _modes(services, job)
+    plan, agent = attempt.plan, attempt.values.agent
+    modes = _modes(attempt)
     if plan.predictions is not None:
         # Predictions have been answered already; their judges may still be taped
         modes[plan.model_id] = "off"
@@ -48,25 +49,29 @@ def tape_of_run(services: Services, job: Job, case: Case, agent: Any, servers: I
     others = (WEB_SEARCH, WEB_FETCH, *map(cassette_server_name, servers))
     # A run is replayed as a whole: an answer of the model to a page that has changed since would fit nothing
     modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
-    graders = graders_of(case, services.registry.graders)
+    graders = graders_of(attempt.case, services.registry.graders)
     modes |= {name: services.cassettes.mode for grader in graders for name in grader.others_asked}
     from pytest_agentbench.models.tape import make_tape
 
-    return make_tape(services.cassettes, case, subject, job.repetition, modes)
+    return make_tape(services.cassettes, attempt.case, subject, attempt.job.repetition, modes)
 
 
-def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict[str, Any]:
+def run_cassette(attempt: Attempt, model: Model) -> dict[str, Any]:
     """Return a part of the run's fingerprint: what its answers are taken from; empty where they are not."""
-    if job.plan.predictions is not None or services.cassettes.mode_of(model) not in _READING:
+    if attempt.plan.predictions is not None or attempt.services.cassettes.mode_of(model) not in _READING:
         return {}
-    return {"cassette": services.cassettes.digest(case, model.model_id, job.repetition)}
+    return {"cassette": attempt.services.cassettes.digest(attempt.case, model.model_id, attempt.job.repetition)}
 
 
-def verdict_cassette(services: Services, job: Job, case: Case, artifact: RunArtifact) -> dict[str, Any]:
+def verdict_cassette(attempt: Attempt, artifact: RunArtifact) -> dict[str, Any]:
     """Return the same for the verdict on a run: what the judges' answers are taken from."""
-    if not _READING.intersection(_judges_modes(services, job)):
+    if not _READING.intersection(_judges_modes(attempt)):
         return {}
-    return {"cassette": services.cassettes.digest(case, str(artifact.model["model_id"]), job.repetition)}
+    return {
+        "cassette": attempt.services.cassettes.digest(
+            attempt.case, str(artifact.model["model_id"]), attempt.job.repetition
+        )
+    }
 
 
 def records_run(tape: Tape) -> bool:
@@ -74,9 +79,9 @@ def records_run(tape: Tape) -> bool:
     return tape.mode(tape.label.model) == "record"
 
 
-def records_verdict(services: Services, job: Job) -> bool:
+def records_verdict(attempt: Attempt) -> bool:
     """Return the same for the verdict."""
-    return "record" in _judges_modes(services, job)
+    return "record" in _judges_modes(attempt)
 
 
 def replays_run(tape: Tape, artifact: RunArtifact) -> bool:
@@ -96,9 +101,9 @@ def run_is_free(tape: Tape) -> bool:
     return tape.mode(tape.label.model) == "replay"
 
 
-def verdict_is_free(services: Services, job: Job) -> bool:
+def verdict_is_free(attempt: Attempt) -> bool:
     """Return whether cassettes alone answer for the judges."""
-    return _judges_modes(services, job) == {"replay"}
+    return _judges_modes(attempt) == {"replay"}
 
 
 @contextlib.contextmanager
@@ -160,15 +165,17 @@ def run_ended(tape: Tape, case: Case, status: RunStatus, elapsed: float) -> tupl
     return seconds, state, None
 
 
-def _modes(services: Services, job: Job) -> dict[str, CassetteMode]:
-    models = (job.plan.model, *job.plan.judges.values(), *job.judges)
-    return {model.model_id: services.cassettes.mode_of(model) for model in models if model is not None}
+def _modes(attempt: Attempt) -> dict[str, CassetteMode]:
+    models = (attempt.plan.model, *attempt.plan.judges.values(), *attempt.job.judges)
+    return {model.model_id: attempt.services.cassettes.mode_of(model) for model in models if model is not None}
 
 
-def _judges_modes(services: Services, job: Job) -> set[CassetteMode]:
+def _judges_modes(attempt: Attempt) -> set[CassetteMode]:
     """Return what is done for whoever judges; a plugin's judges have the session's mode."""
-    modes = {services.cassettes.mode_of(model) for model in (*job.plan.judges.values(), *job.judges)}
-    if any(judge.type != CHAT_JUDGE for judge in job.plan.evaluation_profile.judges):
+    modes = {
+        attempt.services.cassettes.mode_of(model) for model in (*attempt.plan.judges.values(), *attempt.job.judges)
+    }
+    if any(judge.type != CHAT_JUDGE for judge in attempt.plan.evaluation_profile.judges):
         # A plugin's judge names no model whose own mode could differ
-        modes.add(services.cassettes.mode)
+        modes.add(attempt.services.cassettes.mode)
     return modes

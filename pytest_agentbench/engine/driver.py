@@ -36,29 +36,31 @@ def true_nodeid(item: pytest.Item) -> str:
     return shown if parent is None or true is None else true + shown.removeprefix(str(parent.nodeid))
 
 
-class RunAhead:
-    """Starts the session's jobs ahead of pytest and hands each item its result.
+async def _refuse_work(job: Job, values: FixtureValues) -> Result:
+    raise RuntimeError(f"{job.case_id}: the engine has no services yet")
 
-    `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `channel` is
-    the line to xdist's controller, which sends the share and what `throttles` asks it; without it every job is this
-    process's own.
+
+class RunAhead:
+    """Starts the session's jobs ahead of pytest and returns each item's result.
+
+    `channel` connects a worker of xdist to its controller, which sends the worker's share of the jobs and answers
+    `throttles`; without it all jobs are this process's. `grace` is the seconds that requests in flight get after a
+    signal. `serve` has to be called before the first item.
     """
 
     def __init__(
         self,
         session: pytest.Session,
-        work: Work,
         limits: RunLimits,
         *,
-        close: Callable[[], Any],
-        tick: Callable[[LookAhead | None], None],
         warn: Callable[[str], None],
         channel: Any = None,
         throttles: WorkerThrottles | None = None,
         grace: float = 0,
     ) -> None:
         config, concurrency = session.config, limits.concurrency
-        self.session, self.tick, self.throttles = session, tick, throttles
+        self.session, self.limits, self.throttles = session, limits, throttles
+        self.tick: Callable[[LookAhead | None], None] = lambda engine: None
         self.channel, self.grace = channel, grace
         self.finishing: threading.Event | None = None
         """Set once nothing is in flight; None while the session goes on."""
@@ -75,16 +77,27 @@ class RunAhead:
         profiles = {group: limits.share(policy.max_concurrency) for group, policy in policies.items()}
         at_once = min(concurrency, max(profiles.values(), default=concurrency) if limits.profiles else concurrency)
         self.engine = LookAhead(
-            limits.within(work, throttles) if throttles is not None else work,
+            _refuse_work,
             concurrency=concurrency,
             window=at_once - 1 if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
             limits=profiles if limits.profiles else None,
-            on_close=close,
             warn=warn,
         )
-        if channel is not None:
-            channel.setcallback(self._receive)  # in execnet's thread: a share arrives before xdist's order to run it
+
+    def serve(self, work: Work, *, close: Callable[[], Any], tick: Callable[[LookAhead | None], None]) -> None:
+        """Give the engine its work, and its jobs or the line to the controller.
+
+        `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `close` is
+        called on the engine's loop when it ends.
+        """
+        self.engine.work = self.limits.within(work, self.throttles) if self.throttles is not None else work
+        self.engine.on_close, self.tick = close, tick
+        if self.channel is not None:
+            self.channel.setcallback(
+                self._receive
+            )  # in execnet's thread: a share arrives before xdist's order to run it
         else:
+            jobs = [item.stash[JOB] for item in self.session.items if JOB in item.stash]
             self.engine.post(self.engine.extend, jobs)
 
     def result(self, item: pytest.Item, agent: Any, servers: Any) -> Result:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
 from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
-from pytest_agentbench.engine.job import Job, Plan, Result
-from pytest_agentbench.engine.run_plan import measure_of, verdict_identity, verdict_inputs, verify_all
+from pytest_agentbench.engine.run_plan import deciders, measure_of, verdict_identity, verify_all
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import AgentbenchError, ConfigError, JudgeError
 from pytest_agentbench.metrics.registry import (
@@ -214,14 +214,13 @@ def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> lis
     return failures
 
 
-async def measure_all(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
-) -> list[MetricResult]:
+async def measure_all(attempt: Attempt, artifact: RunArtifact) -> list[MetricResult]:
     """Return the result of every metric of the case, in order. Books what asking models has cost.
 
     A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
     """
-    specs = metrics_of(case, job.plan.evaluation_profile)
+    services, case = attempt.services, attempt.case
+    specs = metrics_of(case, attempt.plan.evaluation_profile)
     metrics = services.registry.metrics
     reference, output = case.gold, artifact.final_output or ""
     asking = {spec.name for spec in specs if _asks(services, spec)}
@@ -240,18 +239,18 @@ async def measure_all(
         if spec.name in asking:
             if not is_judged(case, artifact):
                 return _unasked(spec, artifact.status)
-            return await measure_async(spec, reference, output, metrics, _context(services, job, case, tape))
+            return await measure_async(spec, reference, output, metrics, _context(attempt))
         return await services.threads.run(partial(plain, spec)) if spec.name in long else plain(spec)
 
     results = await asyncio.gather(*map(one, specs))
     if used := [result.usage for result in results if result.usage is not None]:
-        services.spend("judge", used, tape)
+        services.spend("judge", used, attempt.tape)
     return results
 
 
-def asks_models(services: Services, job: Job, case: Case) -> bool:
+def asks_models(attempt: Attempt) -> bool:
     """Return whether any of the case's metrics asks a model."""
-    return any(_asks(services, spec) for spec in metrics_of(case, job.plan.evaluation_profile))
+    return any(_asks(attempt.services, spec) for spec in metrics_of(attempt.case, attempt.plan.evaluation_profile))
 
 
 def _asks(services: Services, spec: MetricSpec) -> bool:
@@ -259,14 +258,15 @@ def _asks(services: Services, spec: MetricSpec) -> bool:
     return function is not None and asks_model(function)
 
 
-def _context(services: Services, job: Job, case: Case, tape: Tape | None) -> MetricContext:
-    model_store = job.plan.model_store
+def _context(attempt: Attempt) -> MetricContext:
+    services = attempt.services
+    lane = attempt.plan.lane
     return MetricContext(
-        case_id=case.case_id,
-        question=question_of(case),
-        client=lambda name: services.client(job.plan.judge_model(name), tape),
-        redactor=model_store.redactor,
-        cache=Path(model_store.output, JUDGEMENTS),
+        case_id=attempt.case.case_id,
+        question=question_of(attempt.case),
+        client=lambda name: services.client(attempt.plan.judge_model(name), attempt.tape),
+        redactor=lane.redactor,
+        cache=Path(lane.output, JUDGEMENTS),
         anew=None if services.reuse_evaluations else services.asked_anew,
         remote=model_store.remote,
         signer=model_store.signer,
@@ -294,31 +294,32 @@ def _unasked(spec: MetricSpec, status: str) -> MetricResult:
     )
 
 
-async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
+async def evaluate(attempt: Attempt) -> None:
     """Fill in `result.evaluation` and store it. Raises AgentbenchError where there is no verdict but has to be."""
-    plan, artifact, tape = job.plan, result.artifact, result.tape
+    services, job, case = attempt.services, attempt.job, attempt.case
+    plan, artifact, tape = attempt.plan, attempt.result.artifact, attempt.tape
     assert artifact is not None
     profile = plan.evaluation_profile
-    decided_by = verdict_inputs(services, job, case)  # first: what is run may change what they hold
-    identity = verdict_identity(services, job, case, artifact, decided_by)
-    result.measure = measure_of(decided_by)
+    decided_by = deciders(attempt)  # first: what is run may change what they hold
+    identity = verdict_identity(attempt, artifact, decided_by)
+    attempt.result.measure = measure_of(decided_by)
     context = CheckContext(
-        case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
+        case, artifact, attempt.result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
     if case.verify:
-        checks += await verify_all(services, job, case, context)
+        checks += await verify_all(attempt, context)
     with _keeping(tape):
-        metrics = await measure_all(services, job, case, artifact, tape)
-    graders = graders_of(case, services.registry.graders)
+        metrics = await measure_all(attempt, artifact)
+    graders = attempt.graders
     try:
         with _keeping(tape):
-            judgement = await _judge(services, plan, case, artifact, checks, tape, graders)
+            judgement = await _judge(attempt, artifact, checks)
     except JudgeError as error:
         # Graders that need no judge have their say all the same: what is kept shows all that is known
         regraded = regrade(graders, case, artifact, metrics, None)
-        evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
-        result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation)
+        evaluation = attempt.result.evaluation = _unjudged(attempt, artifact, checks, metrics, error, regraded)
+        attempt.result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -330,13 +331,13 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             grades[grader] = grade = await grader.grade(request)
             metrics += grade.metrics
     if tape is not None:
-        identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
+        identity = verdict_identity(attempt, artifact)  # there may be more on it now
     evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, grades)
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
-    result.evaluation = evaluation
+    attempt.result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
-    result.evaluation_path = await plan.model_store.store_evaluation(job.repetition, evaluation, prompts)
+    attempt.result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation, prompts)
     plan.share(artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
@@ -350,57 +351,55 @@ def _keeping(tape: Tape | None) -> AbstractContextManager[None]:
 
 
 async def _judge(
-    services: Services,
-    plan: Plan,
-    case: Case,
+    attempt: Attempt,
     artifact: RunArtifact,
     checks: tuple[CheckResult, ...],
-    tape: Tape | None,
-    graders: Sequence[Grader],
 ) -> Judgement | None:
     """Ask the judges, unless the run has already failed by its status: there is nothing to weigh then."""
+    services, case, plan = attempt.services, attempt.case, attempt.plan
     profile = plan.evaluation_profile
-    if not wants_judge(case, profile, graders) or not is_judged(case, artifact):
+    if not wants_judge(case, profile, attempt.graders) or not is_judged(case, artifact):
         return None
     from pytest_agentbench.judging.asking import NoVerdictError, judge, redaction_of, taped_judges
 
     shown, redact = plan.model_store.redact_record(artifact), redaction_of(profile, plan.model_store.redactor)
     # A generator: of several graders only the first that has an own assessment is asked
-    own = (grader.assessment(case, shown, profile, redact) for grader in graders)
+    own = (grader.assessment(case, shown, profile, redact) for grader in attempt.graders)
     try:
         judgement = await judge(
             case,
             shown,
             [plan.model_store.redact_record(check) for check in checks],
             profile,
-            lambda config: services.client(plan.judges[config.judge_id], tape),
-            backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),
-            redactor=plan.model_store.redactor,
-            texts=await _key_texts(services, plan, case, artifact),
+            lambda config: services.client(plan.judges[config.judge_id], attempt.tape),
+            backends=services.registry.judges
+            if attempt.tape is None
+            else taped_judges(services.registry.judges, attempt.tape),
+            redactor=plan.lane.redactor,
+            texts=await _key_texts(attempt, artifact),
             asked=next((each for each in own if each is not None), None),
         )
     except NoVerdictError as error:
-        services.spend("judge", [iteration.usage for iteration in error.iterations], tape)
+        services.spend("judge", [iteration.usage for iteration in error.iterations], attempt.tape)
         raise
-    services.spend("judge", [iteration.usage for iteration in judgement.result.iterations], tape)
+    services.spend("judge", [iteration.usage for iteration in judgement.result.iterations], attempt.tape)
     return judgement
 
 
-async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:
+async def _key_texts(attempt: Attempt, artifact: RunArtifact) -> dict[str, str | None]:
     """Return what the run's key outputs hold, by path."""
     from pytest_agentbench.judging.prompt import key_outputs
 
-    outputs = key_outputs(case, artifact)
+    outputs = key_outputs(attempt.case, artifact)
     if not outputs:
         return {}
     from pytest_agentbench.engine.workspaces import output_texts
 
-    return await services.threads.run(partial(output_texts, plan.model_store.output, outputs))
+    return await attempt.services.threads.run(partial(output_texts, attempt.plan.lane.output, outputs))
 
 
 def _unjudged(
-    case: Case,
-    plan: Plan,
+    attempt: Attempt,
     artifact: RunArtifact,
     checks: Sequence[CheckResult],
     metrics: Sequence[MetricResult],
@@ -412,7 +411,7 @@ def _unjudged(
         case_id=artifact.case_id,
         run_id=artifact.run_id,
         run_fingerprint=artifact.fingerprint,
-        evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
+        evaluation_profile_id=attempt.plan.evaluation_profile.evaluation_profile_id,
         checks=tuple(checks),
         metrics=tuple(metrics),
         parts=parts_of(grades),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
+from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.evaluation import decide, is_judged, verdict, wants_judge
 from pytest_agentbench.engine.grading import graders_of, regrade
-from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import is_ours
 from pytest_agentbench.metrics.registry import (
     asks_model,
@@ -26,7 +26,7 @@ from pytest_agentbench.records.run import RunArtifact, ToolCallEvent, answers_wi
 from pytest_agentbench.secrets.redaction import REDACTED
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.services import Registry, Services
+    from pytest_agentbench.engine.services import Registry
     from pytest_agentbench.records.check_specs import Check
 
 _NAMED = 5
@@ -35,16 +35,15 @@ _LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains"})
 _NEAR = 1e-9
 
 
-async def recheck_verdict(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, stored: Evaluation
-) -> Evaluation | None:
+async def recheck_verdict(attempt: Attempt, artifact: RunArtifact, stored: Evaluation) -> Evaluation | None:
     """Return the stored verdict, or what counts instead where it differs; None for one that is not whole.
 
     Told again are checks of the run's answer and trace, metrics that ask no model and are done at once, and what
     all results come to together. What needs the workspace, a process, a judge or code of others stays as it is
     stored, and so does a result that needs what is not installed here.
     """
-    registry, profile = services.registry, job.plan.evaluation_profile
+    case = attempt.case
+    registry, profile = attempt.services.registry, attempt.plan.evaluation_profile
     checks = {check.check_id: check for check in stored.checks}
     metrics = {metric.name: metric for metric in stored.metrics}
     specs = metrics_of(case, profile)
@@ -73,31 +72,29 @@ async def recheck_verdict(
         return stored
     told = verdict(case, profile, artifact, *results, stored.fingerprint, grades)
     kept = _is_redacted(artifact)
-    _warn_of_difference(services, job, case, stored, told, differing, kept=kept)
+    _warn_of_difference(attempt, stored, told, differing, kept=kept)
     if kept:
         return stored
     return told.model_copy(update={"judge_usage": stored.judge_usage, "cassette": stored.cassette})
 
 
 def _warn_of_difference(
-    services: Services,
-    job: Job,
-    case: Case,
+    attempt: Attempt,
     stored: Evaluation,
     told: Evaluation,
     differing: Sequence[str],
     *,
     kept: bool,
 ) -> None:
-    services.differing += 1
-    warn = job.plan.model_store.warn
-    if services.differing > _NAMED:
+    attempt.services.differing += 1
+    warn = attempt.plan.lane.warn
+    if attempt.services.differing > _NAMED:
         warn("further stored verdicts differ from what their runs come to now, as those above")
         return
     where = f" ({', '.join(differing[:3])}{', ...' if len(differing) > 3 else ''})" if differing else ""
     counts = "the stored one counts, for the run is stored without its secrets" if kept else "the latter counts"
     warn(
-        f"{case.case_id} [{job.plan.model_id}] repetition {job.repetition}: the stored verdict is "
+        f"{attempt.case.case_id} [{attempt.plan.model_id}] repetition {attempt.job.repetition}: the stored verdict is "
         f"{_shown(stored)}, the stored run comes to {_shown(told)}{where}: {counts}"
     )
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.attempt import Attempt
 from pytest_agentbench.engine.servers import list_optional_servers
-from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.runners.base import RunContext
@@ -42,12 +41,9 @@ from pytest_agentbench.workspaces.sandboxes.base import Process
 
 if TYPE_CHECKING:
     from pytest_agentbench.models.scripts import Scripts
-    from pytest_agentbench.models.tape import Tape
 
 
-async def start_servers(
-    services: Services, job: Job, servers: Mapping[str, McpServer], context: RunContext, tape: Tape | None
-) -> RunServers | None:
+async def start_servers(attempt: Attempt, servers: Mapping[str, McpServer], context: RunContext) -> RunServers | None:
     """Return the run's servers, all of whose tools are known: of most from the catalogue, the others are started and
     asked.
 
@@ -55,20 +51,21 @@ async def start_servers(
     Raises UnavailableError for any other that is missing here, McpServerError for one that does not come up,
     ConfigError for one that cannot be run as it is declared.
     """
+    services = attempt.services
     if not servers:
         return None
     sandboxes = ServerSandboxes(services.sandboxes, lambda: context.workspace)
     ready: dict[str, ToolServer] = {}
-    optional = list_optional_servers(job, context.case, servers)
+    optional = list_optional_servers(attempt.job, attempt.case, servers)
     missing, left_out = [], {}
     for name, server in servers.items():
         services.redactor.know(list_variables(server))
         # Before anything starts: what the server writes into its first error may hold them
         services.redactor.know_values({**server.env, **expand_headers(server, os.environ)})
-        made = _server(services, job, name, server, sandboxes)
+        made = _server(attempt, name, server, sandboxes)
         # First, for a replay needs no server: one that cannot be had here is no problem then
-        if tape is not None and tape.mode(cassette_server_name(name)) != "off":
-            ready[name] = TapedServer(name, made, tape)
+        if attempt.tape is not None and attempt.tape.mode(cassette_server_name(name)) != "off":
+            ready[name] = TapedServer(name, made, attempt.tape)
         elif isinstance(made, UnavailableServer) and name in optional:
             left_out[name] = made.reason
         elif isinstance(made, UnavailableServer):
@@ -82,10 +79,11 @@ async def start_servers(
     return await list_servers(ready, sandboxes.stop, optional, left_out)
 
 
-def _server(services: Services, job: Job, name: str, server: McpServer, sandboxes: ServerSandboxes) -> ToolServer:
+def _server(attempt: Attempt, name: str, server: McpServer, sandboxes: ServerSandboxes) -> ToolServer:
     """Return the server of one run, not started yet, or as the runs of the session share it."""
+    services = attempt.services
     try:
-        spec = server_spec(services.sandboxes, name, server, job.plan.run_profile.sandbox_settings)
+        spec = server_spec(services.sandboxes, name, server, attempt.plan.run_profile.sandbox_settings)
     except UnavailableError as error:
         return UnavailableServer(f"MCP server {name!r}: {error}")
     key = make_catalogue_key(name, server, spec, os.environ)
@@ -113,25 +111,28 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
     return CataloguedServer(connection, services.servers.catalogues, key)
 
 
-def web_search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:
+def web_search(attempt: Attempt, model: Model) -> Search | None:
     """Return what the tool of that name asks; None where nothing is set up."""
+    services = attempt.services
     if model.scripted:
-        return _scripted_search(services.scripts, case)
-    if tape is None or tape.mode(WEB_SEARCH) == "off":
+        return _scripted_search(services.scripts, attempt.case)
+    if attempt.tape is None or attempt.tape.mode(WEB_SEARCH) == "off":
         return services.registry.search
-    return make_taped_search(services.registry.search, tape)
+    return make_taped_search(services.registry.search, attempt.tape)
 
 
-def web_fetch(
-    services: Services, case: Case, model: Model, network: NetworkSettings, tape: Tape | None
-) -> Fetch | None:
+def web_fetch(attempt: Attempt, model: Model, network: NetworkSettings) -> Fetch | None:
     """Return what the tool of that name asks; None where its library is not installed."""
-    if WEB_FETCH not in case.tools:
+    if WEB_FETCH not in attempt.case.tools:
         return None
     if model.scripted:
-        return _scripted_fetch(services.scripts, case)
-    fetch = make_web_fetch(network, services.threads.run)
-    return fetch if tape is None or tape.mode(WEB_FETCH) == "off" else make_taped_fetch(fetch, tape)
+        return _scripted_fetch(attempt.services.scripts, attempt.case)
+    fetch = make_web_fetch(network, attempt.services.threads.run)
+    return (
+        fetch
+        if attempt.tape is None or attempt.tape.mode(WEB_FETCH) == "off"
+        else make_taped_fetch(fetch, attempt.tape)
+    )
 
 
 def _scripted_search(scripts: Scripts, case: Case) -> Search:

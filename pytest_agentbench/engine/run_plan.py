@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.config.case_file import refuse_request_field
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import RUN_SETTINGS, find_high_temperature
+from pytest_agentbench.engine.attempt import Attempt, RunPlan
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
-from pytest_agentbench.engine.grading import graders_of
-from pytest_agentbench.engine.job import FixtureValues, Job, Plan
+from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.engine.services import Services, is_ours
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.identity.fingerprints import (
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 
-def run_spec(services: Services, job: Job, case: Case, run_plan: RunPlan) -> SandboxSpec:
+def run_spec(attempt: Attempt) -> SandboxSpec:
     """Return where a run's commands are executed. Raises as `sandbox_spec` does."""
-    if run_plan.prepared.sandbox is not None:
-        return run_plan.prepared.sandbox()
-    return sandbox_spec(services, job, case)
+    if attempt.run_plan.prepared.sandbox is not None:
+        return attempt.run_plan.prepared.sandbox()
+    return sandbox_spec(attempt)
 
 
-def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
+def sandbox_spec(attempt: Attempt) -> SandboxSpec:
     """Return where the commands of a run with tools, and the verifiers of any, are executed.
 
     Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
     UnavailableError where there is no such sandbox here.
     """
-    return case_spec(services.sandboxes, job.plan.root, job.plan.run_profile, case)
+    return case_spec(attempt.services.sandboxes, attempt.plan.root, attempt.plan.run_profile, attempt.case)
 
 
 def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case: Case) -> SandboxSpec:
@@ -85,7 +85,7 @@ def refuse_floating_images(case: Case, profile: RunProfile) -> None:
             raise ConfigError(f"{needs.dockerfile}:1:1: {problem}")
 
 
-async def expected_sandbox(services: Services, job: Job, case: Case, run_plan: RunPlan) -> SandboxSpec | None:
+async def expected_sandbox(attempt: Attempt) -> SandboxSpec | None:
     """Return the sandbox that the run will start, as far as the case's tools say: its image is here, a container on its
     way.
 
@@ -93,42 +93,43 @@ async def expected_sandbox(services: Services, job: Job, case: Case, run_plan: R
     does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
     tools: it finds out by itself.
     """
+    services, case, run_plan, plan = attempt.services, attempt.case, attempt.run_plan, attempt.plan
     if run_plan.prepared.sandbox is not None:
         await services.sandboxes.prepare(run_plan.prepared.sandbox())
-    if job.plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
+    if plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
         return None
-    if not (case.verify or (job.plan.predictions is None and _runs_commands(services, case))):
+    if not (case.verify or (plan.predictions is None and _runs_commands(attempt))):
         return None
     try:
-        spec = sandbox_spec(services, job, case)
+        spec = sandbox_spec(attempt)
         await services.sandboxes.prepare(spec)
     except UnavailableError:
         # Whoever wrote the agent may not use the case's tools at all: only verifiers make the sandbox a must
         if case.verify or run_plan.runner_type != "callable":
             raise
         return None
-    if job.plan.predictions is not None or not _runs_commands(services, case):
+    if plan.predictions is not None or not _runs_commands(attempt):
         return None
     # This run and those about to begin: a container takes seconds to come up, and they would queue for it
     services.sandboxes.expect(spec, 1 + services.rules.coming())
     return spec
 
 
-def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]:
+def sandbox_identity(attempt: Attempt) -> dict[str, Any]:
     """Return what of its sandbox can change a run: nothing where the case has no tool that runs commands.
 
     Not which kind `auto` comes to here: a stored run is found again where there is no docker. Raises ConfigError for
     what cannot be built or is no compose file.
     """
-    return sandbox_part(job, case) if _runs_commands(services, case) else {}
+    return sandbox_part(attempt) if _runs_commands(attempt) else {}
 
 
-def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
+def sandbox_part(attempt: Attempt) -> dict[str, Any]:
     """Return what of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
-    settings = job.plan.run_profile.sandbox_settings
+    settings = attempt.plan.run_profile.sandbox_settings
     # The network of a build is told by the digest of what is built, where there is something to build
     found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
-    needs = case.sandbox
+    needs = attempt.case.sandbox
     if needs is None:
         return found
     network = settings.build_network == "allow"
@@ -146,12 +147,12 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
     return found
 
 
-def _runs_commands(services: Services, case: Case) -> bool:
-    if not case.tools:
+def _runs_commands(attempt: Attempt) -> bool:
+    if not attempt.case.tools:
         return False
     from pytest_agentbench.tools.base import require_sandbox
 
-    tools = (services.registry.tools.get(name) for name in case.tools)
+    tools = (attempt.services.registry.tools.get(name) for name in attempt.case.tools)
     return any(tool is not None and tool.available is require_sandbox for tool in tools)
 
 
@@ -159,23 +160,23 @@ _GRADING = 2
 """Raised where the same verifier may decide otherwise, on what was written against it: 2, reports are signed."""
 
 
-async def verify_all(services: Services, job: Job, case: Case, context: CheckContext) -> tuple[CheckResult, ...]:
+async def verify_all(attempt: Attempt, context: CheckContext) -> tuple[CheckResult, ...]:
     """Return the results of the case's verifiers. Raises UnavailableError where they cannot run here."""
     from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
 
-    if job.plan.predictions is not None and not all(verifier.answer_file for verifier in case.verify):
-        return no_workspace_results(case)
-    spec = sandbox_spec(services, job, case)
-    await services.sandboxes.prepare(spec)
-    return await run_verifiers(context, services.sandboxes, spec)
+    if attempt.plan.predictions is not None and not all(verifier.answer_file for verifier in attempt.case.verify):
+        return no_workspace_results(attempt.case)
+    spec = sandbox_spec(attempt)
+    await attempt.services.sandboxes.prepare(spec)
+    return await run_verifiers(context, attempt.services.sandboxes, spec)
 
 
-def verifiers_identity(job: Job, case: Case) -> dict[str, Any]:
+def verifiers_identity(attempt: Attempt) -> dict[str, Any]:
     """Return what the verifiers are to do, what their hidden files hold, and their sandbox.
 
     Raises ConfigError for what cannot be read.
     """
-    return {"grading": _GRADING, "verifiers": list(_identities(case)), "sandbox": sandbox_part(job, case)}
+    return {"grading": _GRADING, "verifiers": list(_identities(attempt.case)), "sandbox": sandbox_part(attempt)}
 
 
 def _identities(case: Case) -> Iterator[dict[str, Any]]:
@@ -195,19 +196,20 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
 _DIGITS = 16
 
 
-def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
+def run_extra(attempt: Attempt, agent: Any, model: Model) -> dict[str, Any]:
     """Return a part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script,
     tools, what the workspace begins with.
 
     Raises ConfigError for a script or a workspace template that is wrong.
     """
-    if job.plan.predictions is not None:
-        return {"prediction": job.plan.predictions.digest(case, job.repetition)}
+    services, case = attempt.services, attempt.case
+    if attempt.plan.predictions is not None:
+        return {"prediction": attempt.plan.predictions.digest(case, attempt.job.repetition)}
     extra: dict[str, Any] = {}
     if case.workspace is not None:
         extra["workspace"] = services.identities.template(case.workspace)
     if not isinstance(agent, CaseRunner):
-        extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
+        extra["agent"] = services.identities.agent(agent, attempt.job.runner_scope, agent_name(agent))
         extra["metadata"] = case.metadata
     # No built-in runner looks at a case's metadata; somebody else's may, like an agent of the user's
     elif found := _added(services, "runner", [case.runner.type]):
@@ -217,32 +219,30 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     elif found := _added(services, "model provider", [model.provider]):
         extra["provider"] = found
     if case.tools:
-        extra["tools"] = {name: _tool(services, job, name, model) for name in case.tools}
-    if sandbox := sandbox_identity(services, job, case):
+        extra["tools"] = {name: _tool(attempt, name, model) for name in case.tools}
+    if sandbox := sandbox_identity(attempt):
         extra["sandbox"] = sandbox
     return extra
 
 
-def verdict_inputs(services: Services, job: Job, case: Case) -> VerdictInputs:
+def deciders(attempt: Attempt) -> Deciders:
     """Return all that decides what a run of the case is worth, whichever run: its profile, checks, metrics, judges.
 
     Raises ConfigError for a script that is wrong.
     """
-    profile = job.plan.model_store.evaluation_profile_fingerprint
-    return VerdictInputs(evaluation_input("", case, profile, job.judges, _verdict_extra(services, job, case)))
+    profile = attempt.plan.lane.evaluation_profile_fingerprint
+    return Deciders(evaluation_input("", attempt.case, profile, attempt.job.judges, _verdict_extra(attempt)))
 
 
-def verdict_identity(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, decided_by: VerdictInputs | None = None
-) -> str:
-    """Return the fingerprint of the verdict on a run; `decided_by` are its verdict inputs (default: the current ones).
+def verdict_identity(attempt: Attempt, artifact: RunArtifact, decided_by: Deciders | None = None) -> str:
+    """Return the fingerprint of the verdict on a run; `decided_by` are its deciders, None: as they are now.
 
     Raises ConfigError for a script that is wrong.
     """
-    found = decided_by if decided_by is not None else verdict_inputs(services, job, case)
-    if services.uses_cassettes(job):
-        extra = {**found.covered["extra"], **verdict_cassette(services, job, case, artifact)}
-        found = VerdictInputs(Plain(found.covered, extra=extra))
+    found = decided_by if decided_by is not None else deciders(attempt)
+    if attempt.services.uses_cassettes(attempt.job):
+        extra = {**found.covered["extra"], **verdict_cassette(attempt, artifact)}
+        found = Deciders(Plain(found.covered, extra=extra))
     return found.fingerprint(artifact.fingerprint or "")
 
 
@@ -251,9 +251,10 @@ def measure_of(decided_by: VerdictInputs) -> str:
     return decided_by.measure[:_DIGITS]
 
 
-def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
+def _verdict_extra(attempt: Attempt) -> dict[str, Any]:
     """Return the code of hooks and plugins, what graders grade by, and the script of a scripted judge."""
-    profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
+    services, case = attempt.services, attempt.case
+    profile, judges = attempt.plan.evaluation_profile, (*attempt.plan.judges.values(), *attempt.job.judges)
     used: dict[str, Sequence[str | None]] = {
         "check": [check.kind for check in case.checks],
         "metric": [*_metrics_used(case, profile)],
@@ -267,14 +268,14 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
     if profile.security_policy.allow_local_python_hooks:
         hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
         if hooks:
-            found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
+            found["hooks"] = {hook.path or hook.import_path or "": _hook(attempt, hook) for hook in hooks}
     if case.verify:
-        found["verify"] = verifiers_identity(job, case)
+        found["verify"] = verifiers_identity(attempt)
     if case.mcp_servers:
         found["tool_use"] = TOOL_USE_METRICS
     # What a grader reads, its prompts for one, is known to itself alone
-    for grader in graders_of(case, services.registry.graders):
-        found |= grader.identity(services, job, case)
+    for grader in attempt.graders:
+        found |= grader.identity(services, attempt.job, case)
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
     return found
@@ -306,7 +307,8 @@ def _judges_used(profile: EvaluationProfile) -> Iterator[str]:
     yield from (judge.type for judge in profile.judges if judge.judge_id in used)
 
 
-def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, Any]:
+def _tool(attempt: Attempt, name: str, model: Model) -> dict[str, Any]:
+    services = attempt.services
     tool = services.registry.tools.get(name)
     if tool is None:
         return {}
@@ -316,7 +318,9 @@ def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, An
     # A scripted model searches its script, whatever backend there is
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
-    if name in (WEB_SEARCH, WEB_FETCH) and (network := job.plan.run_profile.network.model_dump(exclude_defaults=True)):
+    if name in (WEB_SEARCH, WEB_FETCH) and (
+        network := attempt.plan.run_profile.network.model_dump(exclude_defaults=True)
+    ):
         found["network"] = network
     return found
 
@@ -327,59 +331,43 @@ def _definition(tool: Tool) -> str:
     return fingerprint({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
-def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
+def _hook(attempt: Attempt, hook: PythonHook) -> Any:
     if hook.path is not None:
-        return services.identities.file("hook", (case.path.parent / Path(hook.path)).resolve())
-    return services.identities.module("hook", hook.import_path or "")
+        return attempt.services.identities.file("hook", (attempt.case.path.parent / Path(hook.path)).resolve())
+    return attempt.services.identities.module("hook", hook.import_path or "")
 
 
-class RunPlan(NamedTuple):
-    """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
-
-    `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name; a
-    runner with tools of its own has none. `prepared` is what the runner says of the run.
-    """
-
-    runner: Runner
-    runner_type: str
-    model: Model
-    settings: Mapping[str, Any]
-    fingerprint_input: bytes
-    fingerprint: str
-    servers: Mapping[str, McpServer]
-    prepared: Prepared = Prepared()
-
-
-def plan_run(services: Services, job: Job, case: Case, values: FixtureValues) -> RunPlan:
+def plan_run(attempt: Attempt) -> RunPlan:
     """Return the job's subject, made of these values of the fixtures.
 
     Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
     declares, and both where the runner says so.
     """
-    plan, agent = job.plan, values.agent
-    runner, runner_type = _runner(services, case, plan, agent)
+    case = attempt.case
+    plan, agent = attempt.plan, attempt.values.agent
+    runner, runner_type = _runner(attempt, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.declared_id, case.runner.overrides, model.parameters)
     _refuse_request_fields(plan, runner, runner_type, settings)
     problem = find_high_temperature(settings, model.dialect, model.base_url, model.dialect_overrides, model.api)
     if problem is not None:
         raise ConfigError(f"{case.path}:{case.line}:1: model {model.model_id!r}: temperature: {problem}")
-    extra = run_extra(services, job, case, agent, model)
-    if services.uses_cassettes(job):
-        extra |= run_cassette(services, job, case, model)
+    extra = run_extra(attempt, agent, model)
+    if attempt.services.uses_cassettes(attempt.job):
+        extra |= run_cassette(attempt, model)
     if plan.run_profile.parallel_tools is not None:
         extra["parallel_tools"] = plan.run_profile.parallel_tools
     servers: Mapping[str, McpServer] = {}
     prepared = Prepared()
     if isinstance(runner, RunnerKind):
         request = RunRequest(case, model, settings, plan.root, plan.run_profile, plan.suite)
-        prepared = services.runner_session(runner).prepare(request)
+        prepared = attempt.services.runner_session(runner).prepare(request)
         extra |= prepared.identity
     if not (isinstance(runner, RunnerKind) and runner.own_tools):
-        servers, identity = _servers(services, job, case, values.servers)
+        servers, identity = _servers(attempt, attempt.values.servers)
         if servers:
             extra["mcp_servers"] = identity
-    covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
+    covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, attempt.job.repetition, extra))
     return RunPlan(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
 
 
@@ -407,18 +395,18 @@ def require_input(runner: Runner, runner_type: str, case: Case) -> None:
         render_messages(case)
 
 
-def _servers(services: Services, job: Job, case: Case, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:
+def _servers(attempt: Attempt, value: Any) -> tuple[Mapping[str, McpServer], dict[str, Any]]:
     """Return the run's servers and their identity; none are told at once. `value` is the fixture's."""
-    profile, is_given = job.plan.run_profile, not (isinstance(value, dict) and not value)
-    if job.plan.predictions is not None:
+    profile, is_given = attempt.plan.run_profile, not (isinstance(value, dict) and not value)
+    if attempt.plan.predictions is not None:
         return {}, {}
-    if not (is_given or case.mcp_servers or case.case_parts or profile.mcp_servers):
+    if not (is_given or attempt.case.mcp_servers or attempt.case.case_parts or profile.mcp_servers):
         return {}, {}
     from pytest_agentbench.engine.servers import servers_identity, servers_of
 
-    from_fixture = services.servers.of_fixture(value)
-    servers = servers_of(job, case, from_fixture)
-    return servers, servers_identity(job, servers, from_fixture)
+    from_fixture = attempt.services.servers.of_fixture(value)
+    servers = servers_of(attempt.job, attempt.case, from_fixture)
+    return servers, servers_identity(attempt.job, servers, from_fixture)
 
 
 @lru_cache(maxsize=256)
@@ -427,14 +415,15 @@ def _own(name: str) -> Model:
     return Model(model_id=name, requested_model=name, api_key_env=None)
 
 
-def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Runner, str]:
+def _runner(attempt: Attempt, agent: Any) -> tuple[Runner, str]:
+    case, plan = attempt.case, attempt.plan
     if plan.predictions is not None:
         return plan.predictions, "predictions"
     if not isinstance(agent, CaseRunner):
-        return services.adapted(agent), "callable"
+        return attempt.services.adapted(agent), "callable"
     if plan.model is None:
         raise UnavailableError("no model: name one with --model, or override the fixture agentbench_runner")
-    runner = services.registry.runners.get(case.runner.type)
+    runner = attempt.services.registry.runners.get(case.runner.type)
     if runner is None:
         raise UnavailableError(f"the runner {case.runner.type!r} is not available in this version")
     return runner, case.runner.type

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import RunProfile
-from pytest_agentbench.engine.run_plan import RunPlan
+from pytest_agentbench.engine.attempt import RunPlan
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.records.case import Model

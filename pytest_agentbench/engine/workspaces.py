@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.base import typed_spec
-from pytest_agentbench.engine.job import Job, KeptFiles, Result
-from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.attempt import Attempt
+from pytest_agentbench.engine.job import Job, KeptFiles
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import CustomCheck
@@ -111,9 +111,7 @@ _MAX_LEFT_OUT = 1_000
 
 
 async def keep_workspace(
-    services: Services,
-    job: Job,
-    case: Case,
+    attempt: Attempt,
     run_id: str,
     workspace: Workspace,
     before: Snapshot | None,
@@ -126,20 +124,18 @@ async def keep_workspace(
     before = before or EMPTY
     if before == EMPTY and _is_empty(workspace):
         return KeptFiles(changes=())
-    return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
+    return await attempt.services.threads.run(partial(_keep, attempt, run_id, workspace, before, template))
 
 
-def _keep(
-    job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None
-) -> KeptFiles:
-    changes, note = _compare(workspace, before, template, _told_first(case))
+def _keep(attempt: Attempt, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None) -> KeptFiles:
+    changes, note = _compare(workspace, before, template, _told_first(attempt.case))
     outputs: tuple[OutputArtifact, ...] = ()
     archive = None
     try:
-        named = [*_expected(case, changes or ()), *(_paths_looked_at(job, case) or ())]
-        outputs = store_outputs(job, run_id, workspace, changes or (), named)
+        named = [*_expected(attempt.case, changes or ()), *(_paths_looked_at(attempt) or ())]
+        outputs = store_outputs(attempt.job, run_id, workspace, changes or (), named)
         if not _is_empty(workspace):
-            archive, left_out = _store_archive(job, run_id, workspace)
+            archive, left_out = _store_archive(attempt.job, run_id, workspace)
             if left_out:
                 note["left_out"] = left_out
     except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
@@ -187,33 +183,34 @@ def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, li
     return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
 
 
-async def restore_workspace(services: Services, job: Job, case: Case, result: Result) -> bool:
+async def restore_workspace(attempt: Attempt) -> bool:
     """Put back what the stored run has left, if anybody looks at it; False where that cannot be had."""
-    artifact = result.artifact
-    if result.workspace is not None or artifact is None:
-        return result.workspace is not None
+    case = attempt.case
+    artifact = attempt.result.artifact
+    if attempt.result.workspace is not None or artifact is None:
+        return attempt.result.workspace is not None
     note = artifact.metadata.get(WORKSPACE_NOTE) or {}
     anywhere = bool(case.verify) or _is_answered_by_files(case, artifact)
-    looked_at = None if anywhere else [] if job.by_hand else _paths_looked_at(job, case)
+    looked_at = None if anywhere else [] if attempt.job.by_hand else _paths_looked_at(attempt)
     is_kept_whole = not note.keys() & {"not_kept", "left_out"}
-    if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not job.by_hand):
+    if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not attempt.job.by_hand):
         return True
     problem = note.get("not_kept") or _lacks(note.get("left_out", []), looked_at)
     if problem is None:
-        problem = await _restore(services, job, artifact, result)
+        problem = await _restore(attempt, artifact)
     if problem is not None:
-        what = f"{result.path}: what the run left"
-        job.plan.model_store.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+        what = f"{attempt.result.path}: what the run left"
+        attempt.plan.lane.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
     return problem is None
 
 
-async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
+async def _restore(attempt: Attempt, artifact: RunArtifact) -> str | None:
     """Fill in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
-    workspaces = services.workspaces()
+    workspaces = attempt.services.workspaces()
     workspace = workspaces.create(artifact.case_id)
     try:
-        await services.threads.run(
-            partial(_unpack, Path(job.plan.model_store.output), artifact.workspace or "", workspace)
+        await attempt.services.threads.run(
+            partial(_unpack, Path(attempt.plan.lane.output), artifact.workspace or "", workspace)
         )
     except ArchiveError as error:
         workspaces.remove(workspace)
@@ -221,7 +218,7 @@ async def _restore(services: Services, job: Job, artifact: RunArtifact, result: 
     except SandboxError:
         workspaces.remove(workspace)
         raise
-    result.workspace = workspace
+    attempt.result.workspace = workspace
     return None
 
 
@@ -232,11 +229,11 @@ def _unpack(output: Path, path: str, workspace: Workspace) -> None:
     unpack_workspace(archive, workspace)
 
 
-def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
+def _paths_looked_at(attempt: Attempt) -> Sequence[str] | None:
     """Return the paths that the case's checks look at; None: they may look anywhere."""
     paths: list[str] = []
-    hooks_run = job.plan.evaluation_profile.security_policy.allow_local_python_hooks
-    for check in case.checks:
+    hooks_run = attempt.plan.evaluation_profile.security_policy.allow_local_python_hooks
+    for check in attempt.case.checks:
         if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
             return None
         if (spec := typed_spec(check)) is not None:

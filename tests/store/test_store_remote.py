@@ -20,7 +20,7 @@ from support.s3_server import S3Server
 from support.stored import Stored
 from test_store_artifacts import artifact, evaluation
 
-from pytest_agentbench.collection.start import StoreWait
+from pytest_agentbench.collection.store_plugins import StoreWait
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.identity.fingerprints import fingerprint

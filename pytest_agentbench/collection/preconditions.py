@@ -1,0 +1,145 @@
+"""Checks before the first run: problems that end the session, warnings, and the limit of open files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_agentbench.bounded.locks import allow_open_files
+from pytest_agentbench.collection.items import PLANNER
+from pytest_agentbench.collection.planning import NO_MODEL
+from pytest_agentbench.engine.driver import JOB
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.lookahead import RunLimits
+from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
+from pytest_agentbench.records.base import SANDBOXES
+from pytest_agentbench.store.output_folder import refuse_links
+
+if TYPE_CHECKING:
+    from pytest_agentbench.collection.predicted import Predicted
+    from pytest_agentbench.options import Settings
+
+_SESSION_FILES = 64
+"""Open files of a session, without its runs."""
+_RUN_FILES, _PROGRAM_FILES = 4, 12
+"""Open files of a run, and of the programs that a run starts."""
+_MOST_FILES = 64
+"""Open files that each run gets if the system allows so many."""
+
+
+def find_problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
+    """Return the problems that end the whole session: missing keys or packages, a shared store that cannot be opened.
+
+    Opens the shared store.
+    """
+    planner = config.stash[PLANNER]
+    if problem := _refuse_repeats(config, items):
+        return [problem]
+    if settings.otel:
+        from pytest_agentbench.reports.telemetry.spans import otel_problem
+
+        if (problem := otel_problem(os.environ)) is not None:
+            return [problem]
+    judges = (model for job in jobs for model in job.judges)
+    if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
+        return missing
+    try:
+        if settings.output.is_file():  # checked before a run is paid for that cannot be stored
+            return [f"--agentbench-output: found the file {settings.output.name}, expected a folder"]
+        refuse_links(settings.output)
+        if planner.store.remote is not None:
+            planner.store.remote.open()
+    except (ConfigError, InfrastructureError) as error:
+        return [str(error)]
+    return []
+
+
+def _refuse_repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Return an error for plugins that repeat tests: all repetitions of a case would share one stored run."""
+    count = config.getoption("count", 1) if config.pluginmanager.has_plugin("repeat") else 1
+    if config.getoption("flake_finder_enable", False):
+        option, count = "--flake-finder", config.getoption("flake_runs")
+    elif isinstance(count, int) and count > 1:
+        option = f"--count {count}"
+    else:
+        marked = (item for item in items if JOB in item.stash and item.get_closest_marker("repeat") is not None)
+        if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
+            return None
+        option, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
+    return f"{option}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
+
+
+def find_warnings(jobs: list[Job], predicted: Predicted | None, *, is_idle_metric: bool) -> Iterator[str]:
+    """Yield warnings about sandboxes, missing models, and metrics and judges that no case uses."""
+    sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
+    if any(settings.type == "local" for settings in sandboxes):
+        yield "sandbox: local: commands of agents run on this machine without isolation"
+    for name in sorted({settings.type for settings in sandboxes} - {*SANDBOXES}):
+        from pytest_agentbench.workspaces.sandboxes.base import likeness_of
+
+        if likeness_of(name) == "local":
+            yield f"sandbox: {name}: commands of agents run without isolation, as far as its provider says"
+    if any(settings.type == "bubblewrap" and settings.network == "allow" for settings in sandboxes):
+        from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
+
+        if not closes_abstract_sockets():
+            yield (
+                "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, "
+                "X, agents), which Linux 6.12 with Landlock closes"
+            )
+    if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
+        yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
+    if is_idle_metric:
+        yield (
+            "--agentbench-metric: found no row of a dataset, which alone it decides; name metrics of other cases in "
+            "their files"
+        )
+    yield from _list_idle_judges(jobs)
+    if predicted is not None:
+        yield from predicted.warnings(max(job.repetition for job in jobs))
+
+
+def _list_idle_judges(jobs: list[Job]) -> Iterator[str]:
+    """Yield a warning for each evaluation profile whose judges no case of the session asks."""
+    profiles = {job.plan.evaluation_profile.evaluation_profile_id: job.plan for job in jobs}
+    asked = {job.plan.evaluation_profile.evaluation_profile_id for job in jobs if job.judges}
+    for name, plan in profiles.items():
+        if name not in asked and plan.evaluation_profile.judges:
+            from pytest_agentbench.config.field_doubts import list_idle_judges
+
+            yield from list_idle_judges(plan.evaluation_profile)
+
+
+def bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
+    """Reduce `limits.concurrency` to the runs whose files this process can have open. Return a warning about that.
+
+    Counted with 2 and 16 runs in flight: a run has a lock and connections open, a command in a sandbox 5 more files,
+    each MCP server 4. The rest of the constants is reserve.
+    """
+    needed = _SESSION_FILES + _MOST_FILES * limits.concurrency
+    allowed = allow_open_files(needed)
+    if allowed >= needed:
+        return []
+    per_run = _RUN_FILES
+    if any(map(_starts_programs, jobs)):
+        per_run += _PROGRAM_FILES
+    most = max(1, (allowed - _SESSION_FILES) // per_run)
+    if most >= limits.concurrency:
+        return []
+    concurrency, limits.concurrency = limits.concurrency, most
+    return [
+        f"{most} runs are made at once, not {concurrency}: this process may have no more than {allowed} files open; "
+        f"allow more (ulimit -n {_SESSION_FILES + per_run * concurrency})"
+    ]
+
+
+def _starts_programs(job: Job) -> bool:
+    try:
+        case = job.case()
+    except AgentbenchError:
+        return False  # its item reports the error
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.verify)
+    return not plain and job.plan.predictions is None

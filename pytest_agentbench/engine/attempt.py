@@ -1,0 +1,67 @@
+"""The attempt to run and evaluate one job: the record that execution, evaluation and storage share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.engine.grading import Grader, graders_of
+from pytest_agentbench.engine.job import FixtureValues, Job, Plan, Result
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.records.case import Case, McpServer, Model
+from pytest_agentbench.runners.base import Runner
+from pytest_agentbench.runners.kinds import Prepared
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.tape import Tape
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class RunPlan:
+    """The runner, model, settings and identity of a run, before the run is looked up or made.
+
+    `fingerprint` is the hash of `fingerprint_input`, which is canonical JSON. `model` is a stand-in that is named like
+    the agent if the user's own agent runs without a model. `servers` maps names to the run's MCP servers; it is empty
+    for a runner with tools of its own. `prepared` is the runner's own part: sandbox, template and data.
+    """
+
+    runner: Runner
+    runner_type: str
+    model: Model
+    settings: Mapping[str, Any]
+    fingerprint_input: bytes
+    fingerprint: str
+    servers: Mapping[str, McpServer]
+    prepared: Prepared
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Attempt:
+    """A job under way.
+
+    `values` are the values of the item's fixtures. `result` is filled in from the store and by what the attempt makes.
+    `run_plan` is set before the run is looked up or made. One task of the engine's loop owns an attempt.
+    """
+
+    services: Services
+    job: Job
+    case: Case
+    values: FixtureValues
+    result: Result
+    run_plan: RunPlan = field(init=False)
+
+    @property
+    def plan(self) -> Plan:
+        """Return the settings that all jobs of the model share."""
+        return self.job.plan
+
+    @property
+    def tape(self) -> Tape | None:
+        """Return the cassette of the run, None if all models are asked directly."""
+        return self.result.tape
+
+    @property
+    def graders(self) -> tuple[Grader, ...]:
+        """Return the graders of the case. Raises ConfigError for a grader that cannot be imported."""
+        return graders_of(self.case, self.services.registry.graders)
