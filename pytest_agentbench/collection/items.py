@@ -36,7 +36,7 @@ from pytest_agentbench.terminal_text import visible, visible_line
 
 STRICT = pytest.StashKey[bool]()
 MARKED = pytest.StashKey[bool]()
-"""Set where a hand-written test names a case."""
+"""Set if a hand-written test names a case."""
 SHOWN_PATH = pytest.StashKey[str]()
 PLAN_PARAM = "_agentbench_plan"
 """The parameter that such tests get: case, plan, repetition and judges of one run."""
@@ -80,7 +80,7 @@ class _TextId(pytest.Item):
 
 
 class CaseItem(pytest.Function, _TextId):
-    """Setup resolves fixtures and gets the result, so what breaks there is an error; the call asserts."""
+    """An item of one case, model and repetition. Errors of its setup are errors; its call asserts on the result."""
 
     line = 1
     file: CaseFile
@@ -130,7 +130,7 @@ class CaseItem(pytest.Function, _TextId):
 
 
 def redact_result(item: pytest.Item, result: Result) -> tuple[Any, Any]:
-    """Return the item's run and the verdict on it as they are stored, without secrets; None for what there is not."""
+    """Return the item's stored run and verdict without secrets, each None if it is missing."""
     if SHOWN not in item.stash:  # the assertion and the row ask both, and long traces take milliseconds to look through
         shown = item.stash[JOB].plan.model_store.redact_record
         item.stash[SHOWN] = result.artifact and shown(result.artifact), result.evaluation and shown(result.evaluation)
@@ -140,9 +140,8 @@ def redact_result(item: pytest.Item, result: Result) -> tuple[Any, Any]:
 def fetch_result(item: pytest.Item, runner: Any, servers: Any) -> Result:
     """Return the item's result, ready or awaited, made with these values of the fixtures.
 
-    Raises in pytest's words what kept it from one. What cannot run here is a skip (an error with --agentbench-strict),
-    what broke around the agent an error with our own text, and what the user's agent raised is raised again with the
-    agent's frames.
+    Raises the reason for a missing result as pytest reports it: a skip if the case cannot run here (an error with
+    --agentbench-strict), our own text for infrastructure errors, and the agent's own exception with its frames.
     """
     __tracebackhide__ = True
     result = item.config.stash[AHEAD].result(item, item.stash[JOB].plan.predictions or runner, servers)
@@ -184,7 +183,7 @@ def _fail(text: str) -> None:
 
 
 def trace_place(item: pytest.Item, result: Result) -> str | None:
-    """Return where the stored run lies, as a path from where pytest was started."""
+    """Return the path of the stored run, relative to the folder in which pytest was started."""
     if result.path is None:
         return None
     return os.path.relpath(item.config.stash[OUTPUT] / result.path, item.config.invocation_params.dir)
@@ -251,9 +250,9 @@ class CollectionError(pytest.Collector.CollectError):
 
 
 class CaseFile(pytest.Module):
-    """A file with cases, of any source: a `test.yaml`, a dataset, or what a pack reads.
+    """A file with cases, of any source: a `test.yaml`, a dataset, or a file that a pack reads.
 
-    A Module with an empty module object, so that module-scoped fixtures and `request.module` work for cases too.
+    It is a Module with an empty module object, so that module-scoped fixtures and `request.module` work for cases too.
     """
 
     source: CaseSource
@@ -264,11 +263,12 @@ class CaseFile(pytest.Module):
         self._fixtureinfo: Any = None
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield the cases' items, and a failing node for each row that is none; or raise all that is wrong."""
+        """Yield the cases' items, and a failing node for each invalid row. Raises CollectionError with all problems."""
         planner = self.config.stash[PLANNER]
         root = planner.root(self.path)
         try:
-            # A profile that is wrong is told before the file is, unless no model of the session may be its subject.
+            # # Errors of a profile are reported before those of the file, unless the file brings its own
+            # subjects.
             plans = [] if self.source.brings_subjects else self._session_plans()
             opened = planner.open(self.source, self.path, plans)
             planner.rules.claim_name(opened, root)
@@ -332,14 +332,14 @@ class CaseFile(pytest.Module):
 
 
 class BadRowNode(pytest.Collector):
-    """A row that cannot be a case: an error of its own, so that the others still run."""
+    """An invalid row: its error does not stop the other rows."""
 
     def __init__(self, message: str, **kw: Any) -> None:
         super().__init__(**kw)
         self.message = message
 
     def collect(self) -> list[pytest.Item]:
-        """Raise what is wrong with the row."""
+        """Raise the row's problem."""
         raise CollectionError(self.message)
 
 
@@ -347,9 +347,9 @@ _CASE_COLLECTORS = (CaseFile, BadRowNode, DeepFolder)
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
-    """Return the collector of a file that holds cases, None for any other.
+    """Return the collector of a file that contains cases, None for any other file.
 
-    A file that was named on the command line is taken at its word: what is wrong with it is an error.
+    Problems of a file that the command line names are always errors.
     """
     top = parent.config.rootpath
     if parent.session.isinitpath(path):
@@ -380,9 +380,9 @@ def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> Case
 
 
 def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
-    """Mark the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
+    """Mark the report of our collector that failed, so that the session goes on, and escape its text.
 
-    What pytest prints of it steers neither a terminal nor a CI.
+    The text can steer neither a terminal nor a CI.
     """
     if not isinstance(collector, _CASE_COLLECTORS):
         return
@@ -403,9 +403,9 @@ MANUAL = "manual"
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner, *, cases_only: bool = False) -> None:
-    """Remove what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
+    """Remove items that the suite does not select, and cases tagged `manual` without a name on the command line.
 
-    A hand-written test's mark names its case.
+    Raises ConfigError. The mark of a hand-written test counts as its case's name.
     """
     suites = _Suites(planner)
     kept: list[pytest.Item] = []

@@ -41,7 +41,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     try:
         plans = planner.plans(_find_root(planner, path), own_agent=own_agent)
         case = _find_case(planner, path, mark, plans)
-        # A guest's case runs by the guest's plans, which may only be tighter, whoever's test names it
+        # # A guest's case runs by the guest's plans, which may only be tighter, also for a test of another
+        # folder
         if (root := planner.root(case.path)).is_guest:
             plans = planner.plans(root, own_agent=own_agent)
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
@@ -58,7 +59,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 
 def attach_jobs(items: list[pytest.Item]) -> None:
-    """Give marked tests their jobs, so that their runs start ahead like those of cases."""
+    """Attach jobs to marked tests, so that their runs start ahead like those of cases."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         draw = callspec and callspec.params.get(PLAN_PARAM)
@@ -71,7 +72,7 @@ def _make_job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]
 
 
 def _find_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
-    """Return the case that a mark names. Raises ConfigError where it is not there."""
+    """Return the case that a mark names. Raises ConfigError if there is no such case."""
     if len(mark.args) != 1 or mark.kwargs:
         raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
     name, root = str(mark.args[0]), _find_root(planner, test_file)
@@ -98,7 +99,7 @@ def _load_case(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
 
 
 def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
-    """Return the run of a marked test. Raises what kept it from a result."""
+    """Return the run of a marked test. Raises the reason for a missing result."""
     __tracebackhide__ = True
     if JOB not in item.stash:
         raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
@@ -111,7 +112,7 @@ def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
 
 
 def _find_root(planner: Planner, test_file: Path) -> ConfigRoot:
-    """Return the config root of a test file: one above it, else the `cases` folder beside or above it."""
+    """Return the config root of a test file: one above it, or the `cases` folder next to it or above it."""
     here = str(test_file.parent)
     for folder in climb(here, planner.roots.top_of(here)):
         if os.path.isdir(f"{folder}/cases"):

@@ -57,13 +57,13 @@ class _Session(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Planner:
-    """Works out each config root's plans once, and where the user's own agent runs.
+    """Makes each config root's plans once.
 
-    `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
-    `doubts` are what files ask of requests that no endpoint is known to take. `left_out` says which of the session's
-    models have no stored answers, `unasked` which guests' plugins add nothing.
-    `decides_rows`: the metric of the command line decides rows of a file.
-    `subjects` are the files of all that sources could have scored together, selected or not.
+    `problem` is the reason why no case of the session can run. `predicted` are the session's predictions, if they are
+    graded in place of runs. `doubts` are warnings about request fields that no known endpoint accepts. `left_out` names
+    models without stored answers, `unasked` the plugins of guests that are ignored. `decides_rows` is True once the
+    command line's metric decides rows of a file. `subjects` are the files that sources could have graded together,
+    selected or not.
     """
 
     settings: Settings
@@ -111,10 +111,7 @@ class Planner:
         return self._own_agents[folder]
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
-        """Return one plan per model.
-
-        Raises ConfigError at the first call and gives none at the next: it is said once.
-        """
+        """Return one plan per model. Raises ConfigError once per root; later calls return []."""
         own_agent = own_agent and self.predicted is None
         key = (root, own_agent)
         if key not in self._plans:
@@ -123,9 +120,9 @@ class Planner:
         return self._plans[key] or []
 
     def own_plans(self, opened: OpenedSource, subjects: Sequence[StoredAnswers]) -> list[Plan]:
-        """Return a plan for each of a file's own subjects, of the models that the session names, or of all.
+        """Return a plan for each of a file's own subjects, limited to the models that the session names.
 
-        Predictions are a session's only subject, so none where there are some. Raises as `plans` does.
+        Return [] if the session grades predictions, which are its only subject. Raises ConfigError once per root.
         """
         root = self.root(opened.path)
         if self.predicted is not None:
@@ -147,7 +144,7 @@ class Planner:
     def open(self, source: CaseSource, path: Path, plans: Sequence[Plan]) -> OpenedSource:
         """Return the opened file; code that reads it is trusted like a conftest.py. Raises ConfigError.
 
-        Its paths may go where the run profile allows. Where that has failed already, nobody knows what it allows.
+        Its paths are limited by the run profile, or not allowed outside of the root if the profile is invalid.
         """
         opened = source.open(path, self._make_request(path, plans, may_lack_plans=source.brings_subjects))
         self.doubts += (placed for placed, _ in opened.field_doubts())
@@ -171,16 +168,16 @@ class Planner:
 
     @cached_property
     def _metrics(self) -> tuple[MetricSpec, ...] | None:
-        """Return the metric of the command line, which decides in place of those of files."""
+        """Return the command line's metric, which replaces the metrics of files."""
         if self.settings.metric is None:
             return None
         name, threshold = self.settings.metric
         return (MetricSpec(name=name, threshold=threshold),)
 
     def judges(self, opened: OpenedSource, plans: Sequence[Plan]) -> list[tuple[Model, ...]]:
-        """Return for each plan the models that grading a file's cases asks: its judge, and those of metrics.
+        """Return for each plan the models that grading a file's cases asks: its judge, and the models of metrics.
 
-        Raises ConfigError where one is needed and there is none.
+        Raises ConfigError if a needed model is missing.
         """
         asked = self.metric_judges(plans, opened.metrics, str(opened.path))
         if not opened.asks_judge:
@@ -371,7 +368,7 @@ class Planner:
     def metric_judges(
         self, plans: Sequence[Plan], metrics: Iterable[MetricSpec], place: str
     ) -> list[tuple[Model, ...]]:
-        """Return for each plan the models that the metrics of a case ask, and those of the evaluation profile.
+        """Return for each plan the models of a case's metrics and of the evaluation profile's metrics.
 
         Raises ConfigError, which names `place`, for a metric that takes a `model` and has none.
         """

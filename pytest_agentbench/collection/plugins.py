@@ -1,7 +1,7 @@
-"""Hooks by which a session's plugins and conftest files add things, and where what they return goes.
+"""Hooks by which a session's plugins and conftest files add things.
 
-All of it goes one way: into the table of extensions, beside what packs have there, until the session ends. So whoever
-looks a name up, in a file's validation or in an engine, finds a conftest's as it finds a pack's.
+All hooks fill the table of extensions, which contains the packs' things too, until the session ends. So a look-up by
+name finds a conftest's thing in the same way as a pack's, in the validation of files and in the engine.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 EXTENSIONS = pytest.StashKey[SessionExtensions]()
 ASKED = pytest.StashKey[list[tuple[str, object]]]()
-"""Which plugins have been asked what, by the names of hooks."""
+"""Pairs of a hook's name and a plugin that was asked by it."""
 SOURCES, REPORT_SECTIONS = "case_sources", "report_sections"
 
 
 @dataclass(frozen=True)
 class Hook:
-    """A hook `pytest_agentbench_NAME`. `what` is what people call one of its things.
+    """A hook `pytest_agentbench_NAME`. `what` is the name of one of its things in messages.
 
     `ours` are the places of the names that this package has itself, each a mapping or a model. `kind` is the class
-    whose instances are expected, or with `is_model` its subclasses; None: anything that can be called. What a hook
-    `of_users` adds could loosen what holds for guests, so conftest files in their folders are not asked.
+    of valid instances, or with `is_model` of valid subclasses; None allows any callable. Conftest files in folders of
+    guests are not asked by a hook `of_users`, because its things could loosen the limits of guests.
     """
 
     name: str
@@ -103,11 +103,11 @@ HOOKS = (
 def ask_plugins(
     config: pytest.Config, roots: SessionRoots | None = None, only: Collection[str] | None = None
 ) -> list[str]:
-    """Add what plugins return, and return what to tell of guests' conftest files that were not asked.
+    """Add the things that plugins return. Return warnings about conftest files of guests that were not asked.
 
-    `only` names hooks to ask now, None: all but those of sources, which are asked before anything is collected. No
-    plugin is asked the same twice, so that conftest files which are loaded later can be asked later. Raises ConfigError
-    for a name that is taken, and for what is no such thing.
+    `only` names the hooks to ask; None means all but those of sources, which are asked before collection. A plugin is
+    asked once by each hook, so that conftest files loaded later can be asked later. Raises ConfigError for a name that
+    exists already, and for an invalid thing.
     """
     if (extensions := config.stash.get(EXTENSIONS, None)) is None:
         extensions = config.stash[EXTENSIONS] = SessionExtensions()
@@ -129,10 +129,10 @@ def ask_plugins(
 
 
 def _guests(config: pytest.Config, hook: Hook, roots: SessionRoots) -> Iterator[tuple[Path, tuple[object, str]]]:
-    """Yield the conftest files with the hook that lie in guests' folders, each with its plugin and what a user can do.
+    """Yield the conftest files of guests that have the hook, each with its plugin and the remedy.
 
-    Such a file is code that pytest runs, and could do anything: this keeps only what it adds from passing for the
-    user's word, where a guest's profile names a sandbox that the guest brings itself.
+    pytest runs such a file anyway. This only keeps its additions from counting as the user's, for example a sandbox
+    that the guest's own profile names.
     """
     for found in getattr(config.hook, hook.full_name).get_hookimpls():
         path = Path(found.plugin_name)
@@ -157,7 +157,7 @@ def _add(extensions: SessionExtensions, hook: Hook, given: Any) -> None:
 
 
 def _misfit(hook: Hook, name: str, thing: Any) -> str | None:
-    """Return what a thing is that a hook cannot take, and what is expected; None where it is one."""
+    """Return the actual and the expected type of an invalid thing; None if it is valid."""
     if hook.kind is None:
         return None
     kind = _find(hook.kind)

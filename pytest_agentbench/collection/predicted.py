@@ -56,7 +56,7 @@ class Predicted:
             yield row
 
     def _read_mapped(self, fields: PredictionFields) -> None:
-        """Read the file as a dataset's descriptor says, in place of the usual way."""
+        """Read the file by a dataset's descriptor instead of the usual format."""
         if not self._owners:
             self._answers.clear()
         self.problem, self._in_order = None, None
@@ -69,7 +69,7 @@ class Predicted:
         self.predictions.samples = max(map(_count_samples, self._answers.values()), default=1)
 
     def warnings(self, repetitions: int) -> Iterator[str]:
-        """Yield what is worth saying of predictions that no collected case takes, and of samples that are missing."""
+        """Yield warnings about predictions without a collected case, and about missing samples."""
         if self.problem:
             return
         name = self.predictions.path.name
@@ -124,9 +124,7 @@ def _name_some(keys: list[str]) -> str:
 
 
 def _count_samples(value: Any) -> int:
-    """Return how many repetitions a prediction asks for. A list of objects is none of samples: another file's, by
-    mistake.
-    """
+    """Return the number of repetitions of a prediction. A list of objects is a file of another kind, not samples."""
     is_samples = isinstance(value, list) and not all(map(_is_no_sample, value))
     return len(value) if is_samples else 1
 

@@ -101,7 +101,7 @@ Messages = SessionMessages | WorkerMessages
 
 
 ATTEMPTS = pytest.StashKey[int]()
-"""How often the item was decided: more than once where a plugin (pytest-rerunfailures) sets it up again."""
+"""Number of times that the item was decided: more than once if a plugin (pytest-rerunfailures) runs it again."""
 DRAWN = pytest.StashKey[bool]()
 """Whether its last attempt had a run that the agent has to answer for."""
 
@@ -112,7 +112,7 @@ class CaseReports:
     def __init__(
         self, workspaces: Callable[[], Workspaces], repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
     ) -> None:
-        """`repetitions` says how often cases run by a plan, `keep` leaves workspaces of runs that did not pass."""
+        """`repetitions` returns the number of repetitions of a plan. With `keep`, workspaces of failed runs stay."""
         self.workspaces = workspaces
         self.repetitions = repetitions
         self.streams = streams
@@ -127,9 +127,9 @@ class CaseReports:
             self._draw_again(item)
 
     def _draw_again(self, item: pytest.Item) -> None:
-        """Give the item a repetition beyond the planned ones: the stored run of its own would only be taken again.
+        """Give the item a repetition beyond the planned ones, because its own would only find the stored run.
 
-        The numbers of other items are left free, and the same for the same attempt in every session.
+        The number is not used by another item, and is equal for the same attempt in all sessions.
         """
         job = item.stash[JOB]
         if job.plan.predictions is None:  # there is one answer, and no other to be had
@@ -137,7 +137,7 @@ class CaseReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Mend the streams where the terminal is about to write."""
+        """Repair the streams before the terminal writes."""
         if report.when == "call" or not report.passed:
             self.streams.mend()
 
@@ -145,7 +145,7 @@ class CaseReports:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[Any]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Yield the phase that decides an item gets its row; the last phase lets go of what the run left."""
+        """Add the item's row to the report of the deciding phase; release the run's workspace after the last phase."""
         report = yield
         job = item.stash.get(JOB, None)
         if job is None:
@@ -191,7 +191,7 @@ class CaseReports:
             item.session.shouldfail = stop
 
     def _keep_workspace(self, result: Result) -> str:
-        """Leave the run's workspace where it is; a sentence that says where that is."""
+        """Keep the run's workspace, and return a sentence with its path."""
         if result.workspace is None:
             archive = result.artifact.workspace if result.artifact is not None else None
             if archive is None:
@@ -217,7 +217,7 @@ class CaseReports:
 
 
 def _rewrite_report(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None:
-    """Rewrite what people and CI get to see of a phase: exceptions, reasons and logs hold what agents said."""
+    """Escape the text of a phase's report: exceptions, reasons and logs contain text of agents."""
     if report.failed and (shown := rewritten(report.longreprtext)) != report.longreprtext:
         report.longrepr = shown
     elif isinstance(report.longrepr, tuple):
@@ -284,7 +284,7 @@ def _end_without_run(result: Result) -> EndReason | None:
 
 
 def _name_variant(item: pytest.Item, job: Job) -> str | None:
-    """Return the ids of a marked test's own parameters, None where it has none."""
+    """Return the ids of a marked test's own parameters, None without parameters."""
     if (callspec := getattr(item, "callspec", None)) is None:
         return None
     repetition = callspec.params[PLAN_PARAM][2]  # the job's may be a further one

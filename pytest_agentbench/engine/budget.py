@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 Part = Literal["run", "judge", "batch"]
-"""Who spends: the agent, or what judges it (judges, and metrics that ask models). `batch` is nobody's yet: what
-requests that wait for a batch are expected to cost, and the same below zero once they do not."""
+"""The purpose of a payment: the agent's run, or judges and metrics that ask models.
+
+`batch` is not spent yet: the expected cost of requests that wait for a batch, booked again as negative when they end.
+"""
 
 _ABSURD = 1e100
 
@@ -32,7 +34,7 @@ If some requests returned no usage, USD and tokens are those of the others, and 
 
 
 def spending(usage: Usage) -> Spending:
-    """Return what a usage counts for: input and output tokens together. What nobody can have spent is unknown."""
+    """Return the USD and tokens of a usage: input and output tokens together."""
     if (part := usage.unsettled) is not None:
         cost, *counts = usage.known
         tokens = [count for count in counts if count is not None]
@@ -49,9 +51,9 @@ def _possible(cost: float | None) -> float | None:
 
 
 def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) -> str | None:
-    """Return why a run may go no further that has used so much by itself, None where it may, as at its beginning.
+    """Return why a run that has used so much may send no further request, None if it may.
 
-    What other runs spend meanwhile does not count: they are not cut off by each other.
+    Usage of other runs does not count, so that runs do not cut each other off.
     """
     part = usage.unsettled
     if part is not None and part.given_up and (max_cost is not None or max_tokens is not None):
@@ -64,9 +66,9 @@ def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) ->
 
 @dataclass(eq=False, repr=False)
 class Budget:
-    """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.
+    """Adds up the session's payments. A limit (USD, tokens) of None does not apply. Safe from any thread.
 
-    `tokens` are those known, `unknown_tokens` counts the runs and judgements that did not tell theirs, `foreseen` are
+    `tokens` are the known tokens; `unknown_tokens` counts the runs and judgements with unknown tokens. `foreseen` is
     the USD of requests that wait for a batch. `unsettled` requests may be billed and returned no usage; the limits
     count `estimated_usd` and `estimated_tokens` for them.
     """
@@ -125,12 +127,12 @@ class Budget:
 
     @property
     def unknown(self) -> int:
-        """Return how many runs and judgements did not tell what they cost."""
+        """Return the number of runs and judgements with unknown cost."""
         return sum(self._unknown.values())
 
     @property
     def spent_usd(self) -> dict[str, float | None]:
-        """USD by part, None where some of it is unknown."""
+        """Return USD by part, None for a part with unknown cost."""
         return {
             part: None if self._unknown[part] or self._unsettled[part] else cost for part, cost in self._costs.items()
         }
@@ -179,10 +181,9 @@ def is_signal(error: BaseException) -> bool:
 
 
 class Signals:
-    """A plugin, in every process of the session. `tell(number)` hears which signal ended this one.
+    """A plugin, in every process of the session, that ends the session by a signal. `tell` gets the signal's number.
 
-    `applies()` says that there are runs to end; without any, a signal does what it does without this plugin. So does a
-    second signal, always: it ends the process at once.
+    Without runs to end (`applies()` is False) a signal has its usual effect. A second signal always ends the process.
     """
 
     def __init__(self, tell: Callable[[int], None], applies: Callable[[], bool] = lambda: True) -> None:
@@ -203,7 +204,7 @@ class Signals:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Tell it here and not in the handler, which may have interrupted somebody who holds the channel's lock."""
+        """Report the signal here and not in the handler, which may interrupt a thread that has the channel's lock."""
         if self._number is not None:
             self._tell(self._number)
 

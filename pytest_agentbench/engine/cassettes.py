@@ -1,6 +1,6 @@
-"""Cassettes of a job: its run and its verdict are recorded, replayed, or made as ever.
+"""Cassettes of a job: whether its run and its verdict are recorded, replayed or made without a cassette.
 
-Nothing of this is called where nobody asks for cassettes (`Services.uses_cassettes`), as in most sessions.
+These functions are called only if a model or the session has a cassette mode (`Services.uses_cassettes`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _READING = frozenset({"replay", "auto"})
 
 
 def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
-    """Return the cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
+    """Return the cassette of the job's run, None if no model uses it. Reads no file yet.
 
-    What it does for the run's model it does for the web and the MCP servers of these names.
+    The web tools and the MCP servers with these names are recorded and replayed like the run's model.
     """
     services = attempt.services
     from pytest_agentbench.tools.mcp.servers import cassette_server_name
@@ -57,14 +57,14 @@ def tape_of_run(attempt: Attempt, servers: Iterable[str] = ()) -> Tape | None:
 
 
 def run_cassette(attempt: Attempt, model: Model) -> dict[str, Any]:
-    """Return a part of the run's fingerprint: what its answers are taken from; empty where they are not."""
+    """Return the cassette's part of the run's fingerprint, {} unless the run is replayed."""
     if attempt.plan.predictions is not None or attempt.services.cassettes.mode_of(model) not in _READING:
         return {}
     return {"cassette": attempt.services.cassettes.digest(attempt.case, model.model_id, attempt.job.repetition)}
 
 
 def verdict_cassette(attempt: Attempt, artifact: RunArtifact) -> dict[str, Any]:
-    """Return the same for the verdict on a run: what the judges' answers are taken from."""
+    """Return the cassette's part of the verdict's fingerprint, {} unless a judge is replayed."""
     if not _READING.intersection(_judges_modes(attempt)):
         return {}
     return {
@@ -75,7 +75,7 @@ def verdict_cassette(attempt: Attempt, artifact: RunArtifact) -> dict[str, Any]:
 
 
 def records_run(tape: Tape) -> bool:
-    """Return whether the run is to be made and recorded anew, whatever the store holds."""
+    """Return whether the run is made and recorded again, even if it is stored."""
     return tape.mode(tape.label.model) == "record"
 
 
@@ -108,7 +108,7 @@ def verdict_is_free(attempt: Attempt) -> bool:
 
 @contextlib.contextmanager
 def complete(tape: Tape) -> Iterator[None]:
-    """Raise what a tape could not do in the block, such as answer, also where an agent or a judge caught that."""
+    """Raise the tape's failures in the block, for example a missing answer, even if an agent or a judge caught them."""
     try:
         yield
     except Exception:
@@ -119,7 +119,7 @@ def complete(tape: Tape) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept(tape: Tape) -> Iterator[None]:
-    """Do as `complete`, and write what the block recorded, however it ends."""
+    """Raise like `complete`, and always write the answers that the block recorded."""
     with complete(tape):
         try:
             yield
@@ -132,15 +132,16 @@ def kept(tape: Tape) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_kept(tape: Tape) -> Iterator[None]:
-    """Do as `complete`, and write what an interrupted run has recorded: it can go on there.
+    """Raise like `complete`, and write the answers of an interrupted run, from which it can be resumed.
 
-    Not where it is recorded anew: an older cassette stays.
+    An interrupted new recording is not written: the older cassette stays.
     """
     with complete(tape):
         try:
             yield
         except asyncio.CancelledError:
-            # An `auto` cassette grows by what was paid for; half of a new one must not take the place of a whole one
+            # # An `auto` cassette grows with each paid answer; half of a new recording must not replace a
+            # complete cassette
             if not records_run(tape):
                 tape.forget_cut_off()
                 tape.save()
@@ -148,10 +149,10 @@ def run_kept(tape: Tape) -> Iterator[None]:
 
 
 def run_ended(tape: Tape, case: Case, status: RunStatus, elapsed: float) -> tuple[float, Taped, UnwritableError | None]:
-    """Return what the run took in seconds, and whether it was recorded or replayed. Writes what it recorded; the error
-    where that cannot be, to be raised when the run itself is stored.
+    """Write the recorded answers. Return the run's seconds, its state, and the error if the cassette is not writable.
 
-    A recording anew that an outage ended is not written: an older cassette stays.
+    The error is raised when the run itself is stored. A new recording that an outage ended is not written: the older
+    cassette stays.
     """
     if tape is None:
         return elapsed, None, None
@@ -171,7 +172,7 @@ def _modes(attempt: Attempt) -> dict[str, CassetteMode]:
 
 
 def _judges_modes(attempt: Attempt) -> set[CassetteMode]:
-    """Return what is done for whoever judges; a plugin's judges have the session's mode."""
+    """Return the cassette modes of all judges; judges of plugins have the session's mode."""
     modes = {
         attempt.services.cassettes.mode_of(model) for model in (*attempt.plan.judges.values(), *attempt.job.judges)
     }

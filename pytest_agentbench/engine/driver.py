@@ -30,7 +30,7 @@ WINDOW = 8
 
 
 def true_nodeid(item: pytest.Item) -> str:
-    """Return the node id with the path of the file as it is; pytest has it with escapes where it steers terminals."""
+    """Return the node id with the file's real path; pytest's has escapes if the path contains control characters."""
     shown, parent = str(item.nodeid), item.parent
     true = parent.stash.get(FILE_ID, None) if parent is not None else None
     return shown if parent is None or true is None else true + shown.removeprefix(str(parent.nodeid))
@@ -125,12 +125,12 @@ class RunAhead:
         self.tick(self.engine)
 
     def drain(self, reason: str) -> None:
-        """Start nothing more; what is in flight ends, the rest is skipped with the reason."""
+        """Start no further run. Runs in flight end; other items are skipped with the reason."""
         self.engine.drain(reason)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
-        """Yield only what lives as long as the session may serve items to come."""
+        """Note session-scoped values: only these may serve later items."""
         value = yield
         if fixturedef.argname in RUN_FIXTURES and fixturedef.scope == "session":
             self.shared.append(value)
@@ -189,7 +189,7 @@ class RunAhead:
                 self.channel.send(("finished",))
 
     def _wait_for_flights(self) -> None:
-        """Wait until the engine has nothing in flight: it cancels what is left after the grace."""
+        """Wait until the engine has nothing in flight; it cancels remaining runs after the grace."""
         if self.finishing is None or not (count := len(self.engine.running)):
             return
         if (reporter := self.session.config.pluginmanager.get_plugin("terminalreporter")) is not None:
@@ -248,7 +248,7 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 
 def overrides_runner(place: Any) -> bool:
-    """Return whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, by whatever
+    """Return whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, under any
     name.
     """
     return _defines(place, RUNNER_FIXTURE)
@@ -260,7 +260,7 @@ def _defines(place: Any, fixture: str) -> bool:
 
 
 def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
-    """Return where the item's value of the fixture comes from."""
+    """Return the place that defines the item's fixture, with its parameter."""
     places = (getattr(item, "cls", None), getattr(item, "module", None))
     place: Any = next((each for each in places if _defines(each, fixture)), None)
     if place is None and folders:
@@ -269,7 +269,7 @@ def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
 
 
 def _param(item: pytest.Item, fixture: str) -> int | None:
-    """Return which parameter the item gives the fixture, None where it gives none."""
+    """Return the id() of the fixture's parameter in the item, None without a parameter."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     return id(params[fixture]) if fixture in params else None
 
@@ -281,7 +281,7 @@ _NO_PARAM: Any = object()
 
 
 class Origins:
-    """A pytest plugin that tells `identities` what made each value of the fixture `agentbench_runner`."""
+    """A pytest plugin that records in `identities` the fixtures behind each value of `agentbench_runner`."""
 
     def __init__(self, identities: Identities) -> None:
         self.identities = identities
@@ -320,9 +320,9 @@ class Origins:
         return Origin(tuple(each.func for each in found), params)
 
     def _below(self, fixturedef: Any, name: str, nodeid: str) -> list[Any]:
-        """Return the fixture that `fixturedef` gets as its argument `name`: of those in sight, the nearest.
+        """Return the nearest visible fixture that `fixturedef` gets as its argument `name`.
 
-        One that overrides a fixture of its own name gets the next farther one.
+        A fixture that overrides one of its own name gets the next farther one.
         """
         alive = [each for each in self.made.get(name, ()) if each.cached_result is not None]
         visible = [each for each in alive if each is not fixturedef and _sees(nodeid, each.baseid)]

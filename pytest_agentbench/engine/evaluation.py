@@ -1,4 +1,4 @@
-"""Evaluate a finished run: metrics, checks, judges and graders, what they come to together, stored."""
+"""Evaluate a finished run by metrics, checks, judges and graders, and store the verdict."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 
 def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> bool:
-    """Return whether a judge is asked: the profile has one, and the case gives it a measure or nothing else decides.
+    """Return whether a judge is asked: the profile has one, and the case has criteria for it or nothing else decides.
 
-    A grader may want it otherwise. `graders` are the case's, None: those of its parts.
+    A grader can override this. `graders` are the case's; None means those of its parts.
     """
     if not profile.judge_runs:
         return False
@@ -58,9 +58,7 @@ def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader
 
 
 def is_judged(case: Case, artifact: RunArtifact) -> bool:
-    """Return whether a model may weigh the run: not where it failed by its status already, unless the case expects
-    that.
-    """
+    """Return whether a model may judge the run: it succeeded, or ended with an answer as the case expects."""
     return artifact.status == "success" or (artifact.status in case.expects_status and bool(artifact.final_output))
 
 
@@ -100,7 +98,7 @@ def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:
 
 
 class Decision(NamedTuple):
-    """Tell what a run is worth, the lines that say why it failed, and what could not be told."""
+    """The outcome of a run, its score, the reasons why it failed, and errors of its evaluation."""
 
     outcome: Outcome
     final_score: float | None
@@ -116,10 +114,10 @@ def decide(
     judged: JudgeResult | None,
     grades: Mapping[Grader, Grade] = MappingProxyType({}),
 ) -> Decision:
-    """Return what checks, metrics, judges and graders come to together.
+    """Return the common result of checks, metrics, judges and graders.
 
-    What fails is certain, so it wins over what could not be told; both are said. A status other than success fails a
-    case unless a `status_is` check names it. The judge's score decides with its threshold, unless a grade is final.
+    Failures take precedence over errors; both are reported. A status other than success fails a case unless a
+    `status_is` check names it. The judge's score decides with its threshold, unless a grade is final.
     """
     final = next((grade for grade in grades.values() if grade.is_final), None)
     failures = [*_run_failures(case, artifact, grades), *_failures(checks, metrics)]
@@ -141,7 +139,7 @@ def _none_ran(
     judged: JudgeResult | None,
     grades: Mapping[Grader, Grade],
 ) -> bool:
-    """Return whether checks alone decide a run, and none of them has run."""
+    """Return whether only checks decide the run, and all of them were skipped."""
     if judged is not None or grades or any(metric.threshold is not None for metric in metrics):
         return False
     return bool(checks) and all(check.outcome == "skipped" for check in checks)
@@ -157,7 +155,7 @@ def verdict(
     fingerprint: str | None = None,
     grades: Mapping[Grader, Grade] = MappingProxyType({}),
 ) -> Evaluation:
-    """Return the verdict that all results are together, as `decide` tells it."""
+    """Return the record of the verdict, with the outcome from `decide`."""
     decided = decide(case, artifact, checks, metrics, judged, grades)
     return Evaluation(
         case_id=artifact.case_id,
@@ -215,9 +213,9 @@ def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> lis
 
 
 async def measure_all(attempt: Attempt, artifact: RunArtifact) -> list[MetricResult]:
-    """Return the result of every metric of the case, in order. Books what asking models has cost.
+    """Return the result of every metric of the case, in order. Book the cost of metrics that ask models.
 
-    A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
+    No model sees a run that failed by its status: such a metric is 0, like the metric of an empty answer.
     """
     services, case = attempt.services, attempt.case
     specs = metrics_of(case, attempt.plan.evaluation_profile)
@@ -274,7 +272,7 @@ def _context(attempt: Attempt) -> MetricContext:
 
 
 def question_of(case: Case) -> str:
-    """Return what the answer answers: the user messages at the end of the conversation."""
+    """Return the question of the answer: the user messages at the end of the conversation."""
     said: list[str] = []
     for message in reversed((*case.messages, *case.turns)):
         if message.role == "user":
@@ -295,7 +293,7 @@ def _unasked(spec: MetricSpec, status: str) -> MetricResult:
 
 
 async def evaluate(attempt: Attempt) -> None:
-    """Fill in `result.evaluation` and store it. Raises AgentbenchError where there is no verdict but has to be."""
+    """Fill in `result.evaluation` and store it. Raises AgentbenchError for a verdict that is an error."""
     services, job, case = attempt.services, attempt.job, attempt.case
     plan, artifact, tape = attempt.plan, attempt.result.artifact, attempt.tape
     assert artifact is not None
@@ -316,7 +314,7 @@ async def evaluate(attempt: Attempt) -> None:
         with _keeping(tape):
             judgement = await _judge(attempt, artifact, checks)
     except JudgeError as error:
-        # Graders that need no judge have their say all the same: what is kept shows all that is known
+        # # Graders that need no judge still grade: the stored evaluation shows all results
         regraded = regrade(graders, case, artifact, metrics, None)
         evaluation = attempt.result.evaluation = _unjudged(attempt, artifact, checks, metrics, error, regraded)
         attempt.result.evaluation_path = await plan.lane.store_evaluation(job.repetition, evaluation)
@@ -387,7 +385,7 @@ async def _judge(
 
 
 async def _key_texts(attempt: Attempt, artifact: RunArtifact) -> dict[str, str | None]:
-    """Return what the run's key outputs hold, by path."""
+    """Return the texts of the run's key outputs, by path."""
     from pytest_agentbench.judging.prompt import key_outputs
 
     outputs = key_outputs(attempt.case, artifact)
@@ -406,7 +404,9 @@ def _unjudged(
     error: JudgeError,
     grades: Mapping[Grader, Grade],
 ) -> Evaluation:
-    """Return what is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
+    """Return the evaluation of a run without a verdict of its judges: an error with all other results, never a score
+    of 0.
+    """
     return Evaluation(
         case_id=artifact.case_id,
         run_id=artifact.run_id,

@@ -1,7 +1,4 @@
-"""Execute one job from start to verdict: take what is stored here or in the shared store, make only the rest.
-
-A run is made by its runner, between its start and its end, and stored with what is known of it.
-"""
+"""Execute one job: reuse its stored run and verdict, here or from the shared store, and make the missing parts."""
 
 from __future__ import annotations
 
@@ -325,7 +322,7 @@ def _counts(attempt: Attempt, artifact: RunArtifact) -> bool:
 def _raise_failure(case: Case, artifact: RunArtifact | None, on_filtered: str) -> None:
     """Raise the ProviderError that a run ended with, unless the case expects it.
 
-    `on_filtered` says what else is to be none of the agent's failures.
+    `on_filtered` decides about a filtered answer: `skip`, `error`, or a failure of the agent.
     """
     if artifact is None or artifact.error is None or artifact.status in case.expects_status:
         return
@@ -343,10 +340,10 @@ def _raise_failure(case: Case, artifact: RunArtifact | None, on_filtered: str) -
 
 
 class _Ended(NamedTuple):
-    """A run that has ended, however: what its runner came to, and what its workspace began with.
+    """A run after its end, before it is stored.
 
-    `before` is None where it was empty; else that was a copy of `template`, if there is one. `cassette` is as in
-    RunArtifact; `unwritable` is why it could not be written, to be raised when the run is stored.
+    `before` is the snapshot of the workspace's template, None if the workspace was empty. `cassette` is the field of
+    RunArtifact. `unwritable` is the error of writing the cassette, which is raised once the run is stored.
     """
 
     context: RunContext
@@ -360,14 +357,14 @@ class _Ended(NamedTuple):
 
 
 async def make_run(attempt: Attempt) -> None:
-    """Fill in `result` and store the run, however it ended. Raises what the runner raised beyond that."""
+    """Make and store the run, with any status. Raises exceptions of the runner that are no end of a run."""
     async with AsyncExitStack() as lent:
         ended = await _run(attempt, lent)
         await _store(attempt, ended)
 
 
 async def _store(attempt: Attempt, ended: _Ended) -> None:
-    """Store the run with what it has left. Raises what kept its cassette from being written."""
+    """Store the run with its kept files. Raises the error of writing its cassette."""
     services = attempt.services
     plan, tape = attempt.plan, attempt.tape
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
@@ -409,10 +406,10 @@ def _pay_for_run(attempt: Attempt, context: RunContext) -> AbstractAsyncContextM
 
 
 async def _run(attempt: Attempt, lent: AsyncExitStack) -> _Ended:
-    """Return the runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any
-    more.
+    """Run the runner and return the ended run; stop its servers and sandbox. `result.workspace` is its workspace, if
+    any.
 
-    `lent` gives back the template, where that is not the case's own.
+    `lent` returns a template that is not the case's own.
     """
     run_plan = attempt.run_plan
     plan, model, tape = attempt.plan, run_plan.model, attempt.tape
@@ -492,7 +489,7 @@ def _servers_note(attempt: Attempt, servers: RunServers | None) -> dict[str, Any
 
 
 def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], None]) -> tuple[TraceEvent, ...]:
-    """Return the trace; of tools that were offered with what their calls are worth."""
+    """Return the trace, with annotations for calls of the offered tools."""
     if not offered:
         return trace.events
     from pytest_agentbench.tools.toolbox import annotate_calls
@@ -501,21 +498,23 @@ def _annotated(trace: Recorder, offered: Sequence[Tool], warn: Callable[[str], N
 
 
 def _request(attempt: Attempt, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
-    """Return what was asked for, and what graders want to be known of the tools that there were."""
+    """Return the run's request, with the notes of graders on the offered tools."""
     tools = {tool.name: tool.description for tool in offered}
     notes = [dict(grader.request_notes(tools)) for grader in attempt.graders]
     return reduce(or_, notes, trace.request)
 
 
 async def _template(attempt: Attempt, context: RunContext, lent: AsyncExitStack) -> Path | None:
-    """Return the folder that the workspace is to start as a copy of, None where it starts empty."""
+    """Return the folder that the workspace is copied from, None for an empty workspace."""
     if attempt.run_plan.prepared.template is not None:
         return await lent.enter_async_context(attempt.run_plan.prepared.template(context))
     return None if attempt.plan.predictions is not None else attempt.case.workspace
 
 
 def _fill(attempt: Attempt, workspace: Workspace, template: Path) -> Snapshot:
-    """Return what the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
+    """Return a snapshot of the filled workspace. Raises ConfigError if the template has changed since the
+    fingerprint.
+    """
     from pytest_agentbench.workspaces.changes import digest_snapshot
     from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace
 

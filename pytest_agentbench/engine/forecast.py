@@ -1,4 +1,4 @@
-"""A dry run: what a session would run and judge, and what that is expected to use."""
+"""A dry run: the runs and verdicts that a session would make, and their expected usage."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ NOT_RUN = "this is a dry run"
 
 @dataclass
 class DryRun:
-    """Takes the place of runs: books what each would take, by model in the order they come."""
+    """Replaces runs: books the expected usage of each, by model in the order of the jobs."""
 
     forecasts: dict[str, Forecast] = field(default_factory=dict)
     _means: dict[tuple[str, str, str], tuple[_Means, _Means]] = field(default_factory=dict)
 
     def add(self, job: Job, model_id: str, found: Result, *, asks: bool, free_run: bool, free_verdict: bool) -> None:
-        """Book a job of which the store holds what is in `found`.
+        """Book a job. `found` has the parts that the store contains.
 
-        `asks` says that its verdict takes a model; what is free is answered by a file.
+        `asks` is True if the verdict asks a model; a free run or verdict is answered by a file.
         """
         forecast = self.forecasts.setdefault(model_id, Forecast(model_id))
         forecast.runs += 1
@@ -41,7 +41,7 @@ class DryRun:
             cost, tokens = (0.0, 0) if free_run else self._expected_run(job, forecast)
             forecast.run_usd.add(cost)
             forecast.tokens.add(tokens)
-        # A run that is still to be made is judged too: what the store had of it is None then
+        # # A run that is still to be made has no stored verdict either: it is judged too
         if found.evaluation is None and asks:
             forecast.to_judge += 1
             cost, tokens = (0.0, 0) if free_verdict else self._history(job)[1].of(slug(job.case_id))
@@ -65,12 +65,12 @@ class DryRun:
 
 @dataclass
 class _Means:
-    """Hold what to expect of a case: the mean of its own history, else of all that there is."""
+    """The expected usage of a case: the mean of its own history, or of the whole history."""
 
     usages: Mapping[str, Sequence[Usage]]
 
     def of(self, case: str) -> _Mean:
-        """Return USD and tokens, None where nothing tells."""
+        """Return USD and tokens, None without any history."""
         cost, tokens = _mean(self.usages.get(case, ()))
         return self._all[0] if cost is None else cost, self._all[1] if tokens is None else tokens
 

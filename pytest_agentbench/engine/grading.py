@@ -1,7 +1,4 @@
-"""Graders, which decide a run beside its checks, metrics and judges, and what grading needs of a session.
-
-Packs and plugins add them.
-"""
+"""Graders, which decide a run in addition to its checks, metrics and judges. Packs and plugins add them."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Shared(Protocol):
     def __init__(self, services: GradingServices) -> None: ...
 
     async def close(self) -> None:
-        """End what it has opened."""
+        """Close everything that it has opened."""
 
 
 _S = TypeVar("_S", bound=Shared)
@@ -42,12 +39,11 @@ _S = TypeVar("_S", bound=Shared)
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradingServices:
-    """Hold what all gradings of a session share. `connect` is called on the engine's loop, at the first model that is
-    asked.
+    """Services that all gradings of a session share. `connect` is called on the engine's loop for the first model.
 
-    `on_spent(part, usages)` books what was paid, `over_budget(usage)` is why a run that has used so much already may
-    ask for nothing more. `asked_anew` are the keys of kept votes that were asked for again. `output` is the session's
-    output folder, `subjects` are the files of all that sources could have scored together.
+    `on_spent(part, usages)` books payments. `over_budget(usage)` returns the reason why a run that has used so much may
+    send no further request. `asked_anew` are the keys of stored votes that were asked for again. `output` is the
+    session's output folder, `subjects` are the files that sources could have graded together.
     """
 
     connect: Callable[[], Endpoints]
@@ -71,7 +67,9 @@ class GradingServices:
         return Scripts()
 
     def shared(self, kind: type[_S]) -> _S:
-        """Return what a grader's cases share in this session: `kind(services)`, made at the first need, closed last."""
+        """Return the object of this class that the session's cases share: `kind(services)`, made once and closed at
+        the end.
+        """
         if kind not in self._shared:
             self._shared[kind] = kind(self)
         found: _S = self._shared[kind]
@@ -95,15 +93,15 @@ class GradingServices:
         return self._endpoints
 
     def spend(self, part: Part, usages: list[Usage], tape: Tape | None = None) -> None:
-        """Book what asking models has used, but what the tape answered for, which costs nothing."""
+        """Book the usages, without the answers from the tape, which cost nothing."""
         self.on_spent(part, usages if tape is None else tape.take_paid(usages))
 
     def describe_pauses(self) -> str:
-        """Return which endpoints runs wait for, empty where they wait for none."""
+        """Return a text about endpoints that runs wait for, empty without any."""
         return self._endpoints.describe_pauses() if self._endpoints is not None else ""
 
     async def close(self) -> None:
-        """End what gradings share, and connections."""
+        """Close the shared objects and the connections."""
         # Before the connections that they may use to end
         for shared in self._shared.values():
             await shared.close()
@@ -112,9 +110,9 @@ class GradingServices:
 
 
 class GradeRequest(NamedTuple):
-    """A finished run to grade, with what its metrics and judges said; `judged` is None where no judge was asked.
+    """A finished run to grade, with the results of its metrics and judges; `judged` is None if no judge was asked.
 
-    `tape` is the run's cassette, through which models are asked where there is one.
+    `tape` is the run's cassette, through which models are asked, if there is one.
     """
 
     services: GradingServices
@@ -127,10 +125,10 @@ class GradeRequest(NamedTuple):
 
 
 class Grade(NamedTuple):
-    """The result of a grader. `metrics` are added to the run's, `failures` and `errors` are lines as reports show them.
+    """The result of a grader. `metrics` are added to the run's, `failures` and `errors` are lines for reports.
 
-    `record` is kept as the evaluation's part of the grader's `part_name`. With `is_final`, `final_score` (0-10, None:
-    unknown) is the run's, and `failures` say whether it suffices, instead of the judge's score and threshold.
+    `record` is stored as the evaluation's part `part_name` of the grader. With `is_final`, `final_score` (0-10, None:
+    unknown) is the run's score, and `failures` decide in place of the judge's score and threshold.
     """
 
     metrics: tuple[MetricResult, ...] = ()
@@ -142,29 +140,31 @@ class Grade(NamedTuple):
 
 
 class Grader:
-    """Decides runs of some cases, on its own or beside what else decides them.
+    """Decides runs of some cases, alone or together with checks, metrics and judges.
 
-    An entry point `grader NAME` grades the cases with the part NAME, and is loaded with the first of these; one from
-    the hook `pytest_agentbench_graders` is asked of every case. A subclass overwrites what applies to it.
+    An entry point `grader NAME` grades the cases with the part NAME, and is loaded with the first of these; a grader
+    from the hook `pytest_agentbench_graders` is asked about every case. A subclass overrides the methods that apply to
+    it.
     """
 
     part_name: str | None = None
     """The name of the evaluation's part that it makes, an entry point `evaluation_part NAME`; None: it makes none."""
 
     others_asked: tuple[str, ...] = ()
-    """Who else it asks beside models, by names of its own in cassettes."""
+    """Names in cassettes for other services that it asks, in addition to models."""
 
     def applies(self, case: Case) -> bool:
         """Return whether it grades the runs of the case."""
         return True
 
     def require(self, services: GradingServices, case: Case) -> None:
-        """Raise ConfigError or UnavailableError where the case cannot be graded, before anything is paid for it."""
+        """Raise ConfigError or UnavailableError for a case that cannot be graded, before anything is paid for."""
 
     def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
-        """Return what can change its grade beside the run: a part of the verdict's fingerprint, by keys of its own.
+        """Return everything but the run that can change its grade: a part of the verdict's fingerprint, under its own
+        keys.
 
-        Raises ConfigError for what cannot be read.
+        Raises ConfigError for unreadable files.
         """
         return {}
 
@@ -173,7 +173,7 @@ class Grader:
         return False
 
     def wants_judge(self, case: Case) -> bool | None:
-        """Return whether the profile's judges are asked about the case; None: where the case gives them a measure."""
+        """Return whether the profile's judges are asked about the case; None: by the case's rubric and expectations."""
         return None
 
     def decides(self, case: Case) -> bool:
@@ -181,28 +181,28 @@ class Grader:
         return False
 
     def undecided(self, case: Case) -> str | None:
-        """Return what to say of a case that nothing decides, and what to do; None: what is said of every case."""
+        """Return the error for a case that nothing decides, with a remedy; None: the usual error."""
         return None
 
     def assessment(
         self, case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
     ) -> Assessment | None:
-        """Return how judges are asked instead of by rubric and expectations; None: by these.
+        """Return the prompt of the judges; None: a prompt by rubric and expectations.
 
-        What is sent goes through `redact`, which removes secrets.
+        Everything sent goes through `redact`, which removes secrets.
         """
         return None
 
     def request_notes(self, tools: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return what a run's stored request keeps for its judges; `tools` are the descriptions of all, by id."""
+        """Return notes for judges in the run's stored request; `tools` maps ids of all tools to their descriptions."""
         return {}
 
     def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
-        """Return why a run failed before anything was graded, instead of what its status says; none: it says it."""
+        """Return why a run failed before it was graded, in place of its status; () for the usual text."""
         return ()
 
     async def grade(self, request: GradeRequest) -> Grade:
-        """Return the grade of a run. Books with `request.services` what it pays for."""
+        """Return the grade of a run. Book its payments with `request.services`."""
         return Grade()
 
     def regrade(
@@ -213,7 +213,7 @@ class Grader:
         judged: JudgeResult | None,
         record: Record | None,
     ) -> Grade:
-        """Return a grade again from what is free: the record that was kept, and metrics, its own ones among them."""
+        """Return the grade again without asking anybody, from the stored record and the metrics, including its own."""
         return Grade(record=record)
 
 
@@ -225,20 +225,20 @@ def regrade(
     judged: JudgeResult | None,
     parts: Mapping[str, Record] = MappingProxyType({}),
 ) -> dict[Grader, Grade]:
-    """Return every grade again without asking anybody; `parts` are those of the stored evaluation."""
+    """Return all grades again without asking anybody; `parts` are the stored evaluation's."""
     return {
         grader: grader.regrade(case, artifact, metrics, judged, parts.get(grader.part_name or "")) for grader in graders
     }
 
 
 def graders_of(case: Case, added: Mapping[str, Grader] | None = None) -> tuple[Grader, ...]:
-    """Return what grades the case: the graders of its parts, and those of `added` that apply to it.
+    """Return the case's graders: those of its parts, and those of `added` that apply to it.
 
-    Raises ConfigError for one that cannot be imported.
+    Raises ConfigError for a grader that cannot be imported.
     """
     if not case.parts and not added:
         return ()
-    # Only those of the parts that the case carries: a session imports no other pack
+    # # Only the graders of the case's parts: a session imports no other pack
     named = [grader for name in case.parts if (grader := find_extension("grader", name)) is not None]
     graders = dict.fromkeys((*named, *(added or {}).values()))  # a plugin's may have the name of a part, too
     return tuple(grader for grader in graders if grader.applies(case))

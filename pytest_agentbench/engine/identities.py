@@ -1,4 +1,4 @@
-"""The identities of agents and of what plugins add, each computed once in a session."""
+"""The identities of agents and of plugins' additions, each computed once in a session."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Identities:
         return self.open_reader()
 
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
-        """Record what made an agent. `scope` is the scope of its fixture, as in the groups of jobs.
+        """Record the origin of an agent. `scope` is the scope of its fixture, as in StartGroup.
 
         `brief` is the fixture if its value lives shorter than the session: its next value replaces this one.
         """

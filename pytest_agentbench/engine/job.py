@@ -1,6 +1,4 @@
-"""Jobs, which the engine runs, and what becomes of them: a job is one case on one model once, a plan what all jobs of
-one model and profile share.
-"""
+"""Jobs and their results: a job is one case on one model once, a plan has the settings that a model's jobs share."""
 
 from __future__ import annotations
 
@@ -27,21 +25,21 @@ if TYPE_CHECKING:
     from pytest_agentbench.workspaces.workspace import Workspace
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
-"""The fixture that declares MCP servers beside those of files."""
+"""The fixture that declares MCP servers in addition to those of files."""
 
 OWN_AGENT = "agent"
-"""The model id in item ids where the user's own agent runs and no model is named."""
+"""The model id in item ids of the user's own agent without a named model."""
 CHAT_JUDGE = "llm_probe"
 """The type of judges that are chat models."""
 
 
 def name_subject(agent: str, model_id: str) -> str:
-    """Return what an agent with a model is called in item ids and reports."""
+    """Return the name of an agent with a model in item ids and reports."""
     return f"{agent}+{model_id}"
 
 
 def judge_of(subject: Model | None, name: str | None) -> str | None:
-    """Return the id of the model that judges the subject's runs where a profile or a metric names `name`.
+    """Return the id of the model that judges the subject's runs if a profile or a metric names `name`.
 
     A subject that names its own judge (`demo` does) is never judged by another, paid one.
     """
@@ -51,13 +49,12 @@ def judge_of(subject: Model | None, name: str | None) -> str | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """Settings by which cases run on one model: shared by all their jobs. `model` is None where the user's own agent is
-    the subject.
+    """Settings that all jobs of one model and profile share. `model` is None if the user's own agent is the subject.
 
-    `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
-    stored answers of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
-    to the models that answer for them. `suite` is the suite that the session names, None where it names none. `agent`
-    is the one that the session names for cases of the runner `agent`; `model_id` then tells both.
+    With `own_agent` the user's agent runs, with or without a named model. With `predictions`, or stored answers of the
+    model `author`, neither a model nor an agent runs. `judges` maps judge ids to models. `suite` is the session's
+    suite, None without one. `agent` is the agent that the session names for cases with the runner `agent`; `model_id`
+    then contains both names.
     """
 
     root: ConfigRoot
@@ -76,13 +73,13 @@ class Plan:
 
     @property
     def declared_id(self) -> str:
-        """Return the model's id as files have it: without the agent that `model_id` tells too."""
+        """Return the model's id as files have it, without the agent's name that `model_id` contains."""
         return self.model_id if self.agent is None else self.model_id.removeprefix(name_subject(self.agent, ""))
 
     def adapt(self, case: Case) -> Case:
         """Return the case with the plan's agent in place of its own.
 
-        Raises UnavailableError for a case that another runner than `agent` runs.
+        Raises UnavailableError for a case with another runner than `agent`.
         """
         if self.agent is None:
             return case
@@ -95,17 +92,17 @@ class Plan:
 
     @property
     def stored(self) -> Path | None:
-        """Return the file of stored answers that is the subject, None where another one is."""
+        """Return the file of stored answers that is the subject, None for any other subject."""
         return self.predictions.path if self.author is not None and self.predictions is not None else None
 
     @cached_property
     def names_cassettes(self) -> bool:
-        """Return whether one of its models says what is done with cassettes for it."""
+        """Return whether one of its models sets a cassette mode."""
         return any(model is not None and model.cassettes for model in (self.model, *self.judges.values()))
 
     @cached_property
     def judge_hash(self) -> str:
-        """Return what makes the judges of its evaluation profile these and no others, 64 hex digits."""
+        """Return the identity of the evaluation profile's judges, 64 hex digits."""
         return fingerprint(judge_input(self.evaluation_profile, tuple(self.judges.values())))
 
     def judged_by(self, name: str | None) -> str | None:
@@ -114,7 +111,7 @@ class Plan:
         return judge_of(self.model or self.author, name or (first.model if first is not None else None))
 
     def judge_model(self, name: str | None) -> Model:
-        """Return the model that a metric asks which names `name`. Raises ConfigError where there is none."""
+        """Return the model that a metric with the model `name` asks. Raises ConfigError if there is none."""
         model_id = self.judged_by(name)
         if model_id is None:
             raise ConfigError("no model to ask; name one in the metric's args, or a judge in the evaluation profile")
@@ -136,9 +133,9 @@ class Plan:
         return resolve_model(model_id, models=self.root.models())
 
     def share(self, artifact: RunArtifact, evaluation: Evaluation | None = None, *, made: bool = False) -> None:
-        """Let the store that machines share, if there is one, have a stored run, or the verdict on it.
+        """Send a stored run, or the verdict on it, to the shared store, if there is one.
 
-        What was not `made` now is sent only where it is not there yet.
+        A run or verdict that was not `made` now is sent only if the shared store lacks it.
         """
         if self.model_store.remote is None:
             return
@@ -151,7 +148,7 @@ class Plan:
 
     @property
     def judge_options(self) -> Mapping[str, Any]:
-        """Return what the profile's first judge has in each of its requests."""
+        """Return the options of the profile's first judge for each of its requests."""
         first = self.evaluation_profile.first_judge(CHAT_JUDGE)
         return first.options if first is not None else {}
 
@@ -212,10 +209,10 @@ class Result:
     """The outcome of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
-    how long pytest stood still for it. `path` is where the run is stored, relative to the output folder,
-    `evaluation_path` the verdict on it, `measure` a hash of what decided it. `runner` is what the run was made with.
-    `reused` says that the run was in the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette
-    while the job is worked on, `texts` are what the run logged and printed.
+    the time that pytest waited for it. `path` is the stored run's, relative to the output folder, `evaluation_path` the
+    verdict's, `measure` a hash of the verdict's inputs. `runner` are the fixtures' values of the run. `reused` and
+    `evaluation_reused` are True for a run and a verdict from the store. `tape` is the run's cassette while the job is
+    in progress, `texts` are the logs and prints of the run.
     """
 
     runner: FixtureValues | None = None
@@ -255,4 +252,4 @@ class KeptFiles(NamedTuple):
 
 
 Work = Callable[[Job, Any], Awaitable[Result]]
-"""Makes a job's result, with what the fixtures give."""
+"""Makes a job's result with the fixtures' values."""
